@@ -1,0 +1,55 @@
+# Every target installs what it needs into .venv first. Settings: PYTHON=python3.12, VENV=folder.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# Only the driver knows whether its GPU can be used.
+ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types architecture bench format clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## score bundled images offline, show the hardest and the easiest
+	$(BIN)/difficulty demo
+
+test: $(INSTALLED) ## all tests
+	$(BIN)/python -m pytest
+
+check: lint types architecture test ## everything that must pass before a change lands
+
+lint: $(INSTALLED) ## style and likely bugs (ruff)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED) ## types (mypy, strict)
+	$(BIN)/mypy
+
+architecture: $(INSTALLED) ## who may import whom (import-linter)
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED) ## speed and memory beside other packages and the machine's limit
+	@for script in benchmarks/*.py; do \
+	    echo "$$script"; $(BIN)/python "$$script" || exit 1; \
+	done
+
+format: $(INSTALLED) ## lay out the code, mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the environment and every tool's cache
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache \
+	    .pytest_cache .ruff_cache
+
+# Some systems ship Python without ensurepip; there the system's pip fills the environment.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { \
+	    $(PYTHON) -m venv --without-pip $(VENV) && \
+	    $(PYTHON) -m pip --python $(BIN)/python install pip; }
+	$(BIN)/python -m pip install -c constraints.txt -e '.[$(ACCELERATOR),dev]'
+	@touch $@

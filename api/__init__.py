@@ -1,0 +1,1 @@
+"""Scores datasets over HTTP."""

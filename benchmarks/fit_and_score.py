@@ -1,0 +1,251 @@
+"""Fit and score RMD on features in memory: this project beside its peers and the machine's floor.
+
+    python -m benchmarks.fit_and_score [--sizes small,medium,large] [--rounds 3]
+
+Every method runs in a process of its own on the same features, with the same number of threads;
+the methods take turns, and the medians over the rounds are compared. All get the processor's best
+OpenBLAS kernels, as `difficulty` chooses them. Extra memory is the peak of the process above what
+it held when features, labels and libraries were loaded. The floor is the arithmetic
+that the answer needs, N D^2 for the covariance and N (2 D r - r^2) for the scores with
+r = min(D, K - 1), at the rate of this machine's fastest float32 matrix product.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from difficulty_service.processor import prefer_wide_kernels
+
+SIZES = {
+    "small": (50_000, 512, 10),
+    "medium": (100_000, 512, 100),
+    "large": (200_000, 768, 1000),
+}
+OURS, FASTEST_PEER = "difficulty", "pytorch-ood"
+
+
+def make_features(folder: Path, samples: int, dim: int, classes: int) -> None:
+    """Classes of unequal size around their means, with a decaying spectrum within."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    labels = rng.choice(classes, samples, p=rng.dirichlet(np.full(classes, 5.0)))
+    labels[:classes] = np.arange(classes)
+    rotation = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
+    mixing = (rotation * np.geomspace(1, 0.05, dim)).astype(np.float32).T
+    means = rng.standard_normal((classes, dim), dtype=np.float32) @ mixing
+    features = rng.standard_normal((samples, dim), dtype=np.float32) @ mixing + means[labels]
+    np.save(folder / "features.npy", features)
+    np.save(folder / "labels.npy", labels)
+
+
+def difficulty(features, labels, classes):  # noqa: ANN001, ANN201, D103
+    import torch
+
+    from difficulty_service.fitting import fit
+    from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+
+    def run():  # noqa: ANN202
+        x, y = torch.from_numpy(features), torch.from_numpy(labels)
+        return relative_mahalanobis(fit(x, y, classes)).rmd(x, y).numpy()
+
+    return run
+
+
+def pytorch_ood(features, labels, classes):  # noqa: ANN001, ANN201, D103
+    import torch
+    from pytorch_ood.detector import RMD
+
+    def run():  # noqa: ANN202
+        x, y = torch.from_numpy(features), torch.from_numpy(labels)
+        detector = RMD(encoder=None).fit_features(x, y)
+        scores = torch.empty(len(x))
+        for label in range(classes):  # its public method scores every class, not the own one
+            rows = x[y == label]
+            own = detector._class_score(rows, label)
+            scores[y == label] = own - detector._background_score(rows)
+        return scores.numpy() * len(x)  # its covariances are not divided by the sample count
+
+    return run
+
+
+def scikit_learn(features, labels, classes):  # noqa: ANN001, ANN201, D103
+    import numpy as np
+    from sklearn.covariance import EmpiricalCovariance
+
+    def run():  # noqa: ANN202
+        means = np.stack([features[labels == label].mean(axis=0) for label in range(classes)])
+        centred = features - means[labels]
+        own = EmpiricalCovariance(assume_centered=True).fit(centred).mahalanobis(centred)
+        return own - EmpiricalCovariance().fit(features).mahalanobis(features)
+
+    return run
+
+
+def numpy_loop(features, labels, classes):  # noqa: ANN001, ANN201, D103
+    import numpy as np
+
+    def run():  # noqa: ANN202
+        dim = features.shape[1]
+        scatter = np.zeros((dim, dim), np.float32)
+        means = []
+        for label in range(classes):
+            rows = features[labels == label]
+            means.append(rows.mean(axis=0))
+            scatter += (rows - means[-1]).T @ (rows - means[-1])
+        precision = np.linalg.inv(scatter / len(features))
+        centred = features - features.mean(axis=0)
+        agnostic_precision = np.linalg.inv(centred.T @ centred / len(features))
+        scores = -((centred @ agnostic_precision) * centred).sum(axis=1)
+        for label in range(classes):
+            rows = features[labels == label] - means[label]
+            scores[labels == label] += ((rows @ precision) * rows).sum(axis=1)
+        return scores
+
+    return run
+
+
+METHODS: dict[str, Callable[..., Callable[[], object]]] = {
+    OURS: difficulty,
+    FASTEST_PEER: pytorch_ood,
+    "NumPy loop": numpy_loop,
+    "scikit-learn": scikit_learn,
+}
+
+
+def reference_scores(folder: Path, classes: int) -> None:
+    """RMD in float64 from two passes and Cholesky factors, saved beside the features."""
+    import numpy as np
+    from scipy.linalg import solve_triangular
+
+    features, labels = np.load(folder / "features.npy"), np.load(folder / "labels.npy")
+    means = np.stack([features[labels == k].mean(axis=0, dtype=np.float64) for k in range(classes)])
+    scores = np.zeros(len(features))
+    for sign, centre in ((1, means[labels]), (-1, features.mean(axis=0, dtype=np.float64))):
+        centred = features - centre
+        scale_tril = np.linalg.cholesky(centred.T @ centred / len(features))
+        for start in range(0, len(features), 20_000):
+            rows = solve_triangular(scale_tril, centred[start : start + 20_000].T, lower=True)
+            scores[start : start + 20_000] += sign * np.square(rows).sum(axis=0)
+        del centred
+    np.save(folder / "reference.npy", scores)
+
+
+def run_one(method: str, folder: Path, classes: int) -> dict[str, float]:
+    """Times one method in this process: seconds, extra megabytes, largest error."""
+    import numpy as np
+
+    features, labels = np.load(folder / "features.npy"), np.load(folder / "labels.npy")
+    run = METHODS[method](features, labels, classes)
+    METHODS[method](features[:10_000], labels[:10_000] * 0, 1)()  # loads libraries
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+    before = resident("VmRSS")
+    start = time.perf_counter()
+    scores = run()
+    seconds = time.perf_counter() - start
+    extra = resident("VmHWM") - before
+    error = float(np.abs(scores - np.load(folder / "reference.npy")).max())
+    return {"seconds": seconds, "extra_mb": extra, "error": error}
+
+
+def resident(field: str) -> float:
+    """Megabytes this process holds now (VmRSS) or held at its peak (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
+def gemm_rate(threads: int) -> float:
+    """Float32 operations a second of square products, one on each of `threads` threads."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy as np
+    from threadpoolctl import threadpool_limits
+
+    size = 2048
+    pairs = [np.ones((2, size, size), np.float32) for _ in range(threads)]
+    rates = []
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+        for _ in range(8):
+            start = time.perf_counter()
+            list(pool.map(lambda pair: pair[0] @ pair[1], pairs))
+            rates.append(threads * 2 * size**3 / (time.perf_counter() - start))
+    return max(rates)
+
+
+def child(*arguments: str) -> dict[str, float]:
+    """Runs this module in a fresh process and reads the JSON it prints."""
+    command = [sys.executable, "-m", "benchmarks.fit_and_score", "--child", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compare(name: str, rounds: int, methods: list[str]) -> None:
+    """Prints one table for one size."""
+    samples, dim, classes = SIZES[name]
+    threads = len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as folder:
+        make_features(Path(folder), samples, dim, classes)
+        reference_scores(Path(folder), classes)
+        results: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
+        rates = []
+        for _ in range(rounds):
+            rates.append(child("rate", folder, str(threads))["rate"])
+            for method in methods:
+                results[method].append(child(method, folder, str(classes)))
+    rank = min(dim, classes - 1)
+    flops = samples * dim**2 + samples * (2 * dim * rank - rank**2)
+    floor = flops / max(rates)
+    print(
+        f"\n{name}: {samples:,} x {dim}, {classes} classes, {threads} threads; floor "
+        f"{floor:.3f} s at {max(rates) / 1e9:.0f} GFLOP/s"
+    )
+    print(
+        f"{'method':14}{'seconds':>9}{'x floor':>9}{'x ours':>8}{'extra MB':>10}{'max error':>11}"
+    )
+    ours = results[OURS]
+    for method, runs in results.items():
+        seconds = statistics.median(run["seconds"] for run in runs)
+        ratios = [run["seconds"] / mine["seconds"] for run, mine in zip(runs, ours, strict=True)]
+        memory = max(run["extra_mb"] for run in runs)
+        error = max(run["error"] for run in runs)
+        print(
+            f"{method:14}{seconds:9.3f}{seconds / floor:9.2f}{statistics.median(ratios):8.1f}"
+            f"{memory:10.0f}{error:11.1e}"
+        )
+
+
+def main() -> None:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="medium,large", help="of small, medium, large")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--methods", default=",".join(METHODS), help="ours first")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        method, folder, number = arguments.child
+        os.environ.pop("OPENBLAS_CORETYPE", None)
+        prefer_wide_kernels()
+        print(
+            json.dumps(
+                {"rate": gemm_rate(int(number))}
+                if method == "rate"
+                else run_one(method, Path(folder), int(number))
+            )
+        )
+        return
+    for name in arguments.sizes.split(","):
+        compare(name, arguments.rounds, arguments.methods.split(","))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""How hard is each sample? Images in, one difficulty score per sample out, as Parquet."""

@@ -1,0 +1,192 @@
+"""Pretrained networks by name: images in, one feature vector each out."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from difficulty_service.backbones import builtin, clip, timm_models
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.backbones.weights import cached_weights
+from difficulty_service.errors import BackboneError
+
+DEFAULT_BACKBONE = "clip-vit-b16"
+OPEN_CLIP_PREFIX, TIMM_PREFIX = "open_clip:", "timm:"
+FEATURE_KINDS = ("penultimate", "projected")
+
+Loader = Callable[[str, BackboneOptions], Backbone]
+
+
+@dataclass(frozen=True)
+class BackboneSpec:
+    """A backbone that has a name of its own.
+
+    Attributes:
+        description: One line for a person choosing.
+        feature_dim: Length of its penultimate features.
+        repository: Of its weights on the Hugging Face hub; None where they are in the package.
+        load: Builds it, given its name and the options.
+    """
+
+    description: str
+    feature_dim: int
+    repository: str | None
+    load: Loader
+
+
+@dataclass(frozen=True)
+class BackboneListing:
+    """One line of `difficulty backbones`.
+
+    Attributes:
+        name: What to give to --backbone; capitals stand for a name of the library's.
+        description: One line for a person choosing.
+        feature_dim: Length of its penultimate features, where it is one network.
+        weights: `in the package`, `cached`, `to download`, or `any` for a whole library.
+    """
+
+    name: str
+    description: str
+    feature_dim: int | None
+    weights: str
+
+
+BACKBONES: dict[str, BackboneSpec] = {
+    "clip-vit-b16": BackboneSpec(
+        "CLIP ViT-B/16 by OpenAI, 224 px",
+        768,
+        "timm/vit_base_patch16_clip_224.openai",
+        partial(clip.load_clip, architecture="ViT-B-16", tag="openai"),
+    ),
+    "clip-vit-b32": BackboneSpec(
+        "CLIP ViT-B/32 by OpenAI, 224 px, four times faster",
+        768,
+        "timm/vit_base_patch32_clip_224.openai",
+        partial(clip.load_clip, architecture="ViT-B-32", tag="openai"),
+    ),
+    "clip-rn50": BackboneSpec(
+        "CLIP ResNet-50 by OpenAI, 224 px",
+        2048,
+        "timm/resnet50_clip.openai",
+        partial(clip.load_clip, architecture="RN50", tag="openai"),
+    ),
+    "dinov2-vit-s14": BackboneSpec(
+        "DINOv2 ViT-S/14, self-supervised, 224 px",
+        384,
+        "timm/vit_small_patch14_dinov2.lvd142m",
+        partial(timm_models.load_timm, model="vit_small_patch14_dinov2.lvd142m", size=224),
+    ),
+    "dinov2-vit-b14": BackboneSpec(
+        "DINOv2 ViT-B/14, self-supervised, 224 px",
+        768,
+        "timm/vit_base_patch14_dinov2.lvd142m",
+        partial(timm_models.load_timm, model="vit_base_patch14_dinov2.lvd142m", size=224),
+    ),
+    "dinov2-vit-l14": BackboneSpec(
+        "DINOv2 ViT-L/14, self-supervised, 224 px",
+        1024,
+        "timm/vit_large_patch14_dinov2.lvd142m",
+        partial(timm_models.load_timm, model="vit_large_patch14_dinov2.lvd142m", size=224),
+    ),
+    "mae-vit-b16": BackboneSpec(
+        "MAE ViT-B/16, self-supervised on ImageNet, 224 px (weights not for commercial use)",
+        768,
+        "timm/vit_base_patch16_224.mae",
+        partial(timm_models.load_timm, model="vit_base_patch16_224.mae"),
+    ),
+    "vit-b16-in21k": BackboneSpec(
+        "ViT-B/16 trained on ImageNet-21k, 224 px",
+        768,
+        "timm/vit_base_patch16_224.augreg_in21k",
+        partial(timm_models.load_timm, model="vit_base_patch16_224.augreg_in21k"),
+    ),
+    "resnet34": BackboneSpec(
+        "ResNet-34 trained on ImageNet, 224 px",
+        512,
+        "timm/resnet34.tv_in1k",
+        partial(timm_models.load_timm, model="resnet34.tv_in1k"),
+    ),
+    "resnet50": BackboneSpec(
+        "ResNet-50 trained on ImageNet, 224 px",
+        2048,
+        "timm/resnet50.tv_in1k",
+        partial(timm_models.load_timm, model="resnet50.tv_in1k"),
+    ),
+    "resnet101": BackboneSpec(
+        "ResNet-101 trained on ImageNet, 224 px",
+        2048,
+        "timm/resnet101.tv_in1k",
+        partial(timm_models.load_timm, model="resnet101.tv_in1k"),
+    ),
+    "builtin": BackboneSpec(
+        "small convolutional network trained on CIFAR-100, 32 px, works offline",
+        512,
+        None,
+        builtin.load_builtin,
+    ),
+}
+
+
+def load_backbone(name: str, options: BackboneOptions) -> Backbone:
+    """Builds a backbone on its device, with pretrained weights.
+
+    Args:
+        name: One of `BACKBONES`, `open_clip:ARCH/TAG` or `timm:NAME`.
+        options: Weights file, kind of features, device and precision.
+
+    Raises:
+        BackboneError: Unknown name or kind of features, no weights, or weights of another network.
+    """
+    if options.features not in FEATURE_KINDS:
+        raise BackboneError(
+            f"features {options.features!r} are unknown; expected {' or '.join(FEATURE_KINDS)}"
+        )
+    return find_loader(name)(name, options)
+
+
+def find_loader(name: str) -> Loader:
+    """What builds the backbone of that name.
+
+    Raises:
+        BackboneError: There is none; the message lists all names, the close ones first.
+    """
+    if name in BACKBONES:
+        return BACKBONES[name].load
+    if name.startswith(TIMM_PREFIX):
+        return partial(timm_models.load_timm, model=name.removeprefix(TIMM_PREFIX))
+    if name.startswith(OPEN_CLIP_PREFIX):
+        architecture, slash, tag = name.removeprefix(OPEN_CLIP_PREFIX).rpartition("/")
+        if slash:
+            return partial(clip.load_clip, architecture=architecture, tag=tag)
+        raise BackboneError(f"{name!r} names no pretraining; expected open_clip:ARCH/TAG")
+    close = difflib.get_close_matches(name, BACKBONES, n=3)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    raise BackboneError(
+        f"unknown backbone {name!r}{hint} Expected one of {', '.join(backbone_names())}"
+    )
+
+
+def backbone_names() -> list[str]:
+    """All names, the default first; the last two stand for whole libraries."""
+    return [*BACKBONES, f"{OPEN_CLIP_PREFIX}ARCH/TAG", f"{TIMM_PREFIX}NAME"]
+
+
+def list_backbones() -> list[BackboneListing]:
+    """What `difficulty backbones` prints; looks at local files only."""
+    listings = [
+        BackboneListing(name, spec.description, spec.feature_dim, weights_state(name, spec))
+        for name, spec in BACKBONES.items()
+    ]
+    libraries = ["any pretrained CLIP of open_clip", "any pretrained network of timm"]
+    for name, description in zip(backbone_names()[-2:], libraries, strict=True):
+        listings.append(BackboneListing(name, description, None, "any"))
+    return listings
+
+
+def weights_state(name: str, spec: BackboneSpec) -> str:
+    """`in the package`, `cached` or `to download`, by looking at local files."""
+    if spec.repository is None:
+        return "in the package" if builtin.WEIGHTS_FILE.is_file() else "missing"
+    family = clip if name.startswith("clip-") else timm_models
+    cached = cached_weights(spec.repository, family.DEFAULT_FILENAMES)
+    return "to download" if cached is None else "cached"

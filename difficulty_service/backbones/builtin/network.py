@@ -1,0 +1,82 @@
+"""The network of the built-in encoder: a small residual network for 32x32 images."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+WIDTHS = (32, 64, 160, 352)
+BLOCKS = (1, 1, 2, 1)
+FEATURE_DIM = WIDTHS[-2] + WIDTHS[-1]
+
+
+class ConvNorm(nn.Module):
+    """A convolution and its batch normalisation; `fold` turns the two into one convolution."""
+
+    def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
+        self.norm: nn.Module = nn.BatchNorm2d(outputs)
+
+    def fold(self) -> None:
+        """Absorbs the normalisation's running statistics; the module must be in eval mode."""
+        if isinstance(self.norm, nn.BatchNorm2d):
+            self.conv = fuse_conv_bn_eval(self.conv, self.norm)
+            self.norm = nn.Identity()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Convolves and normalises; shape (samples, inputs, h, w) to (samples, outputs, h', w')."""
+        return self.norm(self.conv(images))
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions around a shortcut, which is a 1x1 convolution where shapes change."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first = ConvNorm(inputs, outputs, 3, stride)
+        self.second = ConvNorm(outputs, outputs, 3)
+        same = inputs == outputs and stride == 1
+        self.shortcut = nn.Identity() if same else ConvNorm(inputs, outputs, 1, stride)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Shape (samples, inputs, h, w) to (samples, outputs, h / stride, w / stride)."""
+        inner = torch.relu(self.first(images))
+        return torch.relu(self.second(inner) + self.shortcut(images))
+
+
+class BuiltinEncoder(nn.Module):
+    """Normalised images (samples, 3, 32, 32) to features (samples, FEATURE_DIM).
+
+    The features are the means over all positions of the last two stages, side by side: the
+    earlier stage is less bound to the classes of the training set, so it transfers better.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = ConvNorm(3, WIDTHS[0], 3)
+        stages, inputs = [], WIDTHS[0]
+        for index, (width, blocks) in enumerate(zip(WIDTHS, BLOCKS, strict=True)):
+            strides = [1 if index == 0 else 2] + [1] * (blocks - 1)
+            stage = []
+            for stride in strides:
+                stage.append(Residual(inputs, width, stride))
+                inputs = width
+            stages.append(nn.Sequential(*stage))
+        self.stages = nn.ModuleList(stages)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Shape (samples, 3, height, width) to (samples, FEATURE_DIM)."""
+        images = torch.relu(self.stem(images))
+        pooled = []
+        for stage in self.stages:
+            images = stage(images)
+            pooled.append(images.mean(dim=(2, 3)))
+        return torch.cat(pooled[-2:], dim=1)
+
+    def fold(self) -> "BuiltinEncoder":
+        """Folds every normalisation into its convolution, for inference only."""
+        self.eval()
+        for module in list(self.modules()):
+            if isinstance(module, ConvNorm):
+                module.fold()
+        return self

@@ -1,0 +1,88 @@
+"""A network in eval mode on its device, in its precision, behind what every backbone offers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
+from difficulty_service.backbones.weights import file_sha256
+from difficulty_service.errors import BackboneError
+
+
+@dataclass(eq=False)  # Not frozen: the attributes of the Backbone protocol are settable.
+class FrozenNetwork:
+    """A Backbone around a module.
+
+    Attributes:
+        name: The name it was asked for by.
+        feature_dim: Length of a feature vector.
+        preprocessing: What its input images must look like.
+        weights_sha256: Hex digest of the file the pretrained weights came from.
+        network: Maps images to features of shape (samples, feature_dim).
+        precision: dtype of the network's parameters.
+        memory_format: Layout of images that its first layer is fastest with.
+    """
+
+    name: str
+    feature_dim: int
+    preprocessing: Preprocessing
+    weights_sha256: str
+    network: nn.Module
+    precision: torch.dtype
+    memory_format: torch.memory_format
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Features of normalised images.
+
+        Args:
+            images: Normalised, on the backbone's device. Shape (samples, 3, size, size).
+
+        Returns:
+            Shape (samples, feature_dim), float32.
+        """
+        with torch.inference_mode():
+            images = images.to(dtype=self.precision, memory_format=self.memory_format)
+            features = self.network(images)
+            # Networks that also return their tokens put the pooled features first.
+            pooled = features if isinstance(features, Tensor) else features[0]
+            return pooled.to(torch.float32)
+
+
+def freeze(
+    name: str,
+    network: nn.Module,
+    preprocessing: Preprocessing,
+    weights: Path,
+    options: BackboneOptions,
+) -> Backbone:
+    """Moves a network to its device and precision and finds its feature dimension by one image.
+
+    Raises:
+        BackboneError: The network does not give one vector per image.
+    """
+    # A vision transformer has a single convolution, the patch embedding; more mean a network
+    # whose convolutions run faster with the channels last.
+    convolutions = sum(isinstance(module, nn.Conv2d) for module in network.modules())
+    memory_format = torch.channels_last if convolutions > 1 else torch.contiguous_format
+    network = network.eval().requires_grad_(requires_grad=False)
+    network = network.to(device=options.device, dtype=options.precision)
+    network = network.to(memory_format=memory_format)
+    backbone = FrozenNetwork(
+        name=name,
+        feature_dim=0,
+        preprocessing=preprocessing,
+        weights_sha256=file_sha256(weights),
+        network=network,
+        precision=options.precision,
+        memory_format=memory_format,
+    )
+    image = torch.zeros(1, 3, preprocessing.size, preprocessing.size, device=options.device)
+    shape = backbone.encode(image).shape
+    if len(shape) != 2:  # noqa: PLR2004
+        raise BackboneError(
+            f"{name} gives features of shape {tuple(shape)} for one image, expected one vector"
+        )
+    backbone.feature_dim = shape[1]
+    return backbone

@@ -1,0 +1,136 @@
+"""Networks of timm without their classifier: DINOv2, MAE, ViT, ResNet and anything else there."""
+
+import math
+from typing import Any
+
+from torch import Tensor, nn
+
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
+from difficulty_service.backbones.frozen_network import freeze
+from difficulty_service.backbones.weights import describe_difference, locate_weights, read_weights
+from difficulty_service.errors import BackboneError
+
+DEFAULT_FILENAMES = ("model.safetensors", "pytorch_model.bin")
+
+
+def load_timm(
+    name: str, options: BackboneOptions, *, model: str, size: int | None = None
+) -> Backbone:
+    """One of timm's pretrained networks, ending in its pooled or class-token features.
+
+    Args:
+        name: The name it is asked for by.
+        options: Where the weights are and what to do with them.
+        model: As timm lists it, with or without a tag, such as `resnet50.tv_in1k`.
+        size: Side of the input in pixels where it differs from the pretraining's; position
+            embeddings are then resampled.
+
+    Raises:
+        BackboneError: Unknown model, no weights, or weights of another network.
+    """
+    if options.features != "penultimate":
+        raise BackboneError(f"{name} has no projection; use --features penultimate")
+    config = find_config(model)
+    repository = config.get("hf_hub_id") or ""
+    if not repository and options.weights is None:
+        raise BackboneError(f"timm knows no weights on the hub for {model}; give --weights FILE")
+    filename = config.get("hf_hub_filename")
+    filenames = DEFAULT_FILENAMES if filename is None else safe_alternatives(filename)
+    path = locate_weights(options.weights, name, repository, filenames)
+    network = build(model, config, read_weights(path), size, f"{path} as {name}")
+    return freeze(name, network, preprocessing_of(config, size), path, options)
+
+
+def find_config(model: str) -> dict[str, Any]:
+    """Timm's description of a pretrained network.
+
+    Raises:
+        BackboneError: It knows no such network or tag.
+    """
+    import difflib
+
+    import timm
+
+    architecture, _, _ = model.partition(".")
+    if not timm.is_model(architecture):
+        close = difflib.get_close_matches(architecture, timm.list_models(), n=5)
+        hint = f"; close names are {', '.join(close)}" if close else ""
+        raise BackboneError(f"timm has no network {architecture!r}{hint}")
+    try:
+        config = timm.get_pretrained_cfg(model)
+    except RuntimeError as error:
+        tags = ", ".join(timm.list_pretrained(f"{architecture}.*")) or "none"
+        raise BackboneError(f"timm has no pretraining {model!r}; it has {tags}") from error
+    if config is None:
+        raise BackboneError(f"timm has no pretraining of {model!r}")
+    found: dict[str, Any] = config.to_dict(remove_source=False, remove_null=False)
+    return found
+
+
+def safe_alternatives(filename: str) -> tuple[str, ...]:
+    """Names of one weights file on the hub, safetensors first."""
+    stem, _, _ = filename.rpartition(".")
+    replaced = stem.replace("open_clip_pytorch_model", "open_clip_model")
+    return (f"{replaced}.safetensors", filename)
+
+
+def build(
+    model: str, config: dict[str, Any], weights: dict[str, Tensor], size: int | None, what: str
+) -> nn.Module:
+    """The network with these weights, translated and resampled as timm does, and no classifier.
+
+    Raises:
+        BackboneError: The weights are of another network.
+    """
+    import timm
+
+    num_classes, weights = match_classifier(config, weights)
+    arguments: dict[str, Any] = {} if size is None else {"img_size": size}
+    try:
+        # With the number of classes as in the file, timm insists that every tensor fits; it
+        # would only log what is missing if it were asked to drop the classifier as well.
+        network: nn.Module = timm.create_model(
+            model,
+            pretrained=True,
+            num_classes=num_classes,
+            pretrained_cfg_overlay={"state_dict": dict(weights), "num_classes": num_classes},
+            **arguments,
+        )
+    except (RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+        expected = timm.create_model(model, num_classes=num_classes).state_dict()
+        difference = describe_difference(expected, weights) or f"  {error}"
+        raise BackboneError(f"{what}: the weights are of another network\n{difference}") from error
+    network.reset_classifier(0)  # type: ignore[operator]
+    return network
+
+
+def match_classifier(
+    config: dict[str, Any], weights: dict[str, Tensor]
+) -> tuple[int, dict[str, Tensor]]:
+    """Number of classes to build with, and the weights without a classifier of another number.
+
+    A file may hold the pretraining's classifier, one that was fine-tuned, or none.
+    """
+    classifiers = config.get("classifier") or ()
+    names = (classifiers,) if isinstance(classifiers, str) else tuple(classifiers)
+    num_classes: int = config["num_classes"] or 0
+    heads = [weights[f"{name}.weight"] for name in names if f"{name}.weight" in weights]
+    if heads and len(heads) == len(names) and all(len(head) == num_classes for head in heads):
+        return num_classes, weights
+    dropped = {f"{name}.{part}" for name in names for part in ("weight", "bias")}
+    return 0, {name: tensor for name, tensor in weights.items() if name not in dropped}
+
+
+def preprocessing_of(config: dict[str, Any], size: int | None) -> Preprocessing:
+    """Timm's own evaluation: the shorter side to size / crop_pct, then the centre."""
+    from timm.data.config import resolve_data_config
+
+    data = resolve_data_config({}, pretrained_cfg=config)
+    side = size or data["input_size"][-1]
+    return Preprocessing(
+        size=side,
+        resize=math.floor(side / data["crop_pct"]),
+        interpolation=data["interpolation"],
+        mean=tuple(data["mean"]),
+        std=tuple(data["std"]),
+    )

@@ -1,0 +1,81 @@
+"""The command line: `difficulty`."""
+
+import sys
+from importlib.metadata import entry_points, version
+from typing import Annotated
+
+import typer
+
+from difficulty_service.commands.audit import audit
+from difficulty_service.commands.backbones import backbones
+from difficulty_service.commands.console import err
+from difficulty_service.commands.demo import demo
+from difficulty_service.commands.extract import extract
+from difficulty_service.commands.fit import fit
+from difficulty_service.commands.score import score
+from difficulty_service.errors import DifficultyError
+from difficulty_service.processor import prefer_wide_kernels
+
+PLUGIN_GROUP = "difficulty.commands"
+"""Entry points of other packages: functions that add their commands to the application."""
+
+COMMANDS = (demo, backbones, extract, fit, score, audit)
+
+
+def show_version(wanted: bool) -> None:  # noqa: FBT001 - the form typer calls it in
+    """Prints the version and ends."""
+    if wanted:
+        typer.echo(f"difficulty {version('difficulty-service')}")
+        raise typer.Exit
+
+
+def describe(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="And exit.")
+    ] = False,
+) -> None:
+    """Scores how hard each image of a labelled dataset is: larger is harder.
+
+    `difficulty score photos/ --out scores.parquet` does it all; `difficulty demo` shows it
+    offline.
+    """
+
+
+def create_app() -> typer.Typer:
+    """The application, with the commands of every installed package."""
+    app = typer.Typer(
+        name="difficulty",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(describe)
+    for command in COMMANDS:
+        app.command()(command)
+    for plugin in entry_points(group=PLUGIN_GROUP):
+        plugin.load()(app)
+    return app
+
+
+def main() -> None:
+    """Runs a command; a named failure is one line and exit code 1, a wrong call exit code 2."""
+    prefer_wide_kernels()
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        create_app()(arguments)
+    except (DifficultyError, OSError, MemoryError) as error:
+        if "--debug" in sys.argv:
+            raise
+        err.print(f"error: {describe_error(error)}", markup=False)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        err.print("stopped; run the same command again to go on where it stopped")
+        raise SystemExit(130) from None
+
+
+def describe_error(error: Exception) -> str:
+    """One line that names what failed."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, DifficultyError) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,1 @@
+"""The commands of `difficulty`, one file each; heavy packages are imported when one runs."""

@@ -1,0 +1,40 @@
+"""`difficulty audit`: do the scores mean anything?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from difficulty_service.commands.console import out
+from difficulty_service.commands.options import AuditKind
+
+
+def audit(
+    scores: Annotated[Path, typer.Argument(help="Score file.")],
+    against: Annotated[str, typer.Option(help="Parquet or CSV file to judge by, or a glob.")],
+    join: Annotated[str, typer.Option(help="Its column whose text is the sample id.")],
+    column: Annotated[
+        str,
+        typer.Option(help="Its column to compare with: numbers, flags, labels, votes or logits."),
+    ],
+    kind: Annotated[AuditKind | None, typer.Option(help="Default: by the column's type.")] = None,
+    bins: Annotated[int, typer.Option(min=1, help="Bins of an error rate.")] = 20,
+    score_column: Annotated[str, typer.Option(help="Which score to judge.")] = "rmd",
+) -> None:
+    """Compares scores with what is known of the samples.
+
+    **rank**: Spearman correlation with a number, or with the entropy of a list of votes.
+    **flag**: how well the hardest samples are the flagged ones (true values, or another label
+    than the one that was scored). **error-rate**: errors of a classifier (its predicted label, or
+    a list of logits) from the easiest to the hardest samples.
+    """
+    from difficulty_service.audit_files import read_columns
+    from difficulty_service.score_audit import AuditOptions
+    from difficulty_service.score_audit import audit as compare
+    from difficulty_service.score_file import read_scores
+
+    options = AuditOptions(join, column, kind.value if kind else None, bins, score_column)
+    table = read_scores(scores, ["sample_id", "label", "label_name", score_column]).table
+    result = compare(table, read_columns(against, [join, column]), options)
+    for line in result.lines():
+        out.print(line, markup=False)

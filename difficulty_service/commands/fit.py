@@ -1,0 +1,57 @@
+"""`difficulty fit`: a folder of features in, Gaussians out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from difficulty_service.commands.console import out as console
+from difficulty_service.commands.console import print_warnings
+from difficulty_service.commands.options import (
+    Force,
+    Products,
+    ProductsName,
+    ShrinkageName,
+    StorePath,
+    parse_shrinkage,
+)
+
+if TYPE_CHECKING:
+    from difficulty_service.gaussian import Gaussians
+
+
+def fit(
+    store: StorePath,
+    out: Annotated[Path, typer.Option(help="Safetensors file to write.")],
+    shrinkage: ShrinkageName = "auto",
+    products: ProductsName = Products.AUTO,
+    force: Force = False,
+) -> None:
+    """Fits a Gaussian per class, with one shared covariance, and one without labels."""
+    from difficulty_service.feature_store import open_store
+    from difficulty_service.fitting import FitRequest
+    from difficulty_service.gaussian_file import save_gaussians
+    from difficulty_service.pipeline import fit_store
+
+    opened = open_store(store)
+    request = FitRequest(parse_shrinkage(shrinkage), products.value, opened.runs, force)
+    gaussians = fit_store(opened, request)
+    save_gaussians(out, gaussians, opened.description)
+    print_fit(gaussians)
+    console.print(f"Gaussians are in {out}", markup=False)
+
+
+def print_fit(gaussians: "Gaussians") -> None:
+    """How the covariances came out, and what to beware of."""
+    moments = gaussians.moments
+    console.print(
+        f"fitted to {moments.num_samples:,} rows, {int((moments.counts > 0).sum())} classes, "
+        f"{moments.dim} dimensions, products in "
+        f"{str(gaussians.options.products).removeprefix('torch.')}"
+    )
+    for name, factor in (("within classes", gaussians.within), ("of all", gaussians.agnostic)):
+        console.print(
+            f"covariance {name}: condition number {factor.condition:.2g}, rank {factor.rank}, "
+            f"shrinkage {factor.intensity:.2g}"
+        )
+    print_warnings(gaussians.warnings)

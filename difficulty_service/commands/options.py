@@ -1,0 +1,229 @@
+"""The options that commands share, and what they become."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from difficulty_service.errors import BackboneError, StatisticsError
+
+if TYPE_CHECKING:
+    import torch
+
+    from difficulty_service.gaussian import Shrinkage
+
+
+class OnError(StrEnum):
+    """What to do with an image that cannot be read."""
+
+    SKIP = "skip"
+    STOP = "stop"
+
+
+class FeatureKind(StrEnum):
+    """Which output of a backbone."""
+
+    PENULTIMATE = "penultimate"
+    PROJECTED = "projected"
+
+
+class Precision(StrEnum):
+    """dtype of the backbone."""
+
+    AUTO = "auto"
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
+class PreprocessMode(StrEnum):
+    """How images are decoded and resized."""
+
+    FAST = "fast"
+    EXACT = "exact"
+
+
+class Products(StrEnum):
+    """dtype of the matrix products of the statistics."""
+
+    AUTO = "auto"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+
+
+class AuditKind(StrEnum):
+    """How a column judges scores."""
+
+    RANK = "rank"
+    FLAG = "flag"
+    ERROR_RATE = "error-rate"
+
+
+DATA = "Dataset"
+NETWORK = "Backbone"
+RUN = "Run"
+STATISTICS = "Statistics"
+
+Split = Annotated[
+    str | None, typer.Option(help="Sub-folder or named split to use.", rich_help_panel=DATA)
+]
+ImageColumn = Annotated[
+    str | None,
+    typer.Option(help="Column with image bytes or paths.", rich_help_panel=DATA),
+]
+LabelColumn = Annotated[
+    str | None, typer.Option(help="Column with the labels.", rich_help_panel=DATA)
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option(
+        help="Column whose text is the sample id; default: relative path or file#row.",
+        rich_help_panel=DATA,
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(min=1, help="Use this many samples, evenly spaced.", rich_help_panel=DATA),
+]
+ShardSize = Annotated[
+    int,
+    typer.Option(min=1, help="Samples per part, the unit of resuming.", rich_help_panel=DATA),
+]
+BackboneName = Annotated[
+    str,
+    typer.Option("--backbone", help="See `difficulty backbones`.", rich_help_panel=NETWORK),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        help="Weights file (safetensors or PyTorch) instead of the hub's.", rich_help_panel=NETWORK
+    ),
+]
+Features = Annotated[
+    FeatureKind,
+    typer.Option(help="Before or after CLIP's projection.", rich_help_panel=NETWORK),
+]
+Device = Annotated[
+    str,
+    typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=NETWORK),
+]
+PrecisionName = Annotated[
+    Precision,
+    typer.Option(
+        "--precision", help="auto: bf16 on recent GPUs, else fp32.", rich_help_panel=NETWORK
+    ),
+]
+AugmentRuns = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=100,
+        help="Random crops and flips of each image: fitted on all, scores averaged; 0 for none.",
+        rich_help_panel=RUN,
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Of augmentation and K-means.", rich_help_panel=RUN)]
+BatchSize = Annotated[
+    int, typer.Option(min=1, help="Images in one forward pass.", rich_help_panel=RUN)
+]
+Preprocess = Annotated[
+    PreprocessMode,
+    typer.Option(help="exact: bit for bit as open_clip, slower.", rich_help_panel=RUN),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Threads that read and decode; default: all cores.", rich_help_panel=RUN
+    ),
+]
+OnErrorOption = Annotated[
+    OnError,
+    typer.Option(
+        "--on-error", help="skip: list bad images in errors.parquet and go on.", rich_help_panel=RUN
+    ),
+]
+MaxPixels = Annotated[
+    int,
+    typer.Option(min=1, help="Refuse larger images, by their header.", rich_help_panel=RUN),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume/--no-resume", help="Keep what an earlier run extracted.", rich_help_panel=RUN
+    ),
+]
+ShrinkageName = Annotated[
+    str,
+    typer.Option(
+        "--shrinkage",
+        help="auto (none where well conditioned), none, ledoit-wolf, oas, or a number in [0, 1].",
+        rich_help_panel=STATISTICS,
+    ),
+]
+ProductsName = Annotated[
+    Products,
+    typer.Option(
+        "--products",
+        help="dtype of the matrix products; auto: float64 where float32 would not do.",
+        rich_help_panel=STATISTICS,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Fit with fewer samples than dimensions too; the scores are marked unreliable.",
+        rich_help_panel=STATISTICS,
+    ),
+]
+StorePath = Annotated[Path, typer.Argument(help="Folder made by `difficulty extract`.")]
+
+
+def choose_device(name: str) -> "torch.device":
+    """The device of that name, or the best there is for `auto`.
+
+    Raises:
+        BackboneError: There is no such device here.
+    """
+    import torch
+
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise BackboneError(f"device {name!r} cannot be used here: {reason}") from None
+    return device
+
+
+def choose_precision(precision: Precision, device: "torch.device") -> "torch.dtype":
+    """bf16 where asked for, or on a GPU with the hardware for it; otherwise fp32."""
+    import torch
+
+    if precision is Precision.AUTO:
+        recent = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+        return torch.bfloat16 if recent else torch.float32
+    return torch.bfloat16 if precision is Precision.BF16 else torch.float32
+
+
+def parse_shrinkage(text: str) -> "Shrinkage":
+    """A named rule or an intensity.
+
+    Raises:
+        StatisticsError: It is neither.
+    """
+    if text in ("auto", "none", "ledoit-wolf", "oas"):
+        return text  # type: ignore[return-value]
+    try:
+        intensity = float(text)
+    except ValueError:
+        intensity = -1.0
+    if not 0 <= intensity <= 1:
+        raise StatisticsError(
+            f"shrinkage {text!r}: expected auto, none, ledoit-wolf, oas or a number in [0, 1]"
+        )
+    return intensity

@@ -1,0 +1,177 @@
+"""`difficulty score`: a dataset or its features in, `scores.parquet` out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from difficulty_service.commands.console import out as console
+from difficulty_service.commands.console import print_table, print_warnings
+from difficulty_service.commands.extract import build_request, run_extract
+from difficulty_service.commands.options import (
+    AugmentRuns,
+    BackboneName,
+    BatchSize,
+    Device,
+    FeatureKind,
+    Features,
+    Force,
+    IdColumn,
+    ImageColumn,
+    LabelColumn,
+    Limit,
+    MaxPixels,
+    OnError,
+    OnErrorOption,
+    Precision,
+    PrecisionName,
+    Preprocess,
+    PreprocessMode,
+    Products,
+    ProductsName,
+    Resume,
+    Seed,
+    ShardSize,
+    ShrinkageName,
+    Split,
+    Weights,
+    Workers,
+    parse_shrinkage,
+)
+
+if TYPE_CHECKING:
+    from difficulty_service.feature_store import FeatureStore
+    from difficulty_service.scoring import Scored
+
+SCORERS = ("rmd", "kmeans", "knn")
+STATISTICS_OPTIONS = {"source", "out", "gaussians", "scorers", "shrinkage", "products", "force"}
+SHOWN = 5
+
+
+def score(
+    context: typer.Context,
+    source: Annotated[
+        str, typer.Argument(metavar="STORE|DATASET", help="Features, or a dataset to extract.")
+    ],
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    gaussians: Annotated[
+        Path | None, typer.Option(help="Score against Gaussians fitted elsewhere.")
+    ] = None,
+    scorers: Annotated[str, typer.Option(help="Of rmd, kmeans, knn, with commas between.")] = "rmd",
+    shrinkage: ShrinkageName = "auto",
+    products: ProductsName = Products.AUTO,
+    force: Force = False,
+    split: Split = None,
+    image_column: ImageColumn = None,
+    label_column: LabelColumn = None,
+    id_column: IdColumn = None,
+    limit: Limit = None,
+    shard_size: ShardSize = 4096,
+    backbone: BackboneName = "clip-vit-b16",
+    weights: Weights = None,
+    features: Features = FeatureKind.PENULTIMATE,
+    device: Device = "auto",
+    precision: PrecisionName = Precision.AUTO,
+    augment_runs: AugmentRuns = 0,
+    seed: Seed = 0,
+    batch_size: BatchSize = 256,
+    preprocess: Preprocess = PreprocessMode.FAST,
+    workers: Workers = None,
+    on_error: OnErrorOption = OnError.SKIP,
+    max_pixels: MaxPixels = 50_000_000,
+    resume: Resume = True,
+) -> None:
+    """Scores how hard each sample is; larger is harder.
+
+    Given a dataset, the features are extracted first and kept in a folder beside the output, so
+    that a second run with other statistics touches no image.
+    """
+    chosen = {name: value for name, value in locals().items() if name not in STATISTICS_OPTIONS}
+    del chosen["context"]
+    wanted = parse_scorers(scorers)
+    intensity = parse_shrinkage(shrinkage)
+    store = find_store(context, source, out, chosen)
+    scored = score_and_write(
+        store, out, gaussians, wanted, fit_options=(intensity, products.value, force)
+    )
+    report(scored, out)
+
+
+def parse_scorers(text: str) -> list[str]:
+    """The scorers asked for.
+
+    Raises:
+        BadParameter: One of them is unknown.
+    """
+    wanted = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = sorted(set(wanted) - set(SCORERS))
+    if unknown or not wanted:
+        raise typer.BadParameter(
+            f"unknown scorers {unknown}; expected some of {', '.join(SCORERS)}",
+            param_hint="--scorers",
+        )
+    return wanted
+
+
+def find_store(
+    context: typer.Context, source: str, out: Path, chosen: dict[str, Any]
+) -> "FeatureStore":
+    """Opens the store given, or extracts the dataset given into one beside the output.
+
+    Raises:
+        BadParameter: Options of extraction were given for a store, which has no use for them.
+    """
+    from difficulty_service.feature_store import is_store, open_store
+
+    if not is_store(Path(source)):
+        return run_extract(
+            build_request(dataset=source, out=out.with_suffix(".features"), **chosen)
+        ).store
+    useless = [
+        f"--{name.replace('_', '-')}"
+        for name in chosen
+        if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE"
+    ]
+    if useless:
+        raise typer.BadParameter(
+            f"{source} holds features already, so {', '.join(useless)} would change nothing"
+        )
+    return open_store(Path(source))
+
+
+def score_and_write(
+    store: "FeatureStore",
+    out: Path,
+    gaussians_file: Path | None,
+    scorers: list[str],
+    fit_options: tuple[Any, str, bool],
+) -> "Scored":
+    """Fits Gaussians or loads them, scores, and writes the file."""
+    from difficulty_service.fitting import FitRequest
+    from difficulty_service.gaussian_file import load_gaussians
+    from difficulty_service.pipeline import fit_store, write_store_scores
+
+    if gaussians_file is None:
+        shrinkage, products, force = fit_options
+        gaussians = fit_store(store, FitRequest(shrinkage, products, store.runs, force))
+        fitted_on = store.description
+    else:
+        gaussians, fitted_on = load_gaussians(gaussians_file)
+    return write_store_scores(store, out, gaussians, dict(fitted_on), scorers)
+
+
+def report(scored: "Scored", out: Path) -> None:
+    """Prints the hardest and the easiest samples, what to beware of, and where the file is."""
+    known = scored.table.filter(scored.table["rmd"].is_valid()).sort_by([("rmd", "descending")])
+    columns = ("sample_id", "label_name", "rmd")
+    for title, rows in (
+        ("hardest", known.slice(0, SHOWN)),
+        ("easiest", known.slice(max(0, len(known) - SHOWN))),
+    ):
+        console.print(f"\n{title}:")
+        print_table(columns, list(zip(*(rows[name].to_pylist() for name in columns), strict=True)))
+    console.print()
+    print_warnings(scored.warnings)
+    console.print(
+        f"{len(known):,} of {len(scored.table):,} samples are scored in {out}", markup=False
+    )

@@ -1,0 +1,69 @@
+"""Which kind of dataset lies at a location."""
+
+from difficulty_service.datasets.storage import find_files, is_folder, list_folder, resolve
+from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
+from difficulty_service.datasets.tar_index import TAR_EXTENSIONS
+from difficulty_service.errors import DatasetError
+
+HUB_PREFIX = "hf:"
+
+_SAVED_TO_DISK = ({"dataset_dict.json"}, {"dataset_info.json", "state.json"})
+
+
+def detect_kind(location: str) -> str:
+    """The kind of dataset at a location, by its prefix, its files or their extensions.
+
+    Args:
+        location: A path, a URI, a glob of either, or `hf:NAME`.
+
+    Returns:
+        `image-folder`, `table`, `webdataset` or `hugging-face`.
+
+    Raises:
+        DatasetError: Nothing is there, or nothing that this package reads.
+    """
+    if location.startswith(HUB_PREFIX) and not location.startswith(f"{HUB_PREFIX}//"):
+        return "hugging-face"
+    place = resolve(location)
+    if is_folder(place, location):
+        try:
+            entries = list_folder(place)
+        except (OSError, ValueError) as error:
+            raise DatasetError(f"{location!r} cannot be listed: {error}") from error
+        return _kind_of_folder(entries, location)
+    names = [file.place.name for file in find_files(location)]
+    kind = _kind_of_files(names, location)
+    if kind is None:
+        raise DatasetError(
+            f"{location!r} is no dataset that can be read, for example {names[0]!r}; expected a "
+            f"folder of class folders, or files ending in {', '.join(_EXTENSIONS)}"
+        )
+    return kind
+
+
+_EXTENSIONS = TABLE_EXTENSIONS + TAR_EXTENSIONS
+
+
+def _kind_of_folder(entries: list[tuple[str, bool, int]], location: str) -> str:
+    names = {name for name, _, _ in entries}
+    if any(marks <= names for marks in _SAVED_TO_DISK):
+        return "hugging-face"
+    visible = [(name, folder) for name, folder, _ in entries if not name.startswith(".")]
+    if any(folder for _, folder in visible):
+        return "image-folder"
+    known = [name for name, _ in visible if name.lower().endswith(_EXTENSIONS)]
+    return _kind_of_files(known, location) or "image-folder"
+
+
+def _kind_of_files(names: list[str], location: str) -> str | None:
+    """The kind that all files are of; None where one is of no known kind, or there is none."""
+    tables = [name for name in names if name.lower().endswith(TABLE_EXTENSIONS)]
+    tars = [name for name in names if name.lower().endswith(TAR_EXTENSIONS)]
+    if tables and tars:
+        raise DatasetError(
+            f"{location!r} holds tables ({tables[0]!r}) and tars ({tars[0]!r}); "
+            "choose one kind by a glob such as '*.parquet'"
+        )
+    if not names or len(tables) + len(tars) < len(names):
+        return None
+    return "table" if tables else "webdataset"

@@ -1,0 +1,127 @@
+"""Openers of encoded images: from bytes, from a file, from a cell of a table.
+
+An opener is called when the image is decoded, perhaps in another thread or process, so it holds
+no open file and can be pickled. Whatever is wrong with one image is an ImageError then.
+"""
+
+import base64
+import binascii
+import io
+import os
+import posixpath
+import stat
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+from difficulty_service.datasets.sample import ImageOpener
+from difficulty_service.datasets.storage import StoredPath, is_uri, resolve
+from difficulty_service.errors import DifficultyError, ImageError
+
+_JPEG_EXTENSIONS = frozenset(("jpg", "jpeg", "jpe", "jfif"))
+IMAGE_EXTENSIONS = _JPEG_EXTENSIONS.union(
+    ("png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "avif")
+)
+MAX_IMAGE_BYTES = 1 << 30
+
+
+def has_image_extension(name: str) -> bool:
+    """Whether a file name ends like that of an image, in any case."""
+    return name.rpartition(".")[2].lower() in IMAGE_EXTENSIONS and "." in name
+
+
+def refusing(reason: str) -> ImageOpener:
+    """An opener for what cannot be an image: raises ImageError with the reason."""
+    return partial(_refuse, reason)
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ImageError(reason)
+
+
+def check_size(size: int) -> None:
+    """Refuses an image of more than MAX_IMAGE_BYTES encoded bytes.
+
+    Raises:
+        ImageError: It is larger.
+    """
+    if size > MAX_IMAGE_BYTES:
+        raise ImageError(f"{size:,} bytes, more than the {MAX_IMAGE_BYTES:,} one image may have")
+
+
+def open_bytes(data: bytes) -> BinaryIO:
+    """Encoded bytes at hand as a file."""
+    return io.BytesIO(data)
+
+
+def open_image(place: StoredPath) -> BinaryIO:
+    """Opens a file that should hold an image; a remote one is read whole, in one request.
+
+    Raises:
+        ImageError: It is missing, unreadable, too large or not a regular file.
+    """
+    try:
+        return _open_local(place.path) if place.is_local else _read_remote(place)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ImageError(f"cannot be read: {reason}") from error
+
+
+def _open_local(path: str) -> BinaryIO:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a Path per image costs more than the call
+    except FileNotFoundError as error:
+        broken = os.path.islink(path)  # noqa: PTH114
+        raise ImageError("a broken symbolic link" if broken else "no such file") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise ImageError("a directory, not an image file")
+    # Opening a pipe would wait for somebody to write to it.
+    if not stat.S_ISREG(status.st_mode):
+        raise ImageError("not a regular file")
+    check_size(status.st_size)
+    return Path(path).open("rb")
+
+
+def _read_remote(place: StoredPath) -> BinaryIO:
+    with place.filesystem.open_input_file(place.path) as file:
+        check_size(file.size())
+        return io.BytesIO(file.read())
+
+
+def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) -> ImageOpener:
+    """Opener of what a table holds for an image.
+
+    Args:
+        cell: Encoded bytes, a path or URI, a struct `{bytes, path}` of which bytes come first,
+            or None.
+        folder: What relative paths are relative to.
+        is_base64: The struct's bytes are base64 text, as JSON can hold no bytes.
+    """
+    if isinstance(cell, dict):
+        data = cell.get("bytes")
+        if isinstance(data, str) and is_base64:
+            return partial(_open_base64, data)
+        cell = data if data is not None else cell.get("path")
+    if isinstance(cell, bytes):
+        return partial(open_bytes, cell) if cell else refusing("empty: no bytes")
+    if isinstance(cell, str) and cell:
+        return partial(_open_reference, cell, folder)
+    return refusing("no image: the cell is empty")
+
+
+def _open_base64(text: str) -> BinaryIO:
+    try:
+        return io.BytesIO(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise ImageError(f"not base64 text: {error}") from error
+
+
+def _open_reference(reference: str, folder: StoredPath) -> BinaryIO:
+    if not is_uri(reference):
+        absolute = posixpath.isabs(reference)
+        return open_image(resolve(reference) if absolute else folder.join(reference))
+    try:
+        place = resolve(reference)
+    except DifficultyError as error:
+        raise ImageError(str(error)) from error
+    return open_image(place)

@@ -1,0 +1,167 @@
+"""Parquet, CSV or JSON Lines tables with encoded images or paths, and labels."""
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from difficulty_service.datasets.image_openers import cell_opener
+from difficulty_service.datasets.labels import decode_dictionary, index_labels
+from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.storage import common_folder, find_files
+from difficulty_service.datasets.table_columns import (
+    IMAGE_NAMES,
+    TableColumns,
+    choose_columns,
+    sample_ids_of,
+)
+from difficulty_service.datasets.table_files import (
+    TABLE_EXTENSIONS,
+    TableFile,
+    open_table_file,
+    read_cells,
+    read_columns,
+)
+from difficulty_service.errors import DatasetError
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Where the samples are: rows of files that were put one after the other.
+
+    Attributes:
+        tables: The files, in order.
+        starts: Number of rows before each file. Shape (files,).
+        rows: Row of each sample over all files, ascending. Shape (samples,).
+    """
+
+    tables: tuple[TableFile, ...]
+    starts: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    def describe(self, position: int) -> str:
+        """`file#row` of a sample."""
+        row = int(self.rows[position])
+        table = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return f"{self.tables[table].name}#{row - int(self.starts[table])}"
+
+    def names(self) -> Iterator[str]:
+        """`file#row` of every sample, in order."""
+        for table, rows in self.split_by_file(np.arange(len(self.rows))):
+            yield from (f"{table.name}#{row}" for row in rows.tolist())
+
+    def split_by_file(
+        self, positions: NDArray[np.int64]
+    ) -> Iterator[tuple[TableFile, NDArray[np.int64]]]:
+        """Files and the rows in them of ascending positions; files without any left out."""
+        rows = self.rows[positions]
+        for table, start in zip(self.tables, self.starts.tolist(), strict=True):
+            first, last = np.searchsorted(rows, [start, start + table.num_rows])
+            if last > first:
+                yield table, rows[first:last] - start
+
+
+def open_table(location: str, options: DatasetOptions) -> Dataset:
+    """Opens one table: a file, the files that match a glob, or those of a folder, in sorted order.
+
+    Args:
+        location: Path or URI.
+        options: All are used; a split chooses the rows whose column `split` says so.
+
+    Raises:
+        DatasetError: A file cannot be read, a column is missing, or labels make no sense.
+        DuplicateSampleId: Two rows have one id.
+    """
+    check_options(options, "a table", unused=())
+    tables = _open_files(location, options)
+    columns = choose_columns(tables[0].schema, options, repr(tables[0].name))
+    parts = [read_columns(table, columns.of_labels()) for table in tables]
+    for table in tables:
+        _check_images(table, columns.image)
+    texts = _concat(parts)
+    if not texts.num_rows:
+        raise DatasetError(f"{location!r} has no rows; expected one row per image")
+    keep = _rows_of_split(texts, options.split, location)
+    texts = texts.take(pa.array(keep))
+    lengths = np.array([table.num_rows for table in tables], dtype=np.int64)
+    rows = _Rows(tuple(_only_images(tables, columns)), np.cumsum(lengths) - lengths, keep)
+    class_names, labels = index_labels(
+        texts.column(columns.label),
+        texts.column(columns.label_name) if columns.label_name else None,
+        f"label column {columns.label!r}",
+        rows.describe,
+    )
+    listing = Listing(
+        class_names,
+        sample_ids_of(texts, columns, rows.names(), rows.describe),
+        labels,
+        np.zeros(len(labels), dtype=np.int64),
+        tuple((table.name, table.file.size, table.num_rows) for table in tables),
+    )
+    open_at = partial(_open_at, rows, columns.image)
+    return build_dataset(location, options, listing, open_at, rows.describe)
+
+
+def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
+    files = [f for f in find_files(location) if f.place.name.lower().endswith(TABLE_EXTENSIONS)]
+    if not files:
+        raise DatasetError(
+            f"{location!r} holds no table; expected files ending in {', '.join(TABLE_EXTENSIONS)}"
+        )
+    folder = common_folder(files)
+    named = (options.image_column, options.id_column, "label_name", "split")
+    text_columns = tuple(name for name in (*named, *IMAGE_NAMES) if name)
+    return [
+        open_table_file(file, posixpath.relpath(file.place.path, folder), text_columns)
+        for file in files
+    ]
+
+
+def _check_images(table: TableFile, column: str) -> None:
+    if column not in table.schema.names:
+        raise DatasetError(
+            f"no column {column!r} in {table.name!r}, which has {table.schema.names}; "
+            "all files of a dataset need the same columns"
+        )
+
+
+def _only_images(tables: list[TableFile], columns: TableColumns) -> Iterator[TableFile]:
+    """The tables without columns that nobody will read again."""
+    for table in tables:
+        rows = table.rows.select([columns.image]) if table.rows is not None else None
+        yield replace(table, rows=rows)
+
+
+def _concat(parts: list[pa.Table]) -> pa.Table:
+    """Columns of several files, whose types may differ in width or encoding."""
+    plain = [
+        pa.table({name: decode_dictionary(part.column(name)) for name in part.schema.names})
+        for part in parts
+    ]
+    try:
+        return pa.concat_tables(plain, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DatasetError(f"a column has different types in the files: {error}") from error
+
+
+def _rows_of_split(texts: pa.Table, split: str | None, location: str) -> NDArray[np.int64]:
+    if split is None:
+        return np.arange(texts.num_rows)
+    names = texts.column("split").cast(pa.string())
+    rows = np.flatnonzero(pc.fill_null(pc.equal(names, split), fill_value=False).to_numpy())
+    if not len(rows):
+        there = sorted(name for name in pc.unique(names).to_pylist() if name is not None)
+        raise DatasetError(f"{location!r} has no row of split {split!r}; there are {there[:20]}")
+    return rows
+
+
+def _open_at(rows: _Rows, column: str, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
+    for table, numbers in rows.split_by_file(positions):
+        for cell in read_cells(table, column, numbers):
+            yield cell_opener(cell, table.file.place.parent, is_base64=table.is_json)

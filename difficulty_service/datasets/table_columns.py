@@ -1,0 +1,164 @@
+"""Which columns of a table hold the images, the labels, their names, the ids and the splits."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from difficulty_service.datasets.labels import LABEL_NAMES, Describe, is_text
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.errors import DatasetError
+
+IMAGE_NAMES = (
+    "image",
+    "img",
+    "image_bytes",
+    "bytes",
+    "jpg",
+    "png",
+    "webp",
+    "path",
+    "image_path",
+    "file",
+    "file_path",
+    "filename",
+    "file_name",
+)
+"""Names under which images are looked for, in this order, columns of bytes before paths."""
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """The names of the columns that matter.
+
+    Attributes:
+        image: Encoded bytes, `{bytes, path}` or paths.
+        label: Integers, booleans or text.
+        label_name: The name of the class beside an integer label.
+        sample_id: What the ids are taken from.
+        split: What the split is chosen by.
+    """
+
+    image: str
+    label: str
+    label_name: str | None
+    sample_id: str | None
+    split: str | None
+
+    def of_labels(self) -> list[str]:
+        """All but the images, each once."""
+        names = (self.label, self.label_name, self.sample_id, self.split)
+        return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> TableColumns:
+    """Finds the columns by the options, or else by the names they usually have.
+
+    Args:
+        schema: Of the table.
+        options: Named columns, and whether a split is chosen.
+        source: The table, for messages.
+
+    Raises:
+        DatasetError: A column is not there, or not of a type that can hold what it should.
+    """
+    image = _find(schema, options.image_column, _images_first(schema), ("image", source))
+    kind = schema.field(image).type
+    if not (holds_bytes(kind) or holds_text(kind)):
+        raise DatasetError(
+            f"column {image!r} of {source} is of type {kind}; images are encoded bytes, "
+            "a struct {bytes, path}, or paths: name another column with --image-column"
+        )
+    label = _find(schema, options.label_column, LABEL_NAMES, ("label", source))
+    return TableColumns(
+        image=image,
+        label=label,
+        label_name=_label_name(schema, label, options.label_column),
+        sample_id=options.id_column and _require(schema, options.id_column, ("id", source)),
+        split=options.split and _require(schema, "split", ("split", source)),
+    )
+
+
+def _label_name(schema: pa.Schema, label: str, asked_for: str | None) -> str | None:
+    """The column that names the labels: `label_name`, or of another chosen one `<column>_name`.
+
+    A table with several label columns has one `label_name`, which says nothing of the others.
+    """
+    usual = asked_for is None or asked_for in LABEL_NAMES[:1]
+    name = "label_name" if usual else f"{label}_name"
+    return name if name in schema.names and holds_text(schema.field(name).type) else None
+
+
+def _images_first(schema: pa.Schema) -> list[str]:
+    present = [name for name in IMAGE_NAMES if name in schema.names]
+    usable = [name for name in present if holds_text(schema.field(name).type)]
+    return [name for name in present if holds_bytes(schema.field(name).type)] + usable
+
+
+def _find(
+    schema: pa.Schema, asked_for: str | None, usual: Sequence[str], what: tuple[str, str]
+) -> str:
+    if asked_for is not None:
+        return _require(schema, asked_for, what)
+    for name in usual:
+        if name in schema.names:
+            return name
+    role, source = what
+    raise DatasetError(
+        f"no {role} column found in {source}, which has {schema.names}; "
+        f"name it with --{role}-column"
+    )
+
+
+def _require(schema: pa.Schema, name: str, what: tuple[str, str]) -> str:
+    role, source = what
+    if name not in schema.names:
+        remedy = "leave out --split" if role == "split" else f"choose one with --{role}-column"
+        raise DatasetError(f"no column {name!r} in {source}, which has {schema.names}; {remedy}")
+    return name
+
+
+def holds_bytes(data_type: pa.DataType) -> bool:
+    """Whether cells are encoded images: binary, or a struct with `bytes` or `path`."""
+    if pa.types.is_struct(data_type):
+        return any(field.name in ("bytes", "path") for field in data_type)
+    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    return any(is_kind(data_type) for is_kind in kinds)
+
+
+def holds_text(data_type: pa.DataType) -> bool:
+    """Whether cells are text, perhaps dictionary-encoded."""
+    return is_text(data_type.value_type if pa.types.is_dictionary(data_type) else data_type)
+
+
+def sample_ids_of(
+    texts: pa.Table, columns: TableColumns, row_names: Iterable[str], describe: Describe
+) -> list[str]:
+    """The ids of the rows: the text of the id column, or `file#row`.
+
+    Args:
+        texts: The columns but for the images. Shape (samples,) each.
+        columns: Which one holds the ids, if any.
+        row_names: `file#row` of every row, taken only where there is no id column.
+        describe: `file#row` of one row, for messages.
+
+    Raises:
+        DatasetError: An id is null, or of a type that has no text.
+    """
+    if columns.sample_id is None:
+        return list(row_names)
+    ids = texts.column(columns.sample_id)
+    if ids.null_count:
+        first = int(pc.index(pc.is_null(ids), value=True).as_py())
+        raise DatasetError(
+            f"id column {columns.sample_id!r} is null {ids.null_count} times, first at "
+            f"{describe(first)}; every sample needs an id"
+        )
+    try:
+        texts_of_ids: list[str] = ids.cast(pa.string()).to_pylist()
+    except pa.ArrowException as error:
+        raise DatasetError(
+            f"id column {columns.sample_id!r} is of type {ids.type}, which is no text: {error}"
+        ) from error
+    return texts_of_ids

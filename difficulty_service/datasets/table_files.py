@@ -1,0 +1,146 @@
+"""Files of tables: their columns, and the cells of some rows without the rest in memory.
+
+Parquet is read by row groups. CSV and JSON Lines are read whole: they hold paths or small images.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from difficulty_service.datasets.storage import READ_AHEAD, StoredFile, open_arrow_file
+from difficulty_service.errors import DatasetError
+
+TABLE_EXTENSIONS = (".parquet", ".csv", ".jsonl", ".ndjson")
+
+_ROWS_PER_BATCH = 64
+_JSON_BLOCK = 64 << 20  # the longest line there may be
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One file of a table.
+
+    Attributes:
+        file: Where it is.
+        name: Its path relative to the folder that all files share; begins the ids.
+        schema: Of its columns.
+        num_rows: Number of its rows.
+        rows: The rows of CSV and JSON Lines; None for Parquet.
+    """
+
+    file: StoredFile
+    name: str
+    schema: pa.Schema
+    num_rows: int
+    rows: pa.Table | None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether bytes in it can only be base64 text."""
+        return self.name.lower().endswith((".jsonl", ".ndjson"))
+
+
+def open_table_file(file: StoredFile, name: str, text_columns: tuple[str, ...]) -> TableFile:
+    """Reads the schema of a Parquet file, or the rows of the others.
+
+    Args:
+        file: Where it is.
+        name: What it is called in ids and messages.
+        text_columns: Columns of a CSV file that are text even where they look like numbers.
+
+    Raises:
+        DatasetError: It cannot be read.
+    """
+    try:
+        with open_arrow_file(file.place) as source:
+            if name.lower().endswith(".parquet"):
+                parquet = pq.ParquetFile(source)
+                rows = parquet.metadata.num_rows
+                return TableFile(file, name, parquet.schema_arrow, rows, None)
+            table = _read_text(source, name, text_columns)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{file.place.path!r} cannot be read as a table: {error}") from error
+    return TableFile(file, name, table.schema, table.num_rows, table)
+
+
+def _read_text(source: pa.NativeFile, name: str, text_columns: tuple[str, ...]) -> pa.Table:
+    if not name.lower().endswith(".csv"):
+        options = pyarrow.json.ReadOptions(block_size=_JSON_BLOCK)
+        return pyarrow.json.read_json(source, read_options=options)
+    # Only an empty cell is null: a class may well be called "NA" or "null".
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=dict.fromkeys(text_columns, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+    )
+    return pyarrow.csv.read_csv(source, convert_options=convert)
+
+
+def read_columns(table: TableFile, columns: list[str]) -> pa.Table:
+    """Some columns whole.
+
+    Raises:
+        DatasetError: One is not there, or the file is damaged.
+    """
+    missing = [name for name in columns if name not in table.schema.names]
+    if missing:
+        raise DatasetError(
+            f"no column {missing[0]!r} in {table.name!r}, which has {table.schema.names}; "
+            "all files of a dataset need the same columns"
+        )
+    if table.rows is not None:
+        return table.rows.select(columns)
+    try:
+        with open_arrow_file(table.file.place) as source:
+            return pq.ParquetFile(source).read(columns=columns)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from error
+
+
+def read_cells(table: TableFile, column: str, rows: NDArray[np.int64]) -> Iterator[object]:
+    """The cells of a column at ascending rows, a few in memory at a time.
+
+    Raises:
+        DatasetError: The file is damaged.
+    """
+    if table.rows is not None:
+        cells = table.rows.column(column)
+        for start in range(0, len(rows), _ROWS_PER_BATCH):
+            yield from cells.take(pa.array(rows[start : start + _ROWS_PER_BATCH])).to_pylist()
+        return
+    try:
+        with open_arrow_file(table.file.place) as source:
+            yield from _parquet_cells(source, column, rows)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from error
+
+
+def _parquet_cells(source: pa.NativeFile, column: str, rows: NDArray[np.int64]) -> Iterator[object]:
+    # The defaults would hold the column of a whole row group in memory.
+    parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=READ_AHEAD)
+    metadata = parquet.metadata
+    lengths = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    ends = np.cumsum(lengths, dtype=np.int64)
+    for group in np.unique(np.searchsorted(ends, rows, side="right")).tolist():
+        start = int(ends[group]) - lengths[group]
+        first, last = np.searchsorted(rows, [start, int(ends[group])])
+        batches = parquet.iter_batches(_ROWS_PER_BATCH, row_groups=[group], columns=[column])
+        yield from _cells_of_batches(batches, rows[first:last] - start)
+
+
+def _cells_of_batches(
+    batches: Iterator[pa.RecordBatch], rows: NDArray[np.int64]
+) -> Iterator[object]:
+    start = 0
+    for batch in batches:
+        first, last = np.searchsorted(rows, [start, start + len(batch)])
+        yield from batch.column(0).take(pa.array(rows[first:last] - start)).to_pylist()
+        start += len(batch)
+        if last == len(rows):
+            return

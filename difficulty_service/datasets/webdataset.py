@@ -1,0 +1,169 @@
+"""WebDataset tar shards: the members `7.jpg` and `7.cls` (or `7.json`) are the sample `7`.
+
+Headers are read once. Images are then read at their offset; from compressed or remote archives
+in order, several to a request.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from difficulty_service.datasets.image_openers import open_bytes, refusing
+from difficulty_service.datasets.labels import Describe, index_labels
+from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.storage import StoredFile, StoredPath, find_files, open_file
+from difficulty_service.datasets.tar_index import (
+    TAR_ERRORS,
+    TAR_EXTENSIONS,
+    TarSample,
+    open_tar,
+    read_tar_index,
+)
+from difficulty_service.errors import DatasetError, ImageError
+
+
+@dataclass(frozen=True)
+class _Members:
+    """Where the image of each sample is; ascending by archive, then by offset.
+
+    Attributes:
+        files: The archives.
+        archives: Index of the archive. Shape (samples,).
+        offsets: Of the first byte, decompressed. Shape (samples,).
+        sizes: In bytes. Shape (samples,).
+        problems: Reason by position, of the samples without a readable image.
+    """
+
+    files: tuple[StoredFile, ...]
+    archives: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    problems: dict[int, str]
+
+
+def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
+    """Opens one tar, the tars that match a glob, or those of a folder, in sorted order.
+
+    Args:
+        location: Path or URI.
+        options: Limit and shard size are used, and the label column as the key in `.json` members.
+
+    Raises:
+        DatasetError: A tar is damaged, or a sample has no label.
+        DuplicateSampleId: Two samples have one key.
+    """
+    check_options(options, "WebDataset tars", ("split", "image_column", "id_column"))
+    files = [f for f in find_files(location) if f.place.name.lower().endswith(TAR_EXTENSIONS)]
+    if not files:
+        raise DatasetError(
+            f"{location!r} holds no tar; expected files ending in {', '.join(TAR_EXTENSIONS)}"
+        )
+    samples: list[TarSample] = []
+    archives: list[int] = []
+    for archive, file in enumerate(files):
+        found = read_tar_index(file, options.label_column)
+        samples += found
+        archives += [archive] * len(found)
+    members = _members(files, archives, samples)
+
+    def describe(position: int) -> str:
+        return f"{samples[position].key!r} in {files[archives[position]].place.name!r}"
+
+    values, names = _labels(samples, describe)
+    class_names, labels = index_labels(values, names, "the label", describe)
+    listing = Listing(
+        class_names,
+        [sample.key for sample in samples],
+        labels,
+        members.sizes,
+        tuple((file.place.name, file.size) for file in files),
+    )
+    return build_dataset(location, options, listing, partial(_open_at, members), describe)
+
+
+def _members(files: list[StoredFile], archives: list[int], samples: list[TarSample]) -> _Members:
+    return _Members(
+        files=tuple(files),
+        archives=np.array(archives, dtype=np.int32),
+        offsets=np.array([sample.offset for sample in samples], dtype=np.int64),
+        sizes=np.array([sample.size for sample in samples], dtype=np.int64),
+        problems={i: sample.problem for i, sample in enumerate(samples) if sample.problem},
+    )
+
+
+def _labels(
+    samples: list[TarSample], describe: Describe
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Labels and class names as columns.
+
+    Raises:
+        DatasetError: Some labels are integers and some are text.
+    """
+    numbers = [isinstance(sample.label, int) for sample in samples]
+    if any(numbers) and not all(numbers):
+        one, other = numbers.index(True), numbers.index(False)
+        raise DatasetError(
+            f"the label is {samples[one].label} at {describe(one)} and {samples[other].label!r} "
+            f"at {describe(other)}; labels are either all integers or all text"
+        )
+    kind = pa.int64() if any(numbers) else pa.string()
+    try:
+        values = pa.chunked_array([pa.array([sample.label for sample in samples], kind)])
+    except (pa.ArrowException, OverflowError) as error:
+        raise DatasetError(f"a label is out of range: {error}") from error
+    names = pa.array([sample.label_name for sample in samples], pa.string())
+    return values, pa.chunked_array([names])
+
+
+def _open_at(members: _Members, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
+    archives = members.archives[positions]
+    for archive in np.unique(archives).tolist():
+        first, last = np.searchsorted(archives, [archive, archive + 1])
+        place = members.files[archive].place
+        inside = positions[first:last].tolist()
+        if place.is_local and place.name.lower().endswith(".tar"):
+            yield from (_local_opener(members, place, position) for position in inside)
+        else:
+            yield from _read_in_order(members, place, inside)
+
+
+def _local_opener(members: _Members, place: StoredPath, position: int) -> ImageOpener:
+    if position in members.problems:
+        return refusing(members.problems[position])
+    offset, size = int(members.offsets[position]), int(members.sizes[position])
+    return partial(_open_member, place, offset, size)
+
+
+def _open_member(place: StoredPath, offset: int, size: int) -> BinaryIO:
+    try:
+        with open_file(place) as archive:
+            archive.seek(offset)
+            data = archive.read(size)
+    except OSError as error:
+        raise ImageError(f"its tar cannot be read: {error.strerror or error}") from error
+    if len(data) < size:
+        raise ImageError("its tar has become shorter since it was listed")
+    return open_bytes(data)
+
+
+def _read_in_order(
+    members: _Members, place: StoredPath, positions: list[int]
+) -> Iterator[ImageOpener]:
+    try:
+        with open_tar(place) as archive:
+            for position in positions:
+                if position in members.problems:
+                    yield refusing(members.problems[position])
+                    continue
+                archive.seek(int(members.offsets[position]))
+                yield partial(open_bytes, archive.read(int(members.sizes[position])))
+    except TAR_ERRORS as error:
+        raise DatasetError(
+            f"the tar {place.path!r} is damaged or has changed: {error}; fetch it again"
+        ) from error

@@ -1,0 +1,63 @@
+"""Every error this package raises on purpose.
+
+DifficultyError
+├── DatasetError           a dataset cannot be read, or its labels make no sense
+│   ├── DuplicateSampleId  two samples share the id that must tell them apart
+│   └── UnknownLabel       a label that was not there when the Gaussians were fitted
+├── ImageError             one image cannot be read; counted and listed, or the end of the run
+├── BackboneError          pretrained weights are missing, unreadable or of another network
+├── FeatureStoreError      a folder of features is incomplete, damaged or from another run
+├── StatisticsError        features from which no trustworthy Gaussian can be fitted
+│   └── TooFewSamples      fewer samples than a covariance of that many dimensions needs
+├── ScoreFileError         a Parquet file does not follow the score schema
+├── AuditError             scores and the data to judge them by do not fit together
+└── MissingPackage         an optional package is needed for what was asked
+"""
+
+
+class DifficultyError(Exception):
+    """Base of all errors below; its message names the value, what was expected and the remedy."""
+
+
+class DatasetError(DifficultyError):
+    """A dataset cannot be read, or its labels make no sense."""
+
+
+class DuplicateSampleId(DatasetError):
+    """Two samples share the id that must tell them apart."""
+
+
+class UnknownLabel(DatasetError):
+    """A label that was not there when the Gaussians were fitted."""
+
+
+class ImageError(DifficultyError):
+    """One image cannot be read; the message is the reason, without the sample's id."""
+
+
+class BackboneError(DifficultyError):
+    """Pretrained weights are missing, unreadable or belong to another network."""
+
+
+class FeatureStoreError(DifficultyError):
+    """A folder of features is incomplete, damaged or was made by another run."""
+
+
+class StatisticsError(DifficultyError):
+    """Features from which no trustworthy Gaussian can be fitted."""
+
+
+class TooFewSamples(StatisticsError):
+    """Fewer samples than a covariance of that many dimensions needs."""
+
+
+class ScoreFileError(DifficultyError):
+    """A Parquet file does not follow the score schema."""
+
+
+class AuditError(DifficultyError):
+    """Scores and the data to judge them by do not fit together."""
+
+
+class MissingPackage(DifficultyError):
+    """An optional package is needed for what was asked; the message gives the pip command."""

@@ -1,0 +1,247 @@
+"""Features on disk: one Parquet part per shard, and a description of how they were made.
+
+A part appears whole or not at all, so a run that was killed goes on at the first part that is not
+there. What could not be read is kept in the part it would have been in.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from difficulty_service.atomic_file import replacing
+from difficulty_service.errors import FeatureStoreError
+
+DESCRIPTION_FILE = "store.json"
+ERRORS_FILE = "errors.parquet"
+ERRORS_KEY = b"errors"
+
+FREE_TO_CHANGE = {"dataset", "package_version"}
+"""Keys of a description that a resumed run need not share with the first one."""
+
+ERRORS_SCHEMA = pa.schema(
+    [pa.field(name, pa.string(), nullable=False) for name in ("sample_id", "reason")]
+)
+
+
+@dataclass(frozen=True)
+class BadImage:
+    """An image that gave no features, and why."""
+
+    sample_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """The features of one shard; the rows of a sample, one per augmentation run, are together.
+
+    Attributes:
+        sample_ids: One per row.
+        labels: Class indices. Shape (rows,).
+        runs: Augmentation run of each row, 0 for none. Shape (rows,).
+        features: float32. Shape (rows, dim).
+    """
+
+    sample_ids: Sequence[str]
+    labels: Tensor
+    runs: Tensor
+    features: Tensor
+
+
+@dataclass(frozen=True)
+class FeatureStore:
+    """A folder of parts and the description they share.
+
+    Attributes:
+        folder: Where the parts are.
+        description: JSON values: dataset, fingerprint, backbone, weights, preprocessing, classes.
+    """
+
+    folder: Path
+    description: Mapping[str, Any]
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Name of each class index."""
+        return tuple(self.description["class_names"])
+
+    @property
+    def num_parts(self) -> int:
+        """Parts of a complete store."""
+        return int(self.description["num_shards"])
+
+    @property
+    def runs(self) -> int:
+        """Rows per sample."""
+        return max(1, int(self.description["augment_runs"]))
+
+    def part_file(self, shard: int) -> Path:
+        """Where the part of a shard is, or will be."""
+        return self.folder / f"part-{shard:05d}.parquet"
+
+    def missing_parts(self) -> list[int]:
+        """Shards whose part is not there yet."""
+        return [shard for shard in range(self.num_parts) if not self.part_file(shard).exists()]
+
+    def write_part(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
+        """Writes the part of one shard and what could not be read of it."""
+        dim = part.features.shape[1]
+        flat = pa.array(part.features.contiguous().numpy().ravel())
+        errors = json.dumps([[bad.sample_id, bad.reason] for bad in bad_images])
+        table = pa.table(
+            {
+                "sample_id": pa.array(part.sample_ids, pa.string()),
+                "label": pa.array(part.labels.numpy(), pa.int32()),
+                "run": pa.array(part.runs.numpy(), pa.int16()),
+                "features": pa.FixedSizeListArray.from_arrays(flat, dim),
+            }
+        ).replace_schema_metadata({ERRORS_KEY: errors.encode()})
+        with replacing(self.part_file(shard)) as temporary:
+            # Features do not compress, and a dictionary of them would only cost time.
+            pq.write_table(table, temporary, compression="none", use_dictionary=["sample_id"])
+
+    def read_part(self, shard: int, columns: Sequence[str] | None = None) -> Part:
+        """The part of one shard; columns not asked for come back empty.
+
+        Raises:
+            FeatureStoreError: It is missing or damaged.
+        """
+        path = self.part_file(shard)
+        names = list(columns or ("sample_id", "label", "run", "features"))
+        try:
+            table = pq.read_table(path, columns=names).combine_chunks()
+        except FileNotFoundError:
+            raise FeatureStoreError(
+                f"{path} is missing; run `difficulty extract` again to complete the store"
+            ) from None
+        except (pa.ArrowInvalid, OSError) as error:
+            raise FeatureStoreError(
+                f"{path} is damaged ({error}); delete it and run `difficulty extract` again"
+            ) from error
+        return Part(
+            sample_ids=table["sample_id"].to_pylist() if "sample_id" in names else [],
+            labels=_integers(table, "label"),
+            runs=_integers(table, "run"),
+            features=_features(table) if "features" in names else torch.empty(0, 0),
+        )
+
+    def bad_images(self) -> list[BadImage]:
+        """What could not be read, in the order of the dataset."""
+        found = []
+        for shard in range(self.num_parts):
+            metadata = pq.read_schema(self.part_file(shard)).metadata or {}
+            found += [BadImage(*entry) for entry in json.loads(metadata.get(ERRORS_KEY, b"[]"))]
+        return found
+
+    def write_errors(self, bad_images: Sequence[BadImage]) -> Path:
+        """Writes `errors.parquet`: sample_id and reason of each image that could not be read."""
+        table = pa.table(
+            {
+                "sample_id": [bad.sample_id for bad in bad_images],
+                "reason": [bad.reason for bad in bad_images],
+            },
+            schema=ERRORS_SCHEMA,
+        )
+        path = self.folder / ERRORS_FILE
+        with replacing(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+        return path
+
+
+def create_store(
+    folder: Path, description: Mapping[str, Any], *, resume: bool = True
+) -> FeatureStore:
+    """A store to write parts to: a new one, or one that an earlier run left incomplete.
+
+    Args:
+        folder: Made where it is not there.
+        description: How the features are made.
+        resume: Keep the parts of an earlier run; otherwise they are deleted first.
+
+    Raises:
+        FeatureStoreError: The earlier run was made otherwise; the message names each difference.
+    """
+    store = FeatureStore(folder, json.loads(json.dumps(description)))
+    path = folder / DESCRIPTION_FILE
+    if path.exists() and resume:
+        _require_same(folder, _read_description(folder), store.description)
+    elif folder.exists():
+        for part in folder.glob("part-*.parquet"):
+            part.unlink()
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(store.description, indent=1, sort_keys=True))
+    return store
+
+
+def open_store(folder: Path) -> FeatureStore:
+    """A complete store.
+
+    Raises:
+        FeatureStoreError: It is not a store, or parts are missing.
+    """
+    store = FeatureStore(folder, _read_description(folder))
+    missing = store.missing_parts()
+    if missing:
+        raise FeatureStoreError(
+            f"{folder} lacks {len(missing)} of {store.num_parts} parts, first "
+            f"{store.part_file(missing[0]).name}; run `difficulty extract` again to complete it"
+        )
+    return store
+
+
+def is_store(folder: Path) -> bool:
+    """Whether a folder holds a feature store, complete or not."""
+    return (folder / DESCRIPTION_FILE).is_file()
+
+
+def _read_description(folder: Path) -> Mapping[str, Any]:
+    path = folder / DESCRIPTION_FILE
+    try:
+        description: Mapping[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise FeatureStoreError(f"{folder} is not a feature store: it has no {path.name}") from None
+    except ValueError as error:
+        raise FeatureStoreError(f"{path} is damaged: {error}") from error
+    return description
+
+
+def _require_same(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    different = [
+        key for key in sorted({*old, *new} - FREE_TO_CHANGE) if old.get(key) != new.get(key)
+    ]
+    if different:
+        shown = "; ".join(
+            f"{key}: {_short(old.get(key))} then, {_short(new.get(key))} now" for key in different
+        )
+        raise FeatureStoreError(
+            f"{folder} holds features that were made otherwise ({shown}); "
+            "use --no-resume to replace them, or another --out"
+        )
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004
+
+
+def _integers(table: pa.Table, name: str) -> Tensor:
+    if name not in table.column_names:
+        return torch.empty(0, dtype=torch.int64)
+    return torch.from_numpy(table[name].to_numpy().astype(np.int64))
+
+
+def _features(table: pa.Table) -> Tensor:
+    column = table["features"]
+    width = column.type.list_size
+    if not len(column):
+        return torch.empty(0, width)
+    flat = column.chunk(0).flatten().to_numpy(zero_copy_only=True)
+    return torch.from_numpy(flat.astype(np.float32, copy=True)).view(-1, width)

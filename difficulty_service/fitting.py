@@ -1,0 +1,129 @@
+"""Labelled features to Gaussians: one pass, and a second one only when numbers demand it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from difficulty_service.gaussian import (
+    FitOptions,
+    FourthPowers,
+    Gaussians,
+    Shrinkage,
+    condition_number,
+    covariances,
+    fit_gaussians,
+)
+from difficulty_service.moments import PILOT_ROWS, Moments, measure, merge, pilot_of
+from difficulty_service.products import chunk_ranges
+
+FeatureParts = Callable[[], Iterable[tuple[Tensor, Tensor]]]
+"""Gives the parts of a dataset anew at each call: features (samples, dim), labels (samples,)."""
+
+PILOT_CONDITION = 1e5
+"""A pilot worse conditioned than this gets float64 products from the start."""
+
+FLOAT32_CONDITION = 1e6
+"""A float32 fit that ends worse conditioned than this is made again with float64 products."""
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """How to fit, before anything is known of the data.
+
+    Attributes:
+        shrinkage: `auto`, `none`, `ledoit-wolf`, `oas`, or an intensity in [0, 1].
+        products: `auto`, `float32` or `float64`: the dtype of the matrix products.
+        runs: Feature rows per sample, one per augmentation run.
+        force: Fit even where there are too few samples.
+    """
+
+    shrinkage: Shrinkage = "auto"
+    products: str = "auto"
+    runs: int = 1
+    force: bool = False
+
+
+def fit(
+    features: Tensor, labels: Tensor, num_classes: int, request: FitRequest | None = None
+) -> Gaussians:
+    """Gaussians of features in memory; float64 features get float64 products.
+
+    Args:
+        features: Shape (samples, dim).
+        labels: Class indices below `num_classes`. Shape (samples,).
+        num_classes: Number of class indices.
+        request: How to fit; None for the defaults.
+
+    Raises:
+        StatisticsError: The features allow no trustworthy Gaussian; the message says why.
+    """
+    stride = max(1, len(features) // PILOT_ROWS)
+    return fit_parts(
+        lambda: [(features, labels)], features[::stride], num_classes, request or FitRequest()
+    )
+
+
+def fit_parts(
+    parts: FeatureParts, pilot_rows: Tensor, num_classes: int, request: FitRequest
+) -> Gaussians:
+    """Gaussians of a dataset that comes in parts, folded in their order.
+
+    Args:
+        parts: Gives the parts; called once for each pass that is needed.
+        pilot_rows: Some rows from all over the dataset. Shape (rows, dim).
+        num_classes: Number of class indices.
+        request: How to fit.
+    """
+    pilot = pilot_of(pilot_rows)
+    products = _first_choice(request.products, pilot_rows)
+    moments = _measure_parts(parts, pilot, num_classes, products)
+    if products == torch.float32 and request.products == "auto" and _ill_conditioned(moments):
+        products = torch.float64
+        moments = _measure_parts(parts, pilot, num_classes, products)
+    options = FitOptions(request.shrinkage, products, request.runs, request.force)
+    powers = _fourth_powers(parts, moments) if request.shrinkage == "ledoit-wolf" else None
+    return fit_gaussians(moments, options, powers)
+
+
+def _first_choice(products: str, pilot_rows: Tensor) -> torch.dtype:
+    if products != "auto":
+        return {"float32": torch.float32, "float64": torch.float64}[products]
+    if pilot_rows.dtype == torch.float64 or len(pilot_rows) < 2 * pilot_rows.shape[1]:
+        return torch.float64
+    rows = pilot_rows[:PILOT_ROWS]
+    labels = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    covariance = covariances(measure(rows, labels, pilot_of(rows), 1))[1]
+    return torch.float64 if condition_number(covariance) > PILOT_CONDITION else torch.float32
+
+
+def _measure_parts(
+    parts: FeatureParts, pilot: Tensor, num_classes: int, products: torch.dtype
+) -> Moments:
+    def measured() -> Iterator[Moments]:
+        for features, labels in parts():
+            yield measure(features, labels, pilot, num_classes, products=products)
+
+    total: Moments | None = None
+    for part in measured():
+        total = part if total is None else merge([total, part])
+    return merge([]) if total is None else total
+
+
+def _ill_conditioned(moments: Moments) -> bool:
+    return moments.num_samples > 0 and condition_number(covariances(moments)[0]) > FLOAT32_CONDITION
+
+
+def _fourth_powers(parts: FeatureParts, moments: Moments) -> FourthPowers:
+    """Means over all samples, in a second pass over the features."""
+    mean = moments.class_sums.sum(dim=0) / moments.num_samples
+    class_means = moments.class_sums / moments.counts.clamp(min=1)[:, None]
+    within, agnostic = 0.0, 0.0
+    for features, labels in parts():
+        for rows in chunk_ranges(len(features)):
+            centred = features[rows].double().cpu() - moments.pilot
+            own = class_means[labels[rows].cpu().long()]
+            within += float((centred - own).square().sum(dim=1).square().sum())
+            agnostic += float((centred - mean).square().sum(dim=1).square().sum())
+    return FourthPowers(within / moments.num_samples, agnostic / moments.num_samples)

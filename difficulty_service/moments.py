@@ -1,0 +1,177 @@
+"""Counts, sums and scatter of labelled features: all that a Gaussian needs, and they add up.
+
+Everything is kept relative to one fixed point near the mean, the pilot, so that the difference of
+large numbers never arises; states that share a pilot are merged by plain addition.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import StatisticsError
+from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.products import (
+    chunk_ranges,
+    gram,
+    one_thread_per_product,
+)
+
+PILOT_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over samples, all float64 and on the CPU; memory does not grow with their number.
+
+    Attributes:
+        pilot: The point that features are measured from. Shape (dim,).
+        counts: Samples of each class, int64. Shape (classes,).
+        class_sums: Sums of features minus pilot. Shape (classes, dim).
+        scatter: Sum of outer products of features minus pilot, over all. Shape (dim, dim).
+    """
+
+    pilot: Tensor
+    counts: Tensor
+    class_sums: Tensor
+    scatter: Tensor
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples seen."""
+        return int(self.counts.sum())
+
+    @property
+    def num_classes(self) -> int:
+        """Number of class indices, with or without samples."""
+        return len(self.counts)
+
+    @property
+    def dim(self) -> int:
+        """Length of a feature vector."""
+        return len(self.pilot)
+
+
+def pilot_of(features: Tensor) -> Tensor:
+    """A point near the mean of the features, exact in float32. Shape (dim,), float64."""
+    return features[:PILOT_ROWS].double().mean(dim=0).float().double().cpu()
+
+
+def empty_moments(pilot: Tensor, num_classes: int) -> Moments:
+    """The moments of no sample."""
+    dim = len(pilot)
+    return Moments(
+        pilot=pilot,
+        counts=torch.zeros(num_classes, dtype=torch.int64),
+        class_sums=torch.zeros(num_classes, dim, dtype=torch.float64),
+        scatter=torch.zeros(dim, dim, dtype=torch.float64),
+    )
+
+
+def measure(
+    features: Tensor,
+    labels: Tensor,
+    pilot: Tensor,
+    num_classes: int,
+    *,
+    products: torch.dtype = torch.float32,
+) -> Moments:
+    """Moments of some samples, in one pass.
+
+    Args:
+        features: Any floating dtype, on any device. Shape (samples, dim).
+        labels: Class indices below `num_classes`. Shape (samples,).
+        pilot: The point to measure from; the same for all parts of a dataset. Shape (dim,).
+        num_classes: Number of class indices.
+        products: dtype of the products within a chunk of rows; sums of chunks are float64.
+
+    Raises:
+        StatisticsError: Shapes disagree, a label is out of range, or a feature is not finite.
+    """
+    _check(features, labels, pilot, num_classes)
+    moments = empty_moments(pilot, num_classes)
+    offset = pilot.to(features.device, products)
+
+    def measure_chunk(rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        centred = torch.sub(features[rows], offset).to(products)
+        present, place = torch.unique(labels[rows], return_inverse=True)
+        sums = centred.new_zeros(len(present), len(pilot)).index_add_(0, place, centred)
+        return present, torch.bincount(place), sums, gram(centred)
+
+    workers = num_workers() if features.device.type == "cpu" else 1
+    with one_thread_per_product():
+        for present, counts, sums, scatter in map_in_order(
+            measure_chunk, chunk_ranges(len(features)), workers
+        ):
+            present = present.cpu()
+            moments.counts.index_add_(0, present, counts.cpu())
+            moments.class_sums.index_add_(0, present, sums.cpu().double())
+            moments.scatter.add_(scatter.cpu())
+    if not torch.isfinite(moments.scatter.diagonal()).all():
+        raise StatisticsError(_describe_not_finite(features))
+    return moments
+
+
+def merge(parts: Sequence[Moments]) -> Moments:
+    """Adds moments up, in the given order; all are brought to the first one's pilot.
+
+    Raises:
+        StatisticsError: No parts, or feature lengths or class counts that differ.
+    """
+    if not parts:
+        raise StatisticsError("no moments to merge: the dataset has no samples")
+    first = parts[0]
+    total = empty_moments(first.pilot, first.num_classes)
+    for part in parts:
+        if (part.dim, part.num_classes) != (first.dim, first.num_classes):
+            raise StatisticsError(
+                f"cannot merge moments of {part.dim} dimensions and {part.num_classes} classes "
+                f"with {first.dim} dimensions and {first.num_classes} classes"
+            )
+        part = _with_pilot(part, first.pilot)
+        total.counts.add_(part.counts)
+        total.class_sums.add_(part.class_sums)
+        total.scatter.add_(part.scatter)
+    return total
+
+
+def _with_pilot(moments: Moments, pilot: Tensor) -> Moments:
+    """The same samples measured from another point."""
+    if torch.equal(moments.pilot, pilot):
+        return moments
+    shift = moments.pilot - pilot
+    total = moments.class_sums.sum(dim=0)
+    cross = torch.outer(total, shift)
+    return Moments(
+        pilot=pilot,
+        counts=moments.counts,
+        class_sums=moments.class_sums + moments.counts[:, None] * shift,
+        scatter=moments.scatter + cross + cross.T + moments.num_samples * torch.outer(shift, shift),
+    )
+
+
+def _check(features: Tensor, labels: Tensor, pilot: Tensor, num_classes: int) -> None:
+    if features.ndim != 2 or features.shape[1] != len(pilot):  # noqa: PLR2004
+        raise StatisticsError(
+            f"features have shape {tuple(features.shape)}, expected (samples, {len(pilot)})"
+        )
+    if labels.shape != features.shape[:1]:
+        raise StatisticsError(
+            f"{len(features)} feature rows but labels of shape {tuple(labels.shape)}"
+        )
+    if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= num_classes):
+        raise StatisticsError(
+            f"labels run from {int(labels.min())} to {int(labels.max())}, "
+            f"expected 0 to {num_classes - 1}"
+        )
+
+
+def _describe_not_finite(features: Tensor) -> str:
+    bad = (~torch.isfinite(features).all(dim=1)).nonzero().flatten()
+    if not len(bad):
+        return "the products of these features overflow float32; fit with products in float64"
+    return (
+        f"{len(bad)} of {len(features)} feature vectors hold NaN or infinity, first in row "
+        f"{int(bad[0])}; extract them again with --precision fp32"
+    )

@@ -1,0 +1,36 @@
+"""Work on several threads, with results in order and a bound on what is under way."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def num_workers() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def map_in_order(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int,
+    initializer: Callable[[], None] | None = None,
+) -> Iterator[Result]:
+    """Applies `function` on `workers` threads; yields in order, at most `workers` + 1 pending.
+
+    `items` is consumed in the calling thread, one ahead of each result.
+    """
+    remaining = iter(items)
+    with ThreadPoolExecutor(workers, initializer=initializer) as pool:
+        pending: list[Future[Result]] = [
+            pool.submit(function, item) for item in islice(remaining, workers + 1)
+        ]
+        while pending:
+            result = pending.pop(0).result()
+            pending.extend(pool.submit(function, item) for item in islice(remaining, 1))
+            yield result

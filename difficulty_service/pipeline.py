@@ -1,0 +1,188 @@
+"""The whole path: dataset, features, Gaussians, scores."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from difficulty_service.backbones import load_backbone
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.engines.local import extract_shards
+from difficulty_service.errors import DatasetError
+from difficulty_service.feature_store import BadImage, FeatureStore, create_store
+from difficulty_service.features import ExtractOptions, Progress, ignore
+from difficulty_service.fitting import FitRequest, fit_parts
+from difficulty_service.gaussian import Gaussians
+from difficulty_service.images import decoder_name
+from difficulty_service.moments import PILOT_ROWS
+from difficulty_service.score_file import write_scores
+from difficulty_service.scoring import Scored, score_store
+
+PILOT_PARTS = 8
+"""Parts, evenly spaced over the store, whose first rows make the pilot."""
+
+Watch = Callable[[int, int], AbstractContextManager[Progress]]
+"""Given the number of samples and how many are done, gives what to call with every batch."""
+
+
+@dataclass(frozen=True)
+class ExtractRequest:
+    """A dataset, a backbone, and where the features go."""
+
+    location: str
+    out: Path
+    backbone: str
+    dataset: DatasetOptions = field(default_factory=DatasetOptions)
+    network: BackboneOptions = field(default_factory=BackboneOptions)
+    options: ExtractOptions = field(default_factory=ExtractOptions)
+    resume: bool = True
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """A complete store and the images that are not in it."""
+
+    store: FeatureStore
+    bad_images: Sequence[BadImage]
+    errors_file: Path
+
+
+@contextmanager
+def unwatched(_total: int, _done: int) -> Iterator[Progress]:
+    """Looks at no batch."""
+    yield ignore
+
+
+def extract(request: ExtractRequest, watch: Watch = unwatched) -> Extracted:
+    """Features of every readable image of a dataset; goes on where an earlier run ended.
+
+    Raises:
+        DatasetError: The dataset cannot be read, no image of it, or no image of one class.
+        BackboneError: No pretrained weights.
+        FeatureStoreError: The folder holds features that were made otherwise.
+        ImageError: A bad image, where the options say to stop at one.
+    """
+    dataset = open_dataset(request.location, request.dataset)
+    backbone = load_backbone(request.backbone, request.network)
+    store = create_store(request.out, describe(request, dataset, backbone), resume=request.resume)
+    missing = store.missing_parts()
+    total = len(dataset.labels)
+    done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
+    with watch(total, done) as progress:
+        extract_shards(dataset, missing, backbone, request.options, store, progress)
+    bad_images = store.bad_images()
+    errors_file = store.write_errors(bad_images)
+    _require_every_class(dataset, bad_images, errors_file)
+    return Extracted(store, bad_images, errors_file)
+
+
+def describe(request: ExtractRequest, dataset: Dataset, backbone: Backbone) -> dict[str, Any]:
+    """What a store says about its features."""
+    return {
+        "dataset": request.location,
+        "fingerprint": dataset.fingerprint,
+        "class_names": list(dataset.class_names),
+        "num_samples": len(dataset.labels),
+        "num_shards": dataset.num_shards,
+        "shard_size": dataset.shard_size,
+        "backbone": backbone.name,
+        "weights_sha256": backbone.weights_sha256,
+        "features": request.network.features,
+        "feature_dim": backbone.feature_dim,
+        "precision": str(request.network.precision).removeprefix("torch."),
+        "preprocessing": backbone.preprocessing.describe(),
+        "mode": request.options.mode,
+        "decoder": decoder_name() if request.options.mode == "fast" else "pillow",
+        "max_pixels": request.options.max_pixels,
+        "augment_runs": request.options.augment_runs,
+        "seed": request.options.seed,
+        "package_version": version("difficulty-service"),
+    }
+
+
+def fit_store(store: FeatureStore, request: FitRequest) -> Gaussians:
+    """Gaussians of all features of a complete store, read part by part.
+
+    Raises:
+        StatisticsError: The features allow no trustworthy Gaussian; the message says why.
+    """
+
+    def parts() -> Iterator[tuple[Tensor, Tensor]]:
+        for shard in range(store.num_parts):
+            part = store.read_part(shard, ["label", "features"])
+            yield part.features, part.labels
+
+    return fit_parts(parts, _pilot_rows(store), len(store.class_names), request)
+
+
+def write_store_scores(
+    store: FeatureStore,
+    out: Path,
+    gaussians: Gaussians,
+    fitted_on: dict[str, Any],
+    scorers: Sequence[str],
+) -> Scored:
+    """Scores a store and writes the score file."""
+    scored = score_store(store, gaussians, fitted_on, scorers)
+    write_scores(out, scored.table, provenance(store, gaussians, fitted_on, scored))
+    return scored
+
+
+def provenance(
+    store: FeatureStore, gaussians: Gaussians, fitted_on: dict[str, Any], scored: Scored
+) -> dict[str, Any]:
+    """What a score file says about where it came from."""
+    shrinkage = gaussians.options.shrinkage
+    return {
+        **{key: value for key, value in store.description.items() if key != "num_shards"},
+        "fitted_on": {key: fitted_on[key] for key in ("dataset", "fingerprint", "num_samples")},
+        "shrinkage": shrinkage,
+        "products": str(gaussians.options.products).removeprefix("torch."),
+        "reliable": gaussians.reliable,
+        **{
+            f"{name}_{key}": getattr(factor, key)
+            for name, factor in (("within", gaussians.within), ("agnostic", gaussians.agnostic))
+            for key in ("intensity", "condition", "rank")
+        },
+        "num_scored": len(scored.table) - scored.table["rmd"].null_count,
+        "num_bad_images": int(store.description["num_samples"]) - len(scored.table),
+        "warnings": list(scored.warnings),
+    }
+
+
+def _pilot_rows(store: FeatureStore) -> Tensor:
+    """Some rows from all over a store. Shape (rows, dim)."""
+    chosen = sorted({int(shard) for shard in np.linspace(0, store.num_parts - 1, PILOT_PARTS)})
+    rows_each = PILOT_ROWS // len(chosen)
+    rows = []
+    for shard in chosen:
+        features = store.read_part(shard, ["features"]).features
+        rows.append(features[:: max(1, len(features) // rows_each)][:rows_each])
+    return torch.cat(rows)
+
+
+def _require_every_class(
+    dataset: Dataset, bad_images: Sequence[BadImage], errors_file: Path
+) -> None:
+    """Raises where no image, or no image of some class, could be read."""
+    if not bad_images:
+        return
+    first = f"the first is {bad_images[0].sample_id}: {bad_images[0].reason}"
+    if len(bad_images) == len(dataset.labels):
+        raise DatasetError(f"none of the {len(bad_images)} images can be read; {first}")
+    bad_ids = {bad.sample_id for bad in bad_images}
+    readable = [sample_id not in bad_ids for sample_id in dataset.sample_ids]
+    lost = sorted(set(dataset.labels.tolist()) - set(dataset.labels[readable].tolist()))
+    if lost:
+        names = [dataset.class_names[label] for label in lost]
+        raise DatasetError(
+            f"no image can be read of {len(lost)} classes: {names[:5]}; see {errors_file}"
+        )

@@ -1,0 +1,103 @@
+"""The matrix products that take nearly all the time of fitting and scoring.
+
+On the CPU they go to NumPy's BLAS, one thread a product and one product a chunk of rows, on as
+many threads as there are cores: products that are split inside BLAS stall whenever another
+process takes a core, and the result would depend on the number of threads. Elsewhere they go to
+the device's own library.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
+from torch import Tensor
+
+CHUNK_ROWS = 4096
+"""Rows per chunk: the float32 products of this many rows are summed before float64 takes over."""
+
+NUM_PANELS = 8
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """The BLAS libraries in this process; finding them takes milliseconds, so once."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_thread_per_product() -> Iterator[None]:
+    """Within, BLAS and torch use one thread a call, because chunks run side by side."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with _blas().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def chunk_ranges(num_rows: int) -> Iterator[slice]:
+    """Slices of CHUNK_ROWS rows; the last may be shorter."""
+    for start in range(0, num_rows, CHUNK_ROWS):
+        yield slice(start, min(start + CHUNK_ROWS, num_rows))
+
+
+def gram(rows: Tensor) -> Tensor:
+    """rowsᵀ rows, in the dtype of the rows; shape (samples, dim) to (dim, dim)."""
+    if rows.device.type != "cpu":
+        return rows.T @ rows
+    array = rows.numpy()
+    # NumPy sees both factors are one array and calls the symmetric product: half the work.
+    return torch.from_numpy(np.matmul(array.T, array))
+
+
+def matmul(left: Tensor, right: Tensor) -> Tensor:
+    """The product left @ right on the fastest library for the device."""
+    if left.device.type != "cpu":
+        return left @ right
+    return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A linear map kept as panels of rows without the columns that are zero in all of them.
+
+    A triangular map so costs little more than half of a full one.
+
+    Attributes:
+        rank: Rows of the map.
+        panels: For each panel its rows, its columns and the block itself, transposed.
+    """
+
+    rank: int
+    panels: tuple[tuple[slice, slice, Tensor], ...]
+
+    def apply(self, rows: Tensor) -> Tensor:
+        """Shape (samples, dim) to (samples, rank), in the dtype of the map."""
+        if self.rank == 0:
+            return rows.new_zeros(len(rows), 0)
+        if rows.device.type != "cpu":
+            parts = [rows[:, columns] @ block for _, columns, block in self.panels]
+            return torch.cat(parts, dim=1)
+        array = rows.numpy()
+        projected = np.empty((len(array), self.rank), array.dtype)
+        for place, columns, block in self.panels:
+            np.matmul(array[:, columns], block.numpy(), out=projected[:, place])
+        return torch.from_numpy(projected)
+
+
+def projection(matrix: Tensor, dtype: torch.dtype, device: torch.device) -> Projection:
+    """Cuts a map (rank, dim) into panels, in the dtype and on the device of the rows to come."""
+    panels = []
+    height = max(1, -(-len(matrix) // NUM_PANELS))
+    for start in range(0, len(matrix), height):
+        block = matrix[start : start + height]
+        used = block.ne(0).any(dim=0).nonzero().flatten()
+        first, last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
+        transposed = block[:, first:last].T.contiguous().to(dtype=dtype, device=device)
+        panels.append((slice(start, start + len(block)), slice(first, last), transposed))
+    return Projection(len(matrix), tuple(panels))

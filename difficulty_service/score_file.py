@@ -1,0 +1,124 @@
+"""The score file: one Parquet row per sample, and where the scores came from.
+
+This schema is the contract between whoever scores and whoever reads scores; `docs/score-file.md`
+describes it for people. Larger is harder in every score column.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from difficulty_service.atomic_file import replacing
+from difficulty_service.errors import ScoreFileError
+
+SCHEMA_VERSION = 1
+METADATA_KEY = b"difficulty"
+
+SCHEMA = pa.schema(
+    [
+        pa.field("sample_id", pa.string(), nullable=False),
+        pa.field("label", pa.int32(), nullable=False),
+        pa.field("label_name", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("md", pa.float64()),
+        pa.field("md_agnostic", pa.float64()),
+        pa.field("rmd", pa.float64()),
+        pa.field("rmd_std", pa.float32()),
+        pa.field("rmd_loo", pa.float64()),
+        pa.field("nearest_label", pa.int32()),
+        pa.field("label_margin", pa.float64()),
+        pa.field("percentile", pa.float32()),
+        pa.field("kmeans", pa.float32()),
+        pa.field("knn", pa.float32()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class ScoreFile:
+    """What a score file holds.
+
+    Attributes:
+        table: One row per sample, columns as in SCHEMA or those asked for.
+        provenance: Dataset, backbone, weights, Gaussians and counts the scores came from.
+    """
+
+    table: pa.Table
+    provenance: Mapping[str, Any]
+
+
+def write_scores(path: Path, table: pa.Table, provenance: Mapping[str, Any]) -> None:
+    """Writes a score file; it appears whole or not at all.
+
+    Args:
+        path: The file to write; an existing one is replaced.
+        table: Columns of SCHEMA, in any order; a nullable column may be left out.
+        provenance: JSON values; the schema version is added.
+
+    Raises:
+        ScoreFileError: A column is unknown, missing or cannot take its type.
+    """
+    unknown = sorted(set(table.column_names) - set(SCHEMA.names))
+    if unknown:
+        raise ScoreFileError(f"unknown score columns {unknown}; the schema has {SCHEMA.names}")
+    columns = [_column(table, field) for field in SCHEMA]
+    described = json.dumps({"schema_version": SCHEMA_VERSION, **provenance}, sort_keys=True)
+    schema = SCHEMA.with_metadata({METADATA_KEY: described.encode()})
+    with replacing(path) as temporary:
+        pq.write_table(pa.table(columns, schema=schema), temporary, compression="zstd")
+
+
+def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
+    """Reads a score file, or some of its columns.
+
+    Raises:
+        ScoreFileError: It is not there, not a score file, of a version that this package does
+            not know, or lacks a column.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            provenance = _provenance(path, schema)
+            missing = sorted(set(columns or SCHEMA.names) - set(schema.names))
+            if missing:
+                raise ScoreFileError(f"{path} lacks the columns {missing}; it has {schema.names}")
+            table = file.read(columns=list(columns or SCHEMA.names))
+    except FileNotFoundError:
+        raise ScoreFileError(f"there is no score file {path}") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ScoreFileError(f"{path} cannot be read as Parquet: {error}") from error
+    return ScoreFile(table.replace_schema_metadata(None), provenance)
+
+
+def _provenance(path: Path, schema: pa.Schema) -> Mapping[str, Any]:
+    described = (schema.metadata or {}).get(METADATA_KEY)
+    if described is None:
+        raise ScoreFileError(
+            f"{path} is not a score file: its metadata lacks the key {METADATA_KEY.decode()!r}"
+        )
+    provenance: Mapping[str, Any] = json.loads(described)
+    version = provenance.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ScoreFileError(
+            f"{path} has score schema {version}, but this package reads {SCHEMA_VERSION}; "
+            "score again with this package, or install the one that wrote the file"
+        )
+    return provenance
+
+
+def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    if field.name not in table.column_names:
+        if not field.nullable:
+            raise ScoreFileError(f"the scores lack the column {field.name!r}")
+        return pa.nulls(len(table), field.type)
+    column = table[field.name]
+    if not field.nullable and column.null_count:
+        raise ScoreFileError(f"column {field.name!r} has {column.null_count} nulls, expected none")
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ScoreFileError(f"column {field.name!r} cannot be {field.type}: {error}") from error

@@ -1,0 +1,87 @@
+"""Distance to the nearest K-means centroid: far from every group of look-alikes is hard.
+
+The rival measure of Cui et al. (2023), table 8, who do not say how many clusters they used. One
+per class is what Sorscher et al. (2022), the source of the idea, found to work on ImageNet.
+"""
+
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import StatisticsError
+from difficulty_service.scorers.faiss_package import check_finite, count_gpus, load_faiss
+
+POINTS_PER_CENTROID = 256
+"""Centroids are fitted on at most this many samples each; more change them very little."""
+
+ITERATIONS = 25
+
+COMPARED_NUMBERS = 4_000_000
+"""Distances to all centroids are compared in blocks of about this many."""
+
+
+def fit_kmeans(features: Tensor, num_clusters: int, seed: int) -> Tensor:
+    """Finds the centroids of K-means clusters, on the GPU where faiss has one.
+
+    Args:
+        features: Shape (samples, dim).
+        num_clusters: Number of centroids; as many as there are classes is a good choice.
+        seed: Chooses the samples fitted on and the first centroids.
+
+    Returns:
+        Centroids, float32 on the CPU. Shape (num_clusters, dim).
+
+    Raises:
+        StatisticsError: Fewer samples than clusters, or a feature that is not finite.
+        MissingPackage: faiss is not installed.
+    """
+    if not 1 <= num_clusters <= len(features):
+        raise StatisticsError(
+            f"{num_clusters} clusters of {len(features)} samples; the number of clusters must lie "
+            "between 1 and the number of samples"
+        )
+    check_finite(features)
+    faiss = load_faiss()
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randperm(len(features), generator=generator)
+    chosen = chosen[: POINTS_PER_CENTROID * num_clusters].sort().values
+    points = features[chosen.to(features.device)].float().cpu()
+    # faiss finds distances as differences of squared lengths, which cancel far from the origin.
+    centre = points.mean(dim=0)
+    clustering = faiss.Kmeans(
+        points.shape[1],
+        num_clusters,
+        niter=ITERATIONS,
+        seed=seed,
+        gpu=count_gpus(faiss),
+        min_points_per_centroid=1,
+        max_points_per_centroid=POINTS_PER_CENTROID,
+    )
+    clustering.train((points - centre).numpy())
+    return torch.from_numpy(clustering.centroids) + centre
+
+
+def kmeans_distance(features: Tensor, centroids: Tensor) -> Tensor:
+    """Euclidean distance to the nearest centroid; larger is harder.
+
+    Args:
+        features: Shape (samples, dim).
+        centroids: From `fit_kmeans`. Shape (clusters, dim).
+
+    Returns:
+        Distances in the unit of the features, float32. Shape (samples,).
+
+    Raises:
+        StatisticsError: A feature is not finite.
+    """
+    check_finite(features)
+    centroids = centroids.to(features.device)
+    centre = centroids.mean(dim=0)
+    centred = centroids - centre
+    half_squares = centred.square().sum(dim=1) / 2
+    distances = []
+    for chunk in features.split(max(1, COMPARED_NUMBERS // len(centroids))):
+        rows = chunk.float()
+        nearest = (half_squares - (rows - centre) @ centred.T).argmin(dim=1)
+        # Measured anew, since the comparison above is too coarse for small distances.
+        distances.append(torch.linalg.vector_norm(rows - centroids[nearest], dim=1))
+    return torch.cat(distances)

@@ -1,0 +1,245 @@
+"""Relative Mahalanobis distance (RMD): far from its own class, close to the average image.
+
+Larger is harder. Cui et al. (2023), equations 5 to 7, print both distances with a minus sign,
+which reverses the order their text describes; the sign here follows the text.
+
+Where both covariances are plain, the total one is the sum of the one within and the one between
+classes, so all directions in which class means do not differ cancel from the difference of the
+two distances. RMD is then one squared distance in at most classes - 1 dimensions plus a constant
+per class, which is several times cheaper and, because two numbers of the size of the feature
+dimension are never subtracted, more accurate; `docs/method.md` derives it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import StatisticsError, UnknownLabel
+from difficulty_service.gaussian import Gaussians
+from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.products import (
+    Projection,
+    chunk_ranges,
+    matmul,
+    one_thread_per_product,
+    projection,
+)
+
+SMALLEST_SPREAD = 1e-13
+"""Between-class variance, as a share of the largest, below which a direction is rounding noise."""
+
+COMPARED_NUMBERS = 4_000_000
+"""Distances to all classes are compared in blocks of about this many."""
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Squared distances of samples, unitless float64 of shape (samples,); larger is harder.
+
+    Attributes:
+        md: To the mean of the own class; NaN where that class has fewer than two samples.
+        md_agnostic: To the mean of all samples.
+        rmd: md - md_agnostic.
+        nearest_label: Class with the smallest md, among those of two samples or more, int64.
+        label_margin: md minus the smallest md of another class; above 0, another class fits
+            better. NaN where there is no other class.
+    """
+
+    md: Tensor
+    md_agnostic: Tensor
+    rmd: Tensor
+    nearest_label: Tensor
+    label_margin: Tensor
+
+
+@dataclass(frozen=True)
+class RelativeMahalanobis:
+    """Scores samples; made by `relative_mahalanobis`.
+
+    Attributes:
+        mean: Mean of all samples. Shape (dim,).
+        whitening: Makes the covariance within classes the identity.
+        contrast: Keeps what tells classes apart; None where `whitening` does so.
+        agnostic: Makes the covariance of all samples the identity; None where not needed.
+        class_points: Class means under the contrast. Shape (classes, rank of the contrast).
+        class_norms: Squared distance of a class mean from the mean; infinite for a class with
+            fewer than two samples. Shape (classes,).
+        class_constants: RMD minus the squared distance in the contrast. Shape (classes,).
+    """
+
+    mean: Tensor
+    whitening: Projection
+    contrast: Projection | None
+    agnostic: Projection | None
+    class_points: Tensor
+    class_norms: Tensor
+    class_constants: Tensor
+
+    def rmd(self, features: Tensor, labels: Tensor) -> Tensor:
+        """RMD alone, which needs neither of its two distances.
+
+        Args:
+            features: Shape (samples, dim).
+            labels: Class indices, or -1 for a class that was not fitted. Shape (samples,).
+
+        Returns:
+            Larger is harder; NaN where the own class has fewer than two samples.
+            Shape (samples,), float64.
+
+        Raises:
+            UnknownLabel: A label is outside -1 to classes - 1.
+        """
+        contrast = self.contrast
+        if contrast is None:
+            return self.distances(features, labels).rmd
+
+        def rmd_of_chunk(rows: Tensor, own_labels: Tensor) -> tuple[Tensor, ...]:
+            points = contrast.apply(self._centred(rows))
+            own = own_labels.clamp(min=0)
+            squared = points.sub_(self.class_points[own]).square_().sum(dim=1)
+            return (self._known(squared.double() + self.class_constants[own], own_labels),)
+
+        return self._in_chunks(rmd_of_chunk, features, labels)[0]
+
+    def distances(self, features: Tensor, labels: Tensor) -> Distances:
+        """All distances of samples to their own class, to no class and to the nearest class.
+
+        Args, returns and errors as for `rmd`.
+        """
+        return Distances(*self._in_chunks(self._distances_of_chunk, features, labels))
+
+    def _distances_of_chunk(self, features: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        centred = self._centred(features)
+        whitened = self.whitening.apply(centred)
+        points = whitened if self.contrast is None else self.contrast.apply(centred)
+        own = labels.clamp(min=0)
+        in_contrast = _squared_length(points - self.class_points[own]) + self.class_constants[own]
+        if self.agnostic is None:
+            md_agnostic = (_squared_length(whitened) - _squared_length(points)).clamp_(min=0)
+            rmd = self._known(in_contrast, labels)
+            md = (md_agnostic + rmd).clamp_(min=0)
+        else:
+            md_agnostic = _squared_length(self.agnostic.apply(centred))
+            md = self._known(in_contrast, labels)
+            rmd = md - md_agnostic
+        nearest, margin = self._compare_classes(points, labels)
+        return md, md_agnostic, rmd, nearest, margin
+
+    def _compare_classes(self, points: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The nearest class, and how much nearer the own class is than any other (negative)."""
+        nearest, margins = [], []
+        rows = max(1, COMPARED_NUMBERS // len(self.class_norms))
+        for block, own in zip(points.split(rows), labels.split(rows), strict=True):
+            relative = matmul(block, self.class_points.T).mul_(-2).add_(self.class_norms)
+            nearest.append(relative.argmin(dim=1))
+            place = own.clamp(min=0)[:, None]
+            own_distance = relative.gather(1, place)[:, 0]
+            smallest_other = relative.scatter_(1, place, torch.inf).amin(dim=1)
+            margin = own_distance.double() - smallest_other.double()
+            margins.append(torch.where(torch.isfinite(margin) & (own >= 0), margin, torch.nan))
+        return torch.cat(nearest), torch.cat(margins)
+
+    def _known(self, values: Tensor, labels: Tensor) -> Tensor:
+        """NaN where the sample's class was not fitted from at least two samples."""
+        fitted = torch.isfinite(self.class_norms)[labels.clamp(min=0)] & (labels >= 0)
+        return torch.where(fitted, values, torch.nan)
+
+    def _centred(self, features: Tensor) -> Tensor:
+        return torch.sub(features, self.mean).to(self.mean.dtype)
+
+    def _in_chunks(
+        self,
+        function: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
+        features: Tensor,
+        labels: Tensor,
+    ) -> list[Tensor]:
+        labels = labels.to(features.device, torch.int64)
+        self._check(features, labels)
+        workers = num_workers() if features.device.type == "cpu" else 1
+        with one_thread_per_product():
+            chunks = map_in_order(
+                lambda rows: function(features[rows], labels[rows]),
+                chunk_ranges(len(features)) if len(features) else [slice(0, 0)],
+                workers,
+            )
+            return [torch.cat(column).cpu() for column in zip(*chunks, strict=True)]
+
+    def _check(self, features: Tensor, labels: Tensor) -> None:
+        if features.ndim != 2 or features.shape[1] != len(self.mean):  # noqa: PLR2004
+            raise StatisticsError(
+                f"features have shape {tuple(features.shape)}, but the Gaussians were fitted to "
+                f"{len(self.mean)} dimensions"
+            )
+        num_classes = len(self.class_norms)
+        unknown = labels[(labels < -1) | (labels >= num_classes)].unique()
+        if len(unknown):
+            raise UnknownLabel(
+                f"labels {unknown.tolist()} are outside the {num_classes} fitted ones"
+            )
+
+
+def relative_mahalanobis(
+    gaussians: Gaussians, device: torch.device = torch.device("cpu")
+) -> RelativeMahalanobis:
+    """Prepares the scorer of fitted Gaussians, in the dtype their products were made in."""
+    dtype = gaussians.options.products
+    means = gaussians.class_means - gaussians.mean
+    usable = gaussians.samples_per_class > 1
+    means[~usable] = 0
+    whitened = means @ gaussians.within.whitening.T
+    norms = whitened.square().sum(dim=1).masked_fill(~usable, torch.inf)
+    if gaussians.within.plain and gaussians.agnostic.plain:
+        contrast_map, points, constants = _contrast(gaussians, whitened)
+        contrast = projection(contrast_map, dtype, device)
+        agnostic = None
+    else:
+        points, constants, contrast = whitened, torch.zeros(len(means)).double(), None
+        agnostic = projection(gaussians.agnostic.whitening, dtype, device)
+    return RelativeMahalanobis(
+        mean=gaussians.mean.to(device, dtype),
+        whitening=projection(gaussians.within.whitening, dtype, device),
+        contrast=contrast,
+        agnostic=agnostic,
+        class_points=points.to(device, dtype),
+        class_norms=norms.to(device, dtype),
+        class_constants=constants.to(device),
+    )
+
+
+def _contrast(gaussians: Gaussians, whitened: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The map, the class means under it and the constants, with classes' means whitened.
+
+    In the basis that makes the covariance within classes the identity and the one between them
+    diagonal, with entries b, a squared coordinate counts a = b / (1 + b) in RMD.
+    """
+    counts = gaussians.moments.counts.double()
+    all_means = (gaussians.class_means - gaussians.mean).nan_to_num() @ gaussians.within.whitening.T
+    between = all_means * (counts / counts.sum()).sqrt()[:, None]
+    spread, basis = _principal_directions(between)
+    weight = spread / (1 + spread)
+    coordinates = whitened @ basis
+    # QR makes the map upper trapezoidal, which saves up to half of the products of a chunk.
+    rotation, trapezoid = torch.linalg.qr(
+        weight.sqrt()[:, None] * (basis.T @ gaussians.within.whitening)
+    )
+    points = (coordinates / weight.sqrt()) @ rotation
+    return trapezoid, points, -(coordinates.square() / spread).sum(dim=1)
+
+
+def _principal_directions(between: Tensor) -> tuple[Tensor, Tensor]:
+    """Variances above rounding noise and their directions, shape (dim, rank), of rows."""
+    classes, dim = between.shape
+    if classes < dim:
+        spread, left = torch.linalg.eigh(between @ between.T)
+        kept = spread > SMALLEST_SPREAD * spread[-1]
+        return spread[kept], between.T @ left[:, kept] / spread[kept].sqrt()
+    spread, basis = torch.linalg.eigh(between.T @ between)
+    kept = spread > SMALLEST_SPREAD * spread[-1]
+    return spread[kept], basis[:, kept]
+
+
+def _squared_length(rows: Tensor) -> Tensor:
+    """Sum of squares of each row, summed in float64. Shape (samples,)."""
+    return rows.square().sum(dim=1, dtype=torch.float64)

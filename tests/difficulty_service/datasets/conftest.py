@@ -1,0 +1,68 @@
+"""Small real images, and an S3 server on this computer."""
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+PutObjects = Callable[[dict[str, bytes]], str]
+
+
+@pytest.fixture(scope="session")
+def images() -> list[bytes]:
+    """Twelve PNG files that all differ."""
+    return [_png(20 * number) for number in range(12)]
+
+
+def _png(red: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 6), (red, 10, 200)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def class_folders(tmp_path: Path, images: list[bytes]) -> Path:
+    """Two classes, `cat` with a sub-folder, in a folder called `photos`."""
+    root = tmp_path / "photos"
+    for number, name in enumerate(["dog/b.png", "dog/a.JPG", "cat/2.png", "cat/old/1.png"]):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(images[number])
+    return root
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """The address of a server that speaks the S3 protocol."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def put_objects(
+    s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> PutObjects:
+    """Puts objects into a bucket of their own; gives its URI. Settings are a user's own."""
+    import boto3
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    client = boto3.client("s3", region_name="us-east-1")
+    bucket = f"bucket-{abs(hash(request.node.nodeid))}"
+    client.create_bucket(Bucket=bucket)
+
+    def put(objects: dict[str, bytes]) -> str:
+        for key, body in objects.items():
+            client.put_object(Bucket=bucket, Key=key, Body=body)
+        return f"s3://{bucket}"
+
+    return put

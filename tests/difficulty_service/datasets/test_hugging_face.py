@@ -1,0 +1,123 @@
+"""Hugging Face datasets: saved to disk, by name, and without the package."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.errors import DatasetError, MissingPackage
+
+hub = pytest.importorskip("datasets", reason="the package `datasets` is optional")
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    hub.disable_progress_bars()
+
+
+def _rows(images: list[bytes], labels: list[int], split: str | None = None) -> "hub.Dataset":
+    features = hub.Features(
+        {"image": hub.Image(), "label": hub.ClassLabel(names=["cat", "dog", "horse"])}
+    )
+    cells = [{"bytes": image, "path": None} for image in images]
+    columns = {"image": cells, "label": labels}
+    return hub.Dataset.from_dict(columns, features=features, split=split)
+
+
+def _bytes(dataset: Dataset) -> list[bytes]:
+    found = []
+    for shard in range(dataset.num_shards):
+        for sample in dataset.read_shard(shard):
+            with sample.open() as file:
+                found.append(file.read())
+    return found
+
+
+def test_a_folder_from_save_to_disk_gives_its_bytes_and_class_names(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    _rows(images, [0, 1] * 6).save_to_disk(tmp_path / "saved")
+
+    dataset = open_dataset(str(tmp_path / "saved"), DatasetOptions(shard_size=5))
+
+    assert dataset.class_names == ("cat", "dog", "horse")
+    assert dataset.labels.tolist() == [0, 1] * 6
+    assert dataset.sample_ids[:2] == ["data#0", "data#1"]
+    assert _bytes(dataset) == images
+
+
+def test_several_splits_need_a_choice(tmp_path: Path, images: list[bytes]) -> None:
+    splits = {"train": _rows(images[:4], [0, 1, 2, 0], "train"), "test": _rows(images[4:5], [2])}
+    hub.DatasetDict(splits).save_to_disk(tmp_path / "saved")
+
+    dataset = open_dataset(str(tmp_path / "saved"), DatasetOptions(split="train"))
+
+    assert dataset.sample_ids[0] == "train#0"
+    assert _bytes(dataset) == images[:4]
+    with pytest.raises(DatasetError, match=r"several splits; choose one of \['train', 'test'\]"):
+        open_dataset(str(tmp_path / "saved"), DatasetOptions())
+    with pytest.raises(DatasetError, match="no split 'val'"):
+        open_dataset(str(tmp_path / "saved"), DatasetOptions(split="val"))
+
+
+def test_the_fingerprint_knows_the_sizes_of_the_images(tmp_path: Path, images: list[bytes]) -> None:
+    _rows(images[:2], [0, 1]).save_to_disk(tmp_path / "a")
+    _rows([images[0], images[1] + b"x"], [0, 1]).save_to_disk(tmp_path / "b")
+
+    a = open_dataset(str(tmp_path / "a"), DatasetOptions())
+    b = open_dataset(str(tmp_path / "b"), DatasetOptions())
+
+    assert a.fingerprint != b.fingerprint
+
+
+def test_a_missing_label_is_an_error(tmp_path: Path, images: list[bytes]) -> None:
+    _rows(images[:2], [0, -1]).save_to_disk(tmp_path / "saved")
+
+    with pytest.raises(DatasetError, match="holds -1 at data#1"):
+        open_dataset(str(tmp_path / "saved"), DatasetOptions())
+
+
+def test_a_name_is_loaded_through_the_package_and_its_cache(
+    tmp_path: Path, images: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "named").mkdir()
+    _rows(images[:3], [0, 1, 2]).to_parquet(tmp_path / "named" / "train.parquet")
+
+    dataset = open_dataset(f"hf:{tmp_path / 'named'}", DatasetOptions())
+
+    assert dataset.class_names == ("cat", "dog", "horse")
+    assert dataset.sample_ids[0] == "train#0"
+    assert _bytes(dataset) == images[:3]
+
+
+def test_an_unknown_name_without_a_network_is_one_error_with_the_remedy(tmp_path: Path) -> None:
+    code = (
+        "from difficulty_service.datasets import open_dataset\n"
+        "from difficulty_service.datasets.sample import DatasetOptions\n"
+        "from difficulty_service.errors import DatasetError\n"
+        "try:\n"
+        "    open_dataset('hf:no-such-owner/no-such-name', DatasetOptions())\n"
+        "except DatasetError as error:\n"
+        "    assert 'check the name, the network' in str(error), error\n"
+        "else:\n"
+        "    raise SystemExit('no error')\n"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_the_package_the_error_gives_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+
+    with pytest.raises(MissingPackage, match=r"pip install 'difficulty-service\[hugging-face\]'"):
+        open_dataset("hf:mnist", DatasetOptions())

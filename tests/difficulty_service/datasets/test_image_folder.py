@@ -1,0 +1,180 @@
+"""A folder per class: what is a sample, what is an error, and what never blocks."""
+
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.errors import DatasetError, ImageError
+
+
+def _reason(dataset: Dataset, sample_id: str) -> str:
+    """Why one sample cannot be opened."""
+    (sample,) = [s for s in dataset.read_shard(0) if s.sample_id == sample_id]
+    with pytest.raises(ImageError) as caught:
+        sample.open()
+    return str(caught.value)
+
+
+def test_classes_are_the_sorted_sub_folders_and_ids_the_paths_below_the_dataset(
+    class_folders: Path,
+) -> None:
+    dataset = open_dataset(str(class_folders), DatasetOptions())
+
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.sample_ids == ["cat/2.png", "cat/old/1.png", "dog/a.JPG", "dog/b.png"]
+    assert dataset.labels.tolist() == [0, 0, 1, 1]
+
+
+def test_an_opener_gives_the_bytes_of_the_file(class_folders: Path, images: list[bytes]) -> None:
+    dataset = open_dataset(str(class_folders), DatasetOptions())
+
+    sample = list(dataset.read_shard(0))[-1]
+
+    with sample.open() as file:
+        assert file.read() == images[0]
+
+
+def test_ids_and_fingerprint_stay_when_the_folder_moves(class_folders: Path) -> None:
+    before = open_dataset(str(class_folders), DatasetOptions())
+    moved = class_folders.parent / "elsewhere" / "copy"
+    shutil.copytree(class_folders, moved)
+
+    after = open_dataset(str(moved), DatasetOptions())
+
+    assert after.sample_ids == before.sample_ids
+    assert after.fingerprint == before.fingerprint
+
+
+def test_the_fingerprint_changes_with_the_size_of_a_file(class_folders: Path) -> None:
+    before = open_dataset(str(class_folders), DatasetOptions()).fingerprint
+    with (class_folders / "cat/2.png").open("ab") as file:
+        file.write(b"x")
+
+    after = open_dataset(str(class_folders), DatasetOptions()).fingerprint
+
+    assert after != before
+
+
+def test_what_cannot_be_an_image_is_a_sample_that_says_why(class_folders: Path) -> None:
+    cat = class_folders / "cat"
+    (cat / "notes.txt").write_text("hello")
+    (cat / "README").write_text("hello")
+    (cat / "folder.png").mkdir()
+    (cat / "folder.png" / "inside.png").write_bytes(b"")
+    (cat / "empty").mkdir()
+    (cat / "broken.png").symlink_to("nowhere.png")
+    (cat / "loop").symlink_to(cat)
+    os.mkfifo(cat / "pipe.png")
+    os.mkfifo(cat / "pipe")
+
+    dataset = open_dataset(str(class_folders), DatasetOptions())
+
+    assert len(dataset.sample_ids) == 12
+    assert _reason(dataset, "cat/notes.txt") == "not an image file by its extension '.txt'"
+    assert _reason(dataset, "cat/README") == "not an image file: its name has no extension"
+    assert _reason(dataset, "cat/folder.png") == "a directory, not an image file"
+    assert _reason(dataset, "cat/empty") == "a directory, not an image file"
+    assert _reason(dataset, "cat/broken.png") == "a broken symbolic link"
+    assert _reason(dataset, "cat/loop") == "a directory, not an image file"
+    assert _reason(dataset, "cat/pipe.png") == "not a regular file"
+    assert _reason(dataset, "cat/pipe") == "not a regular file"
+
+
+def test_hidden_files_and_the_droppings_of_file_managers_are_left_out(class_folders: Path) -> None:
+    for name in (".DS_Store", "Thumbs.db", "desktop.ini", "._2.png"):
+        (class_folders / "cat" / name).write_bytes(b"x")
+    (class_folders / ".git").mkdir()
+
+    dataset = open_dataset(str(class_folders), DatasetOptions())
+
+    assert len(dataset.sample_ids) == 4
+
+
+def test_a_class_may_be_a_symbolic_link_to_a_folder(class_folders: Path, tmp_path: Path) -> None:
+    (class_folders / "cat").rename(tmp_path / "cats")
+    (class_folders / "cat").symlink_to(tmp_path / "cats")
+
+    dataset = open_dataset(str(class_folders), DatasetOptions())
+
+    assert dataset.sample_ids[:2] == ["cat/2.png", "cat/old/1.png"]
+
+
+def test_folders_that_link_to_each_other_end(class_folders: Path) -> None:
+    (class_folders / "cat" / "to_dog").symlink_to(class_folders / "dog")
+    (class_folders / "dog" / "to_cat").symlink_to(class_folders / "cat")
+
+    dataset = open_dataset(str(class_folders), DatasetOptions())
+
+    assert "cat/to_dog/to_cat" in dataset.sample_ids
+
+
+def test_a_name_that_is_no_unicode_is_spelled_out_and_still_opens(class_folders: Path) -> None:
+    path = os.fsencode(class_folders) + b"/cat/caf\xe9.png"
+    with open(path, "wb") as file:  # noqa: PTH123 - a Path cannot hold these bytes
+        file.write(b"content")
+
+    dataset = open_dataset(str(class_folders), DatasetOptions())
+
+    sample = next(s for s in dataset.read_shard(0) if "caf" in s.sample_id)
+    assert sample.sample_id == "cat/caf\\xe9.png"
+    with sample.open() as opened:
+        assert opened.read() == b"content"
+
+
+def test_files_beside_the_classes_are_ignored_but_images_there_are_an_error(
+    class_folders: Path,
+) -> None:
+    (class_folders / "README.md").write_text("about")
+    assert len(open_dataset(str(class_folders), DatasetOptions()).labels) == 4
+    (class_folders / "stray.png").write_bytes(b"")
+
+    with pytest.raises(DatasetError, match=r"'stray\.png' outside any class"):
+        open_dataset(str(class_folders), DatasetOptions())
+
+
+def test_a_folder_without_class_folders_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"")
+
+    with pytest.raises(DatasetError, match="no class folders"):
+        open_dataset(str(tmp_path), DatasetOptions())
+
+
+def test_an_empty_class_folder_is_named(class_folders: Path) -> None:
+    (class_folders / "horse").mkdir()
+
+    with pytest.raises(DatasetError, match=r"class folder 'horse' .* is empty"):
+        open_dataset(str(class_folders), DatasetOptions())
+
+
+def test_a_split_is_a_folder_above_the_classes_and_part_of_the_ids(class_folders: Path) -> None:
+    shutil.copytree(class_folders, class_folders.parent / "both" / "train")
+    both = shutil.copytree(class_folders, class_folders.parent / "both" / "val").parent
+
+    dataset = open_dataset(str(both), DatasetOptions(split="val"))
+
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.sample_ids[0] == "val/cat/2.png"
+    with pytest.raises(DatasetError, match="--split train"):
+        open_dataset(str(both), DatasetOptions())
+    with pytest.raises(DatasetError, match=r"no sub-folder 'test'; it has \['train', 'val'\]"):
+        open_dataset(str(both), DatasetOptions(split="test"))
+
+
+def test_an_option_for_tables_is_refused(class_folders: Path) -> None:
+    with pytest.raises(DatasetError, match="--image-column has no meaning for a folder"):
+        open_dataset(str(class_folders), DatasetOptions(image_column="image"))
+
+
+def test_a_dataset_travels_to_another_process(class_folders: Path, images: list[bytes]) -> None:
+    dataset = open_dataset(str(class_folders), DatasetOptions(shard_size=3))
+
+    copy = pickle.loads(pickle.dumps(dataset))  # noqa: S301 - our own bytes
+
+    (sample,) = copy.read_shard(1)
+    with sample.open() as file:
+        assert file.read() == images[0]

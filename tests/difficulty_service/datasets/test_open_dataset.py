@@ -1,0 +1,87 @@
+"""The kind of a dataset is seen from its location."""
+
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.datasets import DATASETS, open_dataset
+from difficulty_service.datasets.detection import detect_kind
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.errors import DatasetError
+
+
+@pytest.mark.parametrize(
+    ("files", "location", "kind"),
+    [
+        (["a.parquet"], "a.parquet", "table"),
+        (["a.CSV"], "a.CSV", "table"),
+        (["a.parquet", "b.parquet"], "*.parquet", "table"),
+        (["a-0", "a-1.jsonl"], "a-1*", "table"),
+        (["a.parquet", "b.parquet", "README.md"], "", "table"),
+        (["a.tar", "b.tar"], "", "webdataset"),
+        (["a.tar.gz"], "a.tar.gz", "webdataset"),
+        (["a.tgz", "b.tar"], "*", "webdataset"),
+        (["cat/a.png", "labels.csv"], "", "image-folder"),
+        (["dataset_info.json", "state.json", "data-00000.arrow"], "", "hugging-face"),
+        (["dataset_dict.json", "train/state.json"], "", "hugging-face"),
+    ],
+)
+def test_the_kind_is_seen_from_the_files(
+    tmp_path: Path, files: list[str], location: str, kind: str
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+
+    assert detect_kind(str(tmp_path / location)) == kind
+    assert kind in DATASETS
+
+
+def test_the_prefix_of_the_hub_is_seen_before_any_file() -> None:
+    assert detect_kind("hf:owner/name@config") == "hugging-face"
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("nothing", "nothing' is not there"),
+        ("nothing.parquet", "is not there"),
+        ("*.tar", "no file matches"),
+        ("photos.zip", "is no dataset that can be read"),
+        ("mixed/*", r"tables \('a.csv'\) and tars \('b.tar'\)"),
+        ("empty", "no class folders"),
+    ],
+)
+def test_what_cannot_be_opened_says_so(tmp_path: Path, location: str, message: str) -> None:
+    (tmp_path / "photos.zip").write_bytes(b"")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "mixed").mkdir()
+    (tmp_path / "mixed" / "a.csv").write_bytes(b"")
+    (tmp_path / "mixed" / "b.tar").write_bytes(b"")
+
+    with pytest.raises(DatasetError, match=message):
+        open_dataset(str(tmp_path / location), DatasetOptions())
+
+
+def test_a_table_without_rows_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("path,label\n")
+
+    with pytest.raises(DatasetError, match="has no rows"):
+        open_dataset(str(tmp_path / "t.csv"), DatasetOptions())
+
+
+def test_a_limited_dataset_reads_the_chosen_samples_in_any_shard_size(
+    class_folders: Path,
+) -> None:
+    whole = open_dataset(str(class_folders), DatasetOptions())
+
+    limited = open_dataset(str(class_folders), DatasetOptions(limit=2, shard_size=1))
+
+    samples = [
+        sample for shard in range(limited.num_shards) for sample in limited.read_shard(shard)
+    ]
+    assert [sample.sample_id for sample in samples] == ["cat/2.png", "dog/a.JPG"]
+    for sample in samples:
+        with sample.open() as file:
+            assert file.read() == (class_folders / sample.sample_id).read_bytes()
+    assert limited.fingerprint != whole.fingerprint

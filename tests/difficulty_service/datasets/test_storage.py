@@ -1,0 +1,200 @@
+"""The same datasets from S3, through fsspec and by globs."""
+
+import base64
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow.fs import FileSystem
+
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.storage import find_files
+from difficulty_service.errors import DatasetError, ImageError, MissingPackage
+
+PutObjects = Callable[[dict[str, bytes]], str]
+
+
+def _bytes(dataset: Dataset) -> list[bytes]:
+    found = []
+    for shard in range(dataset.num_shards):
+        for sample in dataset.read_shard(shard):
+            with sample.open() as file:
+                found.append(file.read())
+    return found
+
+
+def _parquet(images: list[bytes]) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"image": images, "label": [0] * len(images)}), buffer)
+    return buffer.getvalue()
+
+
+def _tar(images: list[bytes], mode: str) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as tar:
+        for number, image in enumerate(images):
+            for name, data in ((f"{number}.png", image), (f"{number}.cls", b"0")):
+                header = tarfile.TarInfo(name)
+                header.size = len(data)
+                tar.addfile(header, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def test_a_folder_on_s3_is_the_same_dataset_as_its_local_copy(
+    put_objects: PutObjects, class_folders: Path
+) -> None:
+    (class_folders / "cat/notes.txt").write_text("hello")
+    local = open_dataset(str(class_folders), DatasetOptions())
+    files = [path for path in class_folders.rglob("*") if path.is_file()]
+    keys = {f"photos/{path.relative_to(class_folders)}": path.read_bytes() for path in files}
+
+    remote = open_dataset(put_objects(keys) + "/photos", DatasetOptions())
+
+    assert remote.sample_ids == local.sample_ids
+    assert remote.fingerprint == local.fingerprint
+    *good, text = sorted(remote.read_shard(0), key=lambda sample: "notes" in sample.sample_id)
+    assert [s.open().read() for s in good] == [
+        (class_folders / s.sample_id).read_bytes() for s in good
+    ]
+    with pytest.raises(ImageError, match=r"extension '\.txt'"):
+        text.open()
+
+
+def test_parquet_files_on_s3_open_by_a_glob(put_objects: PutObjects, images: list[bytes]) -> None:
+    objects = {"d/a.parquet": _parquet(images[:5]), "d/b.parquet": _parquet(images[5:])}
+    bucket = put_objects({**objects, "d/deep/c.parquet": _parquet(images[:1]), "d/x.csv": b"a"})
+
+    dataset = open_dataset(f"{bucket}/d/*.parquet", DatasetOptions(shard_size=4))
+
+    assert dataset.sample_ids[4:6] == ["a.parquet#4", "b.parquet#0"]
+    assert _bytes(dataset) == images
+
+
+def test_the_server_can_be_named_in_the_uri(
+    put_objects: PutObjects,
+    s3_endpoint: str,
+    images: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bucket = put_objects({"t.parquet": _parquet(images)})
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    server = s3_endpoint.removeprefix("http://")
+
+    dataset = open_dataset(
+        f"{bucket}/*.parquet?endpoint_override={server}&scheme=http", DatasetOptions()
+    )
+
+    assert _bytes(dataset) == images
+
+
+@pytest.mark.parametrize(("name", "mode"), [("s.tar", "w"), ("s.tar.gz", "w:gz")])
+def test_tars_on_s3_are_read_in_order(
+    put_objects: PutObjects, images: list[bytes], name: str, mode: str
+) -> None:
+    bucket = put_objects({f"shards/{name}": _tar(images, mode)})
+
+    dataset = open_dataset(f"{bucket}/shards/{name}", DatasetOptions(shard_size=5))
+
+    assert _bytes(dataset) == images
+
+
+def test_paths_in_a_remote_table_are_relative_to_it_or_uris(
+    put_objects: PutObjects, images: list[bytes]
+) -> None:
+    bucket = put_objects({"d/img/0.png": images[0], "other/1.png": images[1]})
+    table = f"path,label\nimg/0.png,0\n{bucket}/other/1.png,1\nimg/no.png,1\n"
+    filesystem, path = FileSystem.from_uri(f"{bucket}/d/t.csv")
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(table.encode())
+
+    dataset = open_dataset(f"{bucket}/d/t.csv", DatasetOptions())
+
+    first, second, missing = dataset.read_shard(0)
+    assert first.open().read() == images[0]
+    assert second.open().read() == images[1]
+    with pytest.raises(ImageError, match="cannot be read"):
+        missing.open()
+
+
+def test_what_is_not_on_s3_is_an_error(put_objects: PutObjects) -> None:
+    bucket = put_objects({"a/b.parquet": b""})
+
+    with pytest.raises(DatasetError, match="is not there"):
+        open_dataset(f"{bucket}/nothing", DatasetOptions())
+    with pytest.raises(DatasetError, match="no file matches"):
+        open_dataset(f"{bucket}/a/*.csv", DatasetOptions())
+
+
+def test_other_schemes_are_read_through_fsspec(images: list[bytes]) -> None:
+    memory = fsspec.filesystem("memory")
+    for number, name in enumerate(["cat/a.png", "dog/b.png"]):
+        memory.pipe(f"/photos/{name}", images[number])
+    memory.pipe("/tables/t.parquet", _parquet(images))
+    memory.pipe("/tars/t.tar.gz", _tar(images, "w:gz"))
+
+    folder = open_dataset("memory://photos", DatasetOptions())
+    table = open_dataset("memory://tables/*.parquet", DatasetOptions())
+    tar = open_dataset("memory://tars", DatasetOptions())
+
+    assert folder.sample_ids == ["cat/a.png", "dog/b.png"]
+    assert _bytes(folder) == images[:2]
+    assert _bytes(table) == _bytes(tar) == images
+
+
+def test_a_scheme_that_nobody_knows_is_an_error() -> None:
+    with pytest.raises(DatasetError, match="'nonsense://x' is no location"):
+        open_dataset("nonsense://x", DatasetOptions())
+
+
+def test_a_scheme_whose_package_is_missing_names_it() -> None:
+    with pytest.raises(MissingPackage, match="needs another package"):
+        open_dataset("adl://x/y", DatasetOptions())
+
+
+def test_globs_cross_folders_only_with_two_stars(tmp_path: Path, put_objects: PutObjects) -> None:
+    names = ["a.csv", "d/b.csv", "d/e/c.csv", "d/.hidden.csv", "d/x.txt"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    bucket = put_objects(dict.fromkeys(names, b"x"))
+
+    for pattern in ("*.csv", "d/*.csv", "*/*.csv", "**/*.csv", "d/[ab].csv"):
+        local = [file.place.path for file in find_files(f"{tmp_path}/{pattern}")]
+        remote = [file.place.path for file in find_files(f"{bucket}/{pattern}")]
+        start = len(bucket.removeprefix("s3://"))
+        assert [path[start:] for path in remote] == [path[len(str(tmp_path)) :] for path in local]
+
+
+def test_a_file_whose_name_looks_like_a_glob_is_that_file(tmp_path: Path) -> None:
+    (tmp_path / "t[1].csv").write_text("path,label\na.png,0\n")
+
+    dataset = open_dataset(str(tmp_path / "t[1].csv"), DatasetOptions())
+
+    assert dataset.sample_ids == ["t[1].csv#0"]
+
+
+def test_a_pipe_in_place_of_a_table_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.csv")
+
+    with pytest.raises(DatasetError, match="not a regular file"):
+        open_dataset(str(tmp_path / "t.csv"), DatasetOptions())
+
+
+def test_base64_that_is_none_is_an_error_of_that_image(tmp_path: Path) -> None:
+    rows = [{"image": {"bytes": "%%%"}, "label": 0}]
+    rows.append({"image": {"bytes": base64.b64encode(b"x").decode()}, "label": 0})
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    bad, good = open_dataset(str(tmp_path / "t.jsonl"), DatasetOptions()).read_shard(0)
+
+    assert good.open().read() == b"x"
+    with pytest.raises(ImageError, match="not base64"):
+        bad.open()

@@ -1,0 +1,300 @@
+"""Parquet, CSV and JSON Lines: columns, labels, ids, splits and streamed images."""
+
+import base64
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.errors import DatasetError, DuplicateSampleId, ImageError
+
+
+def _write(path: Path, columns: dict[str, Any], **options: Any) -> str:  # noqa: ANN401
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path, **options)
+    return str(path)
+
+
+def _bytes(dataset: Dataset) -> list[bytes]:
+    found = []
+    for shard in range(dataset.num_shards):
+        for sample in dataset.read_shard(shard):
+            with sample.open() as file:
+                found.append(file.read())
+    return found
+
+
+def test_a_parquet_file_of_bytes_gives_its_images_and_integer_labels(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    path = _write(tmp_path / "t.parquet", {"image": images[:3], "label": [2, 0, 2]})
+
+    dataset = open_dataset(path, DatasetOptions())
+
+    assert dataset.class_names == ("0", "1", "2")
+    assert dataset.labels.tolist() == [2, 0, 2]
+    assert dataset.labels.dtype == np.int32
+    assert dataset.sample_ids == ["t.parquet#0", "t.parquet#1", "t.parquet#2"]
+    assert _bytes(dataset) == images[:3]
+
+
+@pytest.mark.parametrize("shard_size", [1, 2, 5, 7, 12, 100])
+def test_shards_one_after_the_other_are_the_whole(
+    tmp_path: Path, images: list[bytes], shard_size: int
+) -> None:
+    _write(tmp_path / "a.parquet", {"image": images[:7], "y": [0] * 7}, row_group_size=3)
+    _write(tmp_path / "b.parquet", {"image": images[7:], "y": [1] * 5}, row_group_size=2)
+
+    dataset = open_dataset(str(tmp_path / "*.parquet"), DatasetOptions(shard_size=shard_size))
+
+    assert _bytes(dataset) == images
+    assert dataset.sample_ids[6:8] == ["a.parquet#6", "b.parquet#0"]
+
+
+def test_a_shard_reads_only_the_row_groups_it_needs(tmp_path: Path, images: list[bytes]) -> None:
+    path = tmp_path / "t.parquet"
+    _write(path, {"image": images, "label": [0] * 12}, row_group_size=4, compression="none")
+    dataset = open_dataset(str(path), DatasetOptions(shard_size=4))
+    first_group = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    start = first_group.dictionary_page_offset or first_group.data_page_offset
+    damaged = bytearray(path.read_bytes())
+    damaged[start : start + 16] = b"\xff" * 16
+    path.write_bytes(damaged)
+
+    samples = list(dataset.read_shard(1))
+
+    with samples[0].open() as file:
+        assert file.read() == images[4]
+    with pytest.raises(DatasetError, match="damaged"):
+        list(dataset.read_shard(0))
+
+
+def test_images_may_be_structs_of_bytes_and_path(tmp_path: Path, images: list[bytes]) -> None:
+    (tmp_path / "x.png").write_bytes(images[1])
+    cells = [{"bytes": images[0], "path": None}, {"bytes": None, "path": "x.png"}]
+    path = _write(tmp_path / "t.parquet", {"image": cells, "label": ["b", "a"]})
+
+    dataset = open_dataset(path, DatasetOptions())
+
+    assert dataset.class_names == ("a", "b")
+    assert dataset.labels.tolist() == [1, 0]
+    assert _bytes(dataset) == images[:2]
+
+
+def test_csv_paths_are_relative_to_the_table_absolute_or_uris(
+    class_folders: Path, images: list[bytes]
+) -> None:
+    absolute, uri = class_folders / "cat/2.png", (class_folders / "cat/old/1.png").as_uri()
+    lines = ["file_name,category", "dog/b.png,dog", f"{absolute},cat", f"{uri},cat"]
+    (class_folders / "list.csv").write_text("\n".join(lines))
+
+    dataset = open_dataset(str(class_folders / "list.csv"), DatasetOptions())
+
+    assert dataset.class_names == ("cat", "dog")
+    assert _bytes(dataset) == [images[0], images[2], images[3]]
+
+
+def test_json_lines_hold_paths_or_base64(class_folders: Path, images: list[bytes]) -> None:
+    encoded = base64.b64encode(images[5]).decode()
+    rows = [
+        {"image": {"bytes": encoded, "path": None}, "label": 1},
+        {"image": {"bytes": None, "path": "dog/b.png"}, "label": 0},
+    ]
+    (class_folders / "t.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+
+    dataset = open_dataset(str(class_folders / "t.jsonl"), DatasetOptions())
+
+    assert _bytes(dataset) == [images[5], images[0]]
+    assert dataset.labels.tolist() == [1, 0]
+
+
+def test_a_path_that_leads_nowhere_and_a_null_image_are_errors_of_that_image(
+    tmp_path: Path,
+) -> None:
+    cells = pa.array(["no.png", None])
+    path = _write(tmp_path / "t.parquet", {"path": cells, "label": [0, 0]})
+
+    missing, null = open_dataset(path, DatasetOptions()).read_shard(0)
+
+    with pytest.raises(ImageError, match="no such file"):
+        missing.open()
+    with pytest.raises(ImageError, match="the cell is empty"):
+        null.open()
+
+
+def test_a_column_of_names_names_integer_labels_and_leaves_gaps_numbered(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    columns = {"image": images[:2], "label": [3, 1], "label_name": ["cat", "dog"]}
+
+    dataset = open_dataset(_write(tmp_path / "t.parquet", columns), DatasetOptions())
+
+    assert dataset.class_names == ("0", "dog", "2", "cat")
+
+
+def test_another_label_column_is_not_named_by_the_names_of_the_first(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    columns = {
+        "image": images[:2],
+        "label": [0, 1],
+        "label_name": ["cat", "dog"],
+        "noisy": [1, 1],
+        "coarse": [0, 1],
+        "coarse_name": ["pet", "farm"],
+    }
+    path = _write(tmp_path / "t.parquet", columns)
+
+    noisy = open_dataset(path, DatasetOptions(label_column="noisy"))
+    coarse = open_dataset(path, DatasetOptions(label_column="coarse"))
+
+    assert noisy.class_names == ("0", "1")
+    assert coarse.class_names == ("pet", "farm")
+
+
+def test_bytes_are_preferred_to_paths_whatever_comes_first_in_the_file(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    columns = {"image": ["a.png"], "webp": [images[0]], "label": [0]}
+
+    dataset = open_dataset(_write(tmp_path / "t.parquet", columns), DatasetOptions())
+
+    assert _bytes(dataset) == [images[0]]
+
+
+def test_a_column_that_is_not_found_lists_the_columns_and_the_option(tmp_path: Path) -> None:
+    path = _write(tmp_path / "t.parquet", {"photo": [b"x"], "label": [0]})
+
+    with pytest.raises(DatasetError, match=r"\['photo', 'label'\]; name it with --image-column"):
+        open_dataset(path, DatasetOptions())
+    with pytest.raises(DatasetError, match=r"no column 'kind' .*--label-column"):
+        open_dataset(path, DatasetOptions(image_column="photo", label_column="kind"))
+
+
+def test_files_need_the_same_columns(tmp_path: Path) -> None:
+    _write(tmp_path / "a.parquet", {"image": [b"x"], "label": [0]})
+    _write(tmp_path / "b.parquet", {"image": [b"x"], "klass": [0]})
+
+    with pytest.raises(DatasetError, match=r"no column 'label' in 'b\.parquet'"):
+        open_dataset(str(tmp_path), DatasetOptions())
+
+
+def test_files_may_store_labels_in_other_widths_and_encodings(tmp_path: Path) -> None:
+    first = pa.array([1, 0], pa.int8())
+    second = pa.array([2], pa.int64()).dictionary_encode()
+    _write(tmp_path / "a.parquet", {"image": [b"x", b"y"], "label": first})
+    _write(tmp_path / "b.parquet", {"image": [b"z"], "label": second})
+
+    dataset = open_dataset(str(tmp_path), DatasetOptions())
+
+    assert dataset.labels.tolist() == [1, 0, 2]
+
+
+def test_ids_come_from_the_id_column_as_text(tmp_path: Path, images: list[bytes]) -> None:
+    path = _write(tmp_path / "t.parquet", {"image": images[:2], "label": [0, 0], "key": [7, 9]})
+
+    dataset = open_dataset(path, DatasetOptions(id_column="key"))
+
+    assert dataset.sample_ids == ["7", "9"]
+
+
+def test_ids_of_a_csv_keep_their_leading_zeros(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("path,label,key\na.png,0,007\nb.png,1,7\n")
+
+    dataset = open_dataset(str(tmp_path / "t.csv"), DatasetOptions(id_column="key"))
+
+    assert dataset.sample_ids == ["007", "7"]
+
+
+def test_duplicate_ids_name_the_two_rows(tmp_path: Path) -> None:
+    columns = {"image": [b"x"] * 3, "label": [0] * 3, "key": ["a", "b", "a"]}
+    path = _write(tmp_path / "t.parquet", columns)
+
+    with pytest.raises(DuplicateSampleId, match=r"'a' .* t\.parquet#0 and t\.parquet#2"):
+        open_dataset(path, DatasetOptions(id_column="key"))
+
+
+def test_null_ids_are_an_error_with_the_first_row(tmp_path: Path) -> None:
+    columns = {"image": [b"x"] * 2, "label": [0] * 2, "key": pa.array(["a", None])}
+    path = _write(tmp_path / "t.parquet", columns)
+
+    with pytest.raises(DatasetError, match=r"null 1 times, first at t\.parquet#1"):
+        open_dataset(path, DatasetOptions(id_column="key"))
+
+
+def test_an_empty_label_of_a_csv_is_null_but_na_is_a_class(tmp_path: Path) -> None:
+    (tmp_path / "good.csv").write_text("path,label\na.png,NA\nb.png,cat\n")
+    (tmp_path / "bad.csv").write_text("path,label\na.png,cat\nb.png,\n")
+
+    dataset = open_dataset(str(tmp_path / "good.csv"), DatasetOptions())
+
+    assert dataset.class_names == ("NA", "cat")
+    with pytest.raises(DatasetError, match=r"null 1 times, first at bad\.csv#1"):
+        open_dataset(str(tmp_path / "bad.csv"), DatasetOptions())
+
+
+def test_a_split_keeps_the_rows_that_say_so_and_their_row_numbers(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    columns = {"image": images[:4], "label": [0, 1, 0, 1], "split": ["train", "test"] * 2}
+    path = _write(tmp_path / "t.parquet", columns)
+
+    dataset = open_dataset(path, DatasetOptions(split="test"))
+
+    assert dataset.sample_ids == ["t.parquet#1", "t.parquet#3"]
+    assert _bytes(dataset) == [images[1], images[3]]
+    with pytest.raises(DatasetError, match=r"split 'val'; there are \['test', 'train'\]"):
+        open_dataset(path, DatasetOptions(split="val"))
+
+
+def test_a_split_without_such_a_column_is_an_error(tmp_path: Path) -> None:
+    path = _write(tmp_path / "t.parquet", {"image": [b"x"], "label": [0]})
+
+    with pytest.raises(DatasetError, match=r"no column 'split' .*\['image', 'label'\]"):
+        open_dataset(path, DatasetOptions(split="train"))
+
+
+def test_names_in_ids_are_relative_to_the_folder_the_files_share(tmp_path: Path) -> None:
+    _write(tmp_path / "x/a/t.parquet", {"image": [b"x"], "label": [0]})
+    _write(tmp_path / "x/b/t.parquet", {"image": [b"x"], "label": [0]})
+
+    dataset = open_dataset(str(tmp_path / "x/**/*.parquet"), DatasetOptions())
+
+    assert dataset.sample_ids == ["a/t.parquet#0", "b/t.parquet#0"]
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.jsonl"])
+def test_a_damaged_table_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b'{"a": \x00\xff')
+
+    with pytest.raises(DatasetError, match=name):
+        open_dataset(str(tmp_path / name), DatasetOptions())
+
+
+def test_a_table_travels_to_another_process(tmp_path: Path, images: list[bytes]) -> None:
+    _write(tmp_path / "t.parquet", {"image": images[:2], "label": [0, 1]})
+    dataset = open_dataset(str(tmp_path), DatasetOptions())
+
+    copy = pickle.loads(pickle.dumps(dataset))  # noqa: S301 - our own bytes
+
+    assert _bytes(copy) == images[:2]
+
+
+def test_the_training_set_of_cifar10_opens_by_a_glob(shared: Path) -> None:
+    pattern = shared / "data" / "cifar10_train_*.parquet"
+
+    dataset = open_dataset(str(pattern), DatasetOptions())
+
+    assert len(dataset.sample_ids) == 50_000
+    assert np.unique(dataset.labels).tolist() == list(range(10))
+    assert dataset.class_names[0] == "airplane"
+    assert dataset.class_names[9] == "truck"
+    assert dataset.sample_ids[10_000] == "cifar10_train_2.parquet#0"

@@ -1,0 +1,226 @@
+"""Tars of samples: order, labels, damage and what cannot be an image."""
+
+import io
+import json
+import pickle
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.errors import DatasetError, DuplicateSampleId, ImageError
+
+
+def _write(path: Path, members: list[tuple[str, bytes]]) -> str:
+    """A tar, compressed where its name says so."""
+    with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w") as tar:
+        for name, data in members:
+            header = tarfile.TarInfo(name)
+            header.size = len(data)
+            tar.addfile(header, io.BytesIO(data))
+    return str(path)
+
+
+def _bytes(dataset: Dataset) -> list[bytes]:
+    found = []
+    for shard in range(dataset.num_shards):
+        for sample in dataset.read_shard(shard):
+            with sample.open() as file:
+                found.append(file.read())
+    return found
+
+
+def _members(images: list[bytes], first: int = 0) -> list[tuple[str, bytes]]:
+    members = []
+    for number, image in enumerate(images, first):
+        members += [(f"./a/{number:03}.png", image), (f"./a/{number:03}.cls", b"%d\n" % number)]
+    return members
+
+
+@pytest.mark.parametrize("name", ["s.tar", "s.tar.gz", "s.tgz"])
+def test_members_of_one_key_are_one_sample(tmp_path: Path, images: list[bytes], name: str) -> None:
+    path = _write(tmp_path / name, _members(images[:3]))
+
+    dataset = open_dataset(path, DatasetOptions(shard_size=2))
+
+    assert dataset.sample_ids == ["a/000", "a/001", "a/002"]
+    assert dataset.labels.tolist() == [0, 1, 2]
+    assert _bytes(dataset) == images[:3]
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
+@pytest.mark.parametrize("shard_size", [1, 3, 4, 5, 50])
+def test_shards_one_after_the_other_are_the_whole(
+    tmp_path: Path, images: list[bytes], suffix: str, shard_size: int
+) -> None:
+    _write(tmp_path / f"0{suffix}", _members(images[:5]))
+    _write(tmp_path / f"1{suffix}", _members(images[5:], first=5))
+
+    dataset = open_dataset(str(tmp_path / f"*{suffix}"), DatasetOptions(shard_size=shard_size))
+
+    assert _bytes(dataset) == images
+
+
+def test_labels_come_from_json_with_the_name_of_the_class(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    members = [
+        ("1.jpg", images[1]),
+        ("1.json", json.dumps({"label": 1, "label_name": "dog", "kind": "big"}).encode()),
+        ("0.jpg", images[0]),
+        ("0.json", json.dumps({"label": 0, "label_name": "cat", "kind": "small"}).encode()),
+    ]
+    path = _write(tmp_path / "s.tar", members)
+
+    dataset = open_dataset(path, DatasetOptions())
+    by_kind = open_dataset(path, DatasetOptions(label_column="kind"))
+
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.labels.tolist() == [1, 0]
+    assert by_kind.class_names == ("big", "small")
+
+
+def test_text_labels_become_sorted_class_names(tmp_path: Path) -> None:
+    members = [("1.jpg", b"x"), ("1.cls", b"dog"), ("2.jpg", b"x"), ("2.cls", b"cat")]
+
+    dataset = open_dataset(_write(tmp_path / "s.tar", members), DatasetOptions())
+
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.labels.tolist() == [1, 0]
+
+
+def test_integers_beside_text_labels_are_an_error(tmp_path: Path) -> None:
+    members = [("1.jpg", b"x"), ("1.cls", b"4"), ("2.jpg", b"x"), ("2.cls", b"cat")]
+
+    with pytest.raises(DatasetError, match=r"4 at '1' in 's\.tar' and 'cat' at '2'"):
+        open_dataset(_write(tmp_path / "s.tar", members), DatasetOptions())
+
+
+def test_members_of_a_key_need_not_be_neighbours_and_a_mask_is_not_the_image(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    members = [("1.seg.png", b"mask"), ("2.jpg", images[2]), ("1.jpg", images[1])]
+    members += [("1.cls", b"1"), ("2.cls", b"0")]
+
+    dataset = open_dataset(_write(tmp_path / "s.tar.gz", members), DatasetOptions())
+
+    assert dataset.sample_ids == ["2", "1"]
+    assert _bytes(dataset) == [images[2], images[1]]
+
+
+def test_long_and_foreign_names_are_keys(tmp_path: Path, images: list[bytes]) -> None:
+    key = "ordner/" + "ä" * 150
+    members = [(f"{key}.jpg", images[0]), (f"{key}.cls", b"0")]
+
+    dataset = open_dataset(_write(tmp_path / "s.tar", members), DatasetOptions())
+
+    assert dataset.sample_ids == [key]
+    assert _bytes(dataset) == [images[0]]
+
+
+def test_a_key_in_two_tars_names_both(tmp_path: Path, images: list[bytes]) -> None:
+    _write(tmp_path / "0.tar", _members(images[:1]))
+    _write(tmp_path / "1.tar", _members(images[:1]))
+
+    with pytest.raises(DuplicateSampleId, match=r"'a/000' in '0\.tar' and 'a/000' in '1\.tar'"):
+        open_dataset(str(tmp_path), DatasetOptions())
+
+
+def test_a_member_that_comes_twice_is_a_duplicate(tmp_path: Path, images: list[bytes]) -> None:
+    path = _write(tmp_path / "0.tar", _members(images[:1]) * 2)
+
+    with pytest.raises(DuplicateSampleId, match=r"two members a/000\.png"):
+        open_dataset(path, DatasetOptions())
+
+
+def test_a_sample_without_label_names_key_and_tar(tmp_path: Path, images: list[bytes]) -> None:
+    path = _write(tmp_path / "0.tar", [("7.jpg", images[0])])
+
+    with pytest.raises(DatasetError, match=r"sample '7' in '0\.tar' has no label"):
+        open_dataset(path, DatasetOptions())
+
+
+@pytest.mark.parametrize("name", ["s.tar", "s.tar.gz"])
+def test_links_devices_and_samples_without_an_image_say_why(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with tarfile.open(path, "w:gz" if name.endswith("gz") else "w") as tar:
+        for key, kind in (("0", tarfile.SYMTYPE), ("1", tarfile.FIFOTYPE), ("2", None)):
+            if kind is not None:
+                header = tarfile.TarInfo(f"{key}.jpg")
+                header.type, header.linkname = kind, "/etc/passwd"
+                tar.addfile(header)
+            header = tarfile.TarInfo(f"{key}.cls")
+            header.size = 1
+            tar.addfile(header, io.BytesIO(b"0"))
+
+    link, pipe, without = open_dataset(str(path), DatasetOptions()).read_shard(0)
+
+    with pytest.raises(ImageError, match="a link to '/etc/passwd'"):
+        link.open()
+    with pytest.raises(ImageError, match="not a regular file"):
+        pipe.open()
+    with pytest.raises(ImageError, match="no member with an image extension"):
+        without.open()
+
+
+@pytest.mark.parametrize("name", ["s.tar", "s.tar.gz"])
+@pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
+def test_a_truncated_tar_is_named(
+    tmp_path: Path, images: list[bytes], name: str, keep: float
+) -> None:
+    path = Path(_write(tmp_path / name, _members(images)))
+    with tarfile.open(path) as tar:
+        end = sum(1024 for _ in tar) if name == "s.tar" else path.stat().st_size
+    data = path.read_bytes()
+    path.write_bytes(data[: int(end * keep)])
+
+    with pytest.raises(DatasetError, match=r"s\.tar.* is damaged or truncated"):
+        open_dataset(str(path), DatasetOptions())
+
+
+def test_a_tar_cut_between_two_members_is_truncated(tmp_path: Path, images: list[bytes]) -> None:
+    path = Path(_write(tmp_path / "s.tar", _members(images)))
+    path.write_bytes(path.read_bytes()[: 4 * 1024])
+
+    with pytest.raises(DatasetError, match="no end-of-archive mark"):
+        open_dataset(str(path), DatasetOptions())
+
+
+def test_a_header_damaged_in_the_middle_is_not_taken_for_the_end(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    path = Path(_write(tmp_path / "s.tar", _members(images)))
+    data = bytearray(path.read_bytes())
+    data[4 * 1024 : 4 * 1024 + 8] = b"\xff" * 8
+    path.write_bytes(data)
+
+    with pytest.raises(DatasetError, match="damaged"):
+        open_dataset(str(path), DatasetOptions())
+
+
+def test_a_json_member_that_is_no_json_is_named(tmp_path: Path) -> None:
+    path = _write(tmp_path / "s.tar", [("1.jpg", b"x"), ("1.json", b"{")])
+
+    with pytest.raises(DatasetError, match=r"1\.json in 's\.tar' is no JSON"):
+        open_dataset(path, DatasetOptions())
+
+
+def test_order_ids_and_fingerprint_are_the_same_on_each_opening_and_elsewhere(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    (tmp_path / "other").mkdir()
+    one = open_dataset(_write(tmp_path / "s.tar", _members(images)), DatasetOptions())
+    two = open_dataset(_write(tmp_path / "other/s.tar", _members(images)), DatasetOptions())
+
+    assert one.sample_ids == two.sample_ids
+    assert one.fingerprint == two.fingerprint
+
+
+def test_a_webdataset_travels_to_another_process(tmp_path: Path, images: list[bytes]) -> None:
+    dataset = open_dataset(_write(tmp_path / "s.tar", _members(images)), DatasetOptions())
+
+    copy = pickle.loads(pickle.dumps(dataset))  # noqa: S301 - our own bytes
+
+    assert _bytes(copy) == images

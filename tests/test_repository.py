@@ -1,0 +1,133 @@
+"""The rules about the project as a whole: who imports whom, sizes, names, documentation."""
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+import typer.core
+import typer.main
+from importlinter.cli import lint_imports
+
+from difficulty_service import errors
+from difficulty_service.cli import create_app
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("difficulty_service", "trainer", "api")
+LONGEST_FILE = 300
+LOADED_ON_DEMAND = ("datasets", "faiss", "open_clip", "ray", "timm")
+
+
+def python_files() -> list[Path]:
+    folders = [ROOT / name for name in (*PACKAGES, "benchmarks")]
+    return [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+
+
+def project_files() -> list[Path]:
+    """Files that are or would be committed."""
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listing = subprocess.run(  # noqa: S603 - fixed arguments
+        [git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    files = [ROOT / name for name in listing.stdout.split("\0") if name]
+    return [file for file in files if file.is_file()]
+
+
+def test_the_import_rules_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+    assert lint_imports(no_cache=True) == 0
+
+
+def test_no_source_file_grows_too_long() -> None:
+    lengths = {str(f.relative_to(ROOT)): len(f.read_text().splitlines()) for f in python_files()}
+
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
+
+
+def test_importing_every_module_loads_no_heavy_or_optional_package() -> None:
+    modules = [
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for file in python_files()
+        if file.is_relative_to(ROOT / "difficulty_service")
+    ]
+    program = (
+        "import importlib, json, sys\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+        f"print(json.dumps([name for name in {LOADED_ON_DEMAND!r} if name in sys.modules]))\n"
+    )
+
+    run = subprocess.run(  # noqa: S603 - fixed arguments
+        [sys.executable, "-c", program], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == []
+
+
+def test_every_error_stands_in_the_tree_under_its_parent() -> None:
+    entry = re.compile(r"^([│ ]*)(?:[├└]── )?([A-Z]\w+)", re.MULTILINE)
+    drawn: dict[str, str] = {}
+    path: list[str] = []
+    for indent, name in entry.findall(str(errors.__doc__).partition("\n\n")[2]):
+        depth = len(indent) // 4 + (1 if path else 0)
+        path[depth:] = [name]
+        drawn[name] = path[depth - 1] if depth else "Exception"
+
+    defined = {
+        name: error.__base__.__name__
+        for name, error in vars(errors).items()
+        if isinstance(error, type)
+    }
+
+    assert drawn == defined
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_top_package_holds_a_docstring_only(package: str) -> None:
+    tree = ast.parse((ROOT / package / "__init__.py").read_text())
+
+    assert ast.get_docstring(tree)
+    assert len(tree.body) == 1
+
+
+def test_every_constraint_is_a_name_and_a_version() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+
+    pins = [line for line in lines if line and not line.startswith("#")]
+
+    assert [pin for pin in pins if not re.fullmatch(r"[\w.-]+==[\w.+!]+", pin)] == []
+
+
+def test_no_file_names_a_registry_or_the_folder_it_was_written_in() -> None:
+    private = [re.escape(str(ROOT)), re.escape(str(ROOT.parent / "shared"))]
+    pattern = re.compile("|".join([r"pypi\.(?=org)", r"python(?=hosted\.)", *private]))
+
+    found = []
+    for file in project_files():
+        match = pattern.search(file.read_text(errors="ignore"))
+        if match and file != Path(__file__):
+            found.append(f"{file.relative_to(ROOT)}: {match[0]}")
+
+    assert found == []
+
+
+def test_every_command_of_the_readme_exists() -> None:
+    blocks = re.findall(r"```[a-z]*\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    application = typer.main.get_command(create_app())
+    assert isinstance(application, typer.core.TyperGroup)
+
+    named = set(re.findall(r"^(?:\$ )?difficulty ([a-z]\w*)", "\n".join(blocks), re.MULTILINE))
+
+    assert named - set(application.commands) == set()

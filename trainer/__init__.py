@@ -1,0 +1,1 @@
+"""Does knowing the difficulty help? Trains classifiers that read `scores.parquet`."""
