@@ -133,7 +133,7 @@ def _score_part(
     # mean features is the mean margin.
     compared = rows
     if runs > 1:
-        means = part.features.view(-1, runs, part.features.shape[1]).mean(dim=1)
+        means = part.features.double().view(-1, runs, part.features.shape[1]).mean(dim=1)
         compared = scorer.distances(means, fitted[::runs])
     columns: dict[str, NDArray[Any]] = {
         "sample_id": np.array(part.sample_ids[::runs], dtype=object),

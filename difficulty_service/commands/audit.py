@@ -35,6 +35,6 @@ def audit(
 
     options = AuditOptions(join, column, kind.value if kind else None, bins, score_column)
     table = read_scores(scores, ["sample_id", "label", "label_name", score_column]).table
-    result = compare(table, read_columns(against, [join, column]), options)
+    result = compare(table, read_columns(against, [join, column], text_columns=[join]), options)
     for line in result.lines():
         out.print(line, markup=False)

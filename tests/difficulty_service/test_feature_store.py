@@ -1,0 +1,126 @@
+"""The feature store: whole parts, resuming, and refusing what was made otherwise."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_store import BadImage, Part, create_store, is_store, open_store
+
+DESCRIPTION = {
+    "class_names": ["cat", "dog"],
+    "num_shards": 2,
+    "augment_runs": 0,
+    "backbone": "builtin",
+    "dataset": "photos",
+}
+
+
+def make_part(rows: int = 3) -> Part:
+    return Part(
+        sample_ids=[f"photo {row}" for row in range(rows)],
+        labels=torch.arange(rows) % 2,
+        runs=torch.zeros(rows, dtype=torch.int64),
+        features=torch.arange(rows * 4, dtype=torch.float32).view(rows, 4),
+    )
+
+
+def test_a_part_that_is_written_is_read(tmp_path: Path) -> None:
+    store = create_store(tmp_path / "store", DESCRIPTION)
+    store.write_part(1, make_part(), [BadImage("photo 9", "truncated")])
+
+    part = store.read_part(1)
+
+    assert part.sample_ids == ["photo 0", "photo 1", "photo 2"]
+    assert torch.equal(part.labels, torch.tensor([0, 1, 0]))
+    assert torch.equal(part.features, make_part().features)
+
+
+def test_a_part_without_any_readable_image_keeps_its_errors(tmp_path: Path) -> None:
+    store = create_store(tmp_path, DESCRIPTION)
+    store.write_part(0, make_part(0), [BadImage("photo 9", "truncated")])
+    store.write_part(1, make_part(), [BadImage("photo 8", "empty")])
+
+    assert store.read_part(0).features.shape == (0, 4)
+    assert store.bad_images() == [BadImage("photo 9", "truncated"), BadImage("photo 8", "empty")]
+
+
+def test_errors_are_a_parquet_file_for_people(tmp_path: Path) -> None:
+    store = create_store(tmp_path, DESCRIPTION)
+
+    path = store.write_errors([BadImage("photo 9", "truncated")])
+
+    assert pq.read_table(path).to_pylist() == [{"sample_id": "photo 9", "reason": "truncated"}]
+
+
+def test_the_format_is_a_list_of_floats_that_others_can_read(tmp_path: Path) -> None:
+    store = create_store(tmp_path, DESCRIPTION)
+    store.write_part(0, make_part(), [])
+
+    table = pq.read_table(store.part_file(0))
+
+    assert table.column_names == ["sample_id", "label", "run", "features"]
+    assert table["features"].to_pylist()[0] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_resumed_store_keeps_its_parts(tmp_path: Path) -> None:
+    create_store(tmp_path, DESCRIPTION).write_part(0, make_part(), [])
+
+    resumed = create_store(tmp_path, DESCRIPTION)
+
+    assert resumed.missing_parts() == [1]
+
+
+def test_a_dataset_that_moved_is_resumed(tmp_path: Path) -> None:
+    create_store(tmp_path, DESCRIPTION).write_part(0, make_part(), [])
+
+    assert create_store(tmp_path, DESCRIPTION | {"dataset": "/mnt/photos"}).missing_parts() == [1]
+
+
+def test_not_resuming_deletes_the_parts(tmp_path: Path) -> None:
+    create_store(tmp_path, DESCRIPTION).write_part(0, make_part(), [])
+
+    replaced = create_store(tmp_path, DESCRIPTION | {"backbone": "clip"}, resume=False)
+
+    assert replaced.missing_parts() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "change", [{"backbone": "clip"}, {"class_names": ["dog", "cat"]}, {"new": 1}]
+)
+def test_features_made_otherwise_are_not_mixed(tmp_path: Path, change: dict[str, Any]) -> None:
+    create_store(tmp_path, DESCRIPTION)
+
+    with pytest.raises(FeatureStoreError, match=f"{next(iter(change))}.*--no-resume"):
+        create_store(tmp_path, DESCRIPTION | change)
+
+
+def test_an_incomplete_store_is_not_opened(tmp_path: Path) -> None:
+    create_store(tmp_path, DESCRIPTION).write_part(1, make_part(), [])
+
+    with pytest.raises(FeatureStoreError, match=r"lacks 1 of 2 parts, first part-00000\.parquet"):
+        open_store(tmp_path)
+
+
+def test_a_damaged_part_is_named_with_the_remedy(tmp_path: Path) -> None:
+    store = create_store(tmp_path, DESCRIPTION)
+    store.part_file(0).write_bytes(b"PAR1 and then nothing")
+
+    with pytest.raises(FeatureStoreError, match=r"part-00000\.parquet is damaged.*delete it"):
+        store.read_part(0)
+
+
+def test_a_folder_of_something_else_is_not_a_store(tmp_path: Path) -> None:
+    assert not is_store(tmp_path)
+    with pytest.raises(FeatureStoreError, match="not a feature store"):
+        open_store(tmp_path)
+
+
+def test_a_damaged_description_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store.json").write_text("{")
+
+    with pytest.raises(FeatureStoreError, match=r"store\.json is damaged"):
+        open_store(tmp_path)

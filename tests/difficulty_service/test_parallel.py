@@ -1,0 +1,55 @@
+"""Work on threads: results in order, little under way, errors passed on."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from difficulty_service.parallel import map_in_order
+
+
+def test_results_come_in_the_order_of_the_items() -> None:
+    def slow_at_first(item: int) -> int:
+        time.sleep(0.02 if item == 0 else 0)
+        return item * item
+
+    assert list(map_in_order(slow_at_first, range(20), 4)) == [item * item for item in range(20)]
+
+
+def test_items_are_taken_only_a_few_ahead_of_the_results() -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for item in range(100):
+            taken.append(item)
+            yield item
+
+    results = map_in_order(lambda item: item, items(), 3)
+    next(results)
+
+    assert len(taken) <= 5
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_an_error_reaches_the_caller() -> None:
+    def fail(item: int) -> int:
+        raise ValueError(f"item {item}")
+
+    with pytest.raises(ValueError, match="item 0"):
+        list(map_in_order(fail, range(3), 2))
+
+
+def test_every_thread_is_initialised() -> None:
+    initialised = set()
+
+    names = set(
+        map_in_order(
+            lambda _: threading.current_thread().name,
+            range(50),
+            3,
+            lambda: initialised.add(threading.current_thread().name),
+        )
+    )
+
+    assert names <= initialised

@@ -1,0 +1,116 @@
+"""The score file: what is written is read, and what is not a score file is named."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from difficulty_service.errors import ScoreFileError
+from difficulty_service.score_file import METADATA_KEY, SCHEMA, read_scores, write_scores
+
+
+def make_table() -> pa.Table:
+    return pa.table(
+        {
+            "sample_id": ["a/1.png", "b/2.png"],
+            "label": pa.array([0, 1], pa.int32()),
+            "label_name": pa.array(["a", "b"]).dictionary_encode(),
+            "rmd": [-3.5, 12.25],
+            "md": [1.0, None],
+        }
+    )
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "scores.parquet"
+
+    write_scores(path, make_table(), {"backbone": "builtin"})
+
+    scores = read_scores(path)
+    assert scores.table.schema == SCHEMA
+    assert scores.table["rmd"].to_pylist() == [-3.5, 12.25]
+    assert scores.table["md"].to_pylist() == [1.0, None]
+    assert scores.table["knn"].null_count == 2
+    assert scores.provenance["backbone"] == "builtin"
+
+
+def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
+    write_scores(tmp_path / "s.parquet", make_table(), {})
+
+    assert read_scores(tmp_path / "s.parquet", ["rmd"]).table.column_names == ["rmd"]
+
+
+def test_the_same_scores_are_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_scores(tmp_path / name, make_table(), {"b": 1, "a": 2})
+
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "scores.parquet"
+    write_scores(path, make_table(), {})
+    before = path.read_bytes()
+
+    with pytest.raises(ScoreFileError, match="lack the column 'label'"):
+        write_scores(path, make_table().drop_columns("label"), {})
+
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["scores.parquet"]
+
+
+def test_an_unknown_column_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ScoreFileError, match=r"unknown score columns \['rdm'\]"):
+        write_scores(tmp_path / "s", make_table().append_column("rdm", [[1, 2]]), {})
+
+
+def test_a_null_where_none_may_be_is_named(tmp_path: Path) -> None:
+    table = make_table().set_column(0, "sample_id", [["a", None]])
+
+    with pytest.raises(ScoreFileError, match="'sample_id' has 1 nulls"):
+        write_scores(tmp_path / "s", table, {})
+
+
+def test_a_column_of_another_type_is_named(tmp_path: Path) -> None:
+    table = make_table().set_column(3, "rmd", [["hard", "easy"]])
+
+    with pytest.raises(ScoreFileError, match="'rmd' cannot be double"):
+        write_scores(tmp_path / "s", table, {})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ScoreFileError, match="there is no score file"):
+        read_scores(tmp_path / "nowhere.parquet")
+
+
+def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.parquet").write_text("sample_id,rmd\n")
+
+    with pytest.raises(ScoreFileError, match="cannot be read as Parquet"):
+        read_scores(tmp_path / "s.parquet")
+
+
+def test_a_table_that_is_no_score_file_is_named(tmp_path: Path) -> None:
+    pq.write_table(make_table(), tmp_path / "s.parquet")
+
+    with pytest.raises(ScoreFileError, match="not a score file"):
+        read_scores(tmp_path / "s.parquet")
+
+
+def test_another_version_is_named(tmp_path: Path) -> None:
+    metadata = {METADATA_KEY: json.dumps({"schema_version": 2})}
+    pq.write_table(make_table().replace_schema_metadata(metadata), tmp_path / "s.parquet")
+
+    with pytest.raises(ScoreFileError, match="score schema 2, but this package reads 1"):
+        read_scores(tmp_path / "s.parquet")
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    write_scores(tmp_path / "s.parquet", make_table(), {})
+    table = pq.read_table(tmp_path / "s.parquet").drop_columns(["rmd_loo"])
+    pq.write_table(table, tmp_path / "s.parquet")
+
+    with pytest.raises(ScoreFileError, match=r"lacks the columns \['rmd_loo'\]"):
+        read_scores(tmp_path / "s.parquet")

@@ -1,0 +1,161 @@
+"""From a store and Gaussians to the columns of a score file."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import StatisticsError
+from difficulty_service.feature_store import FeatureStore, Part, create_store
+from difficulty_service.fitting import FitRequest, fit
+from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+from difficulty_service.scoring import match_classes, percentiles, score_store
+
+DIM = 4
+
+
+def make_features(samples: int, runs: int = 1, classes: int = 2) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.arange(samples) % classes
+    centres = 3 * torch.randn(classes, DIM, generator=generator)
+    base = torch.randn(samples, DIM, generator=generator) + centres[labels]
+    views = 0.2 * torch.randn(samples, runs, DIM, generator=generator)
+    return (base[:, None] + views).reshape(-1, DIM), labels
+
+
+def make_store(folder: Path, samples: int = 60, runs: int = 1, **changes: object) -> FeatureStore:
+    """Two shards of unequal size."""
+    description = {
+        "class_names": ["cat", "dog"],
+        "num_shards": 2,
+        "num_samples": samples,
+        "augment_runs": runs if runs > 1 else 0,
+        "fingerprint": "f",
+        "seed": 0,
+        "backbone": "builtin",
+    } | changes
+    features, labels = make_features(samples, runs, len(description["class_names"]))
+    store = create_store(folder, description)
+    for shard, positions in enumerate((range(40), range(40, samples))):
+        rows = slice(positions.start * runs, positions.stop * runs)
+        numbers = torch.arange(1, runs + 1) if runs > 1 else torch.zeros(1, dtype=torch.int64)
+        part = Part(
+            [f"s{position}" for position in positions for _ in range(runs)],
+            labels[positions.start : positions.stop].repeat_interleave(runs),
+            numbers.repeat(len(positions)),
+            features[rows],
+        )
+        store.write_part(shard, part, [])
+    return store
+
+
+def fit_to(store: FeatureStore, runs: int = 1, classes: int = 2):  # noqa: ANN201
+    parts = [store.read_part(shard) for shard in range(2)]
+    features = torch.cat([part.features for part in parts])
+    labels = torch.cat([part.labels for part in parts])
+    return fit(features, labels, classes, FitRequest(products="float64", runs=runs))
+
+
+def test_every_sample_has_one_row_in_the_order_of_the_store(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+
+    table = score_store(store, fit_to(store), store.description, ["rmd"]).table
+
+    assert table["sample_id"].to_pylist() == [f"s{index}" for index in range(60)]
+    assert table["label_name"].to_pylist() == ["cat", "dog"] * 30
+    assert table["rmd"].null_count == 0
+    assert table["rmd_std"].null_count == 60
+
+
+def test_distances_are_those_of_the_scorer(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    gaussians = fit_to(store)
+    features, labels = make_features(60)
+    expected = relative_mahalanobis(gaussians).distances(features, labels)
+
+    table = score_store(store, gaussians, store.description, ["rmd"]).table
+
+    for name in ("md", "md_agnostic", "rmd", "label_margin"):
+        np.testing.assert_allclose(table[name].to_numpy(), getattr(expected, name), rtol=1e-9)
+    assert table["nearest_label"].to_pylist() == expected.nearest_label.tolist()
+
+
+def test_runs_are_averaged_and_their_spread_is_kept(tmp_path: Path) -> None:
+    store = make_store(tmp_path, runs=3)
+    gaussians = fit_to(store, runs=3)
+    features, labels = make_features(60, runs=3)
+    scorer = relative_mahalanobis(gaussians)
+    rmd = scorer.rmd(features, labels.repeat_interleave(3)).view(60, 3)
+    to_each = torch.stack(
+        [
+            scorer.distances(features, torch.full((180,), label)).md.view(60, 3).mean(dim=1)
+            for label in range(2)
+        ],
+        dim=1,
+    )
+
+    table = score_store(store, gaussians, store.description, ["rmd"]).table
+
+    np.testing.assert_allclose(table["rmd"].to_numpy(), rmd.mean(dim=1), rtol=1e-9)
+    np.testing.assert_allclose(table["rmd_std"].to_numpy(), rmd.std(dim=1), rtol=1e-5)
+    assert table["nearest_label"].to_pylist() == to_each.argmin(dim=1).tolist()
+    margin = (to_each.gather(1, labels[:, None]) - to_each.gather(1, 1 - labels[:, None]))[:, 0]
+    np.testing.assert_allclose(table["label_margin"].to_numpy(), margin, rtol=1e-8)
+    assert table["rmd_loo"].null_count == 0
+
+
+def test_the_rivals_have_a_score_for_every_sample(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+
+    table = score_store(store, fit_to(store), store.description, ["rmd", "kmeans", "knn"]).table
+
+    assert (table["kmeans"].to_numpy() >= 0).all()
+    assert (table["knn"].to_numpy() > 0).all()
+
+
+def test_new_data_is_matched_by_class_name(tmp_path: Path) -> None:
+    fitted = make_store(tmp_path / "fitted")
+    turned = make_store(tmp_path / "new", class_names=["dog", "cat"], fingerprint="other")
+    gaussians = fit_to(fitted)
+
+    table = score_store(turned, gaussians, fitted.description, ["rmd"]).table
+
+    assert table["label_name"].to_pylist() == ["dog", "cat"] * 30
+    assert table["label"].to_pylist() == [1, 0] * 30
+    assert table["rmd_loo"].null_count == 60
+
+
+def test_a_class_that_only_the_new_data_has_is_null_and_named(tmp_path: Path) -> None:
+    fitted = make_store(tmp_path / "fitted")
+    new = make_store(tmp_path / "new", class_names=["cat", "newt"], fingerprint="other")
+
+    scored = score_store(new, fit_to(fitted), fitted.description, ["rmd"])
+
+    rows = scored.table.to_pylist()
+    assert all((row["rmd"] is None) == (row["label_name"] == "newt") for row in rows)
+    assert all(row["md_agnostic"] is not None and row["nearest_label"] < 2 for row in rows)
+    assert any("1 classes were not there" in text and "newt" in text for text in scored.warnings)
+
+
+def test_gaussians_of_another_backbone_are_refused(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    other = dict(store.description) | {"backbone": "clip-vit-b16"}
+
+    with pytest.raises(StatisticsError, match="backbone: builtin here, clip-vit-b16 there"):
+        score_store(store, fit_to(store), other, ["rmd"])
+
+
+def test_classes_of_the_gaussians_keep_their_labels() -> None:
+    classes = match_classes(["b", "x", "a"], ["a", "b"])
+
+    assert classes.names == ("a", "b", "x")
+    assert classes.label_of.tolist() == [1, 2, 0]
+    assert classes.num_fitted == 2
+
+
+def test_percentiles_go_from_the_easiest_to_the_hardest() -> None:
+    result = percentiles(np.array([5.0, 1.0, np.nan, 3.0, 3.0]))
+
+    np.testing.assert_array_equal(result, np.array([1, 0, np.nan, 0.5, 0.5], np.float32))
