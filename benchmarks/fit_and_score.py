@@ -1,6 +1,6 @@
 """Fit and score RMD on features in memory: this project beside its peers and the machine's floor.
 
-    python -m benchmarks.fit_and_score [--sizes small,medium,large] [--rounds 3]
+    python benchmarks/fit_and_score.py [--sizes small,medium,large] [--rounds 3]
 
 Every method runs in a process of its own on the same features, with the same number of threads;
 the methods take turns, and the medians over the rounds are compared. All get the processor's best
@@ -180,8 +180,8 @@ def gemm_rate(threads: int) -> float:
 
 
 def child(*arguments: str) -> dict[str, float]:
-    """Runs this module in a fresh process and reads the JSON it prints."""
-    command = [sys.executable, "-m", "benchmarks.fit_and_score", "--child", *arguments]
+    """Runs this file in a fresh process and reads the JSON it prints."""
+    command = [sys.executable, __file__, "--child", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise SystemExit(done.stderr)

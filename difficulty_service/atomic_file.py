@@ -1,6 +1,7 @@
 """Files that appear whole or not at all."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,3 +22,10 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Deletes the temporary files in a folder, which only a run that was killed leaves."""
+    for path in folder.glob(".*.part"):
+        if re.fullmatch(r"\..+\.\d+\.part", path.name):
+            path.unlink(missing_ok=True)

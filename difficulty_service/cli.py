@@ -70,9 +70,6 @@ def main() -> None:
             raise
         err.print(f"error: {describe_error(error)}", markup=False)
         raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        err.print("stopped; run the same command again to go on where it stopped")
-        raise SystemExit(130) from None
 
 
 def describe_error(error: Exception) -> str:

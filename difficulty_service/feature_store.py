@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from difficulty_service.atomic_file import replacing
+from difficulty_service.atomic_file import remove_leftovers, replacing
 from difficulty_service.errors import FeatureStoreError
 
 DESCRIPTION_FILE = "store.json"
@@ -167,15 +167,24 @@ def create_store(
         resume: Keep the parts of an earlier run; otherwise they are deleted first.
 
     Raises:
-        FeatureStoreError: The earlier run was made otherwise; the message names each difference.
+        FeatureStoreError: The earlier run was made otherwise, and the message names each
+            difference; or the folder holds parts of something else.
     """
     store = FeatureStore(folder, json.loads(json.dumps(description)))
     path = folder / DESCRIPTION_FILE
+    parts = sorted(folder.glob("part-*.parquet"))
     if path.exists() and resume:
         _require_same(folder, _read_description(folder), store.description)
-    elif folder.exists():
-        for part in folder.glob("part-*.parquet"):
+    elif parts and not path.exists():
+        # Other programs name their files so, too: these are not ours to delete.
+        raise FeatureStoreError(
+            f"{folder} holds {parts[0].name} but no {DESCRIPTION_FILE}, so it is not a folder of "
+            "features; use another --out"
+        )
+    else:
+        for part in parts:
             part.unlink()
+    remove_leftovers(folder)
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(store.description, indent=1, sort_keys=True))
     return store

@@ -33,16 +33,18 @@ def fit(
     from difficulty_service.gaussian_file import save_gaussians
     from difficulty_service.pipeline import fit_store
 
+    intensity = parse_shrinkage(shrinkage)
     opened = open_store(store)
-    request = FitRequest(parse_shrinkage(shrinkage), products.value, opened.runs, force)
+    request = FitRequest(intensity, products.value, opened.runs, force)
     gaussians = fit_store(opened, request)
     save_gaussians(out, gaussians, opened.description)
     print_fit(gaussians)
+    print_warnings(gaussians.warnings)
     console.print(f"Gaussians are in {out}", markup=False)
 
 
 def print_fit(gaussians: "Gaussians") -> None:
-    """How the covariances came out, and what to beware of."""
+    """How the covariances came out."""
     moments = gaussians.moments
     console.print(
         f"fitted to {moments.num_samples:,} rows, {int((moments.counts > 0).sum())} classes, "
@@ -54,4 +56,3 @@ def print_fit(gaussians: "Gaussians") -> None:
             f"covariance {name}: condition number {factor.condition:.2g}, rank {factor.rank}, "
             f"shrinkage {factor.intensity:.2g}"
         )
-    print_warnings(gaussians.warnings)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from difficulty_service.errors import BackboneError, StatisticsError
+from difficulty_service.errors import BackboneError
 
 if TYPE_CHECKING:
     import torch
@@ -214,7 +214,7 @@ def parse_shrinkage(text: str) -> "Shrinkage":
     """A named rule or an intensity.
 
     Raises:
-        StatisticsError: It is neither.
+        BadParameter: It is neither.
     """
     if text in ("auto", "none", "ledoit-wolf", "oas"):
         return text  # type: ignore[return-value]
@@ -223,7 +223,8 @@ def parse_shrinkage(text: str) -> "Shrinkage":
     except ValueError:
         intensity = -1.0
     if not 0 <= intensity <= 1:
-        raise StatisticsError(
-            f"shrinkage {text!r}: expected auto, none, ledoit-wolf, oas or a number in [0, 1]"
+        raise typer.BadParameter(
+            f"{text!r} is neither auto, none, ledoit-wolf, oas nor a number in [0, 1]",
+            param_hint="--shrinkage",
         )
     return intensity

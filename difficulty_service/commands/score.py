@@ -1,5 +1,6 @@
 """`difficulty score`: a dataset or its features in, `scores.parquet` out."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,46 +9,25 @@ import typer
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_table, print_warnings
 from difficulty_service.commands.extract import build_request, run_extract
+from difficulty_service.commands.extraction import OPTION_NAMES, Extraction, takes_extraction
 from difficulty_service.commands.options import (
-    AugmentRuns,
-    BackboneName,
-    BatchSize,
-    Device,
-    FeatureKind,
-    Features,
     Force,
-    IdColumn,
-    ImageColumn,
-    LabelColumn,
-    Limit,
-    MaxPixels,
-    OnError,
-    OnErrorOption,
-    Precision,
-    PrecisionName,
-    Preprocess,
-    PreprocessMode,
     Products,
     ProductsName,
-    Resume,
-    Seed,
-    ShardSize,
     ShrinkageName,
-    Split,
-    Weights,
-    Workers,
     parse_shrinkage,
 )
 
 if TYPE_CHECKING:
     from difficulty_service.feature_store import FeatureStore
+    from difficulty_service.gaussian import Gaussians
     from difficulty_service.scoring import Scored
 
 SCORERS = ("rmd", "kmeans", "knn")
-STATISTICS_OPTIONS = {"source", "out", "gaussians", "scorers", "shrinkage", "products", "force"}
 SHOWN = 5
 
 
+@takes_extraction
 def score(
     context: typer.Context,
     source: Annotated[
@@ -61,38 +41,21 @@ def score(
     shrinkage: ShrinkageName = "auto",
     products: ProductsName = Products.AUTO,
     force: Force = False,
-    split: Split = None,
-    image_column: ImageColumn = None,
-    label_column: LabelColumn = None,
-    id_column: IdColumn = None,
-    limit: Limit = None,
-    shard_size: ShardSize = 4096,
-    backbone: BackboneName = "clip-vit-b16",
-    weights: Weights = None,
-    features: Features = FeatureKind.PENULTIMATE,
-    device: Device = "auto",
-    precision: PrecisionName = Precision.AUTO,
-    augment_runs: AugmentRuns = 0,
-    seed: Seed = 0,
-    batch_size: BatchSize = 256,
-    preprocess: Preprocess = PreprocessMode.FAST,
-    workers: Workers = None,
-    on_error: OnErrorOption = OnError.SKIP,
-    max_pixels: MaxPixels = 50_000_000,
-    resume: Resume = True,
+    *,
+    extraction: Extraction,
 ) -> None:
     """Scores how hard each sample is; larger is harder.
 
     Given a dataset, the features are extracted first and kept in a folder beside the output, so
     that a second run with other statistics touches no image.
     """
-    chosen = {name: value for name, value in locals().items() if name not in STATISTICS_OPTIONS}
-    del chosen["context"]
     wanted = parse_scorers(scorers)
     intensity = parse_shrinkage(shrinkage)
-    store = find_store(context, source, out, chosen)
+    # Whatever scoring needs is looked for now, not after the hours that extraction may take.
+    fitted = load_needed(gaussians, wanted)
+    store = find_store(context, source, out, extraction)
     scored = score_and_write(
-        store, out, gaussians, wanted, fit_options=(intensity, products.value, force)
+        store, out, fitted, wanted, fit_options=(intensity, products.value, force)
     )
     report(scored, out)
 
@@ -113,8 +76,25 @@ def parse_scorers(text: str) -> list[str]:
     return wanted
 
 
+def load_needed(
+    gaussians_file: Path | None, scorers: list[str]
+) -> "tuple[Gaussians, Mapping[str, Any]] | None":
+    """The Gaussians and the description of what they were fitted to, if a file is given.
+
+    Raises:
+        StatisticsError: It is no file of Gaussians.
+        MissingPackage: A scorer needs faiss, which is not installed.
+    """
+    from difficulty_service.gaussian_file import load_gaussians
+    from difficulty_service.scorers.faiss_package import load_faiss
+
+    if {"kmeans", "knn"} & set(scorers):
+        load_faiss()
+    return None if gaussians_file is None else load_gaussians(gaussians_file)
+
+
 def find_store(
-    context: typer.Context, source: str, out: Path, chosen: dict[str, Any]
+    context: typer.Context, source: str, out: Path, extraction: Extraction
 ) -> "FeatureStore":
     """Opens the store given, or extracts the dataset given into one beside the output.
 
@@ -124,12 +104,11 @@ def find_store(
     from difficulty_service.feature_store import is_store, open_store
 
     if not is_store(Path(source)):
-        return run_extract(
-            build_request(dataset=source, out=out.with_suffix(".features"), **chosen)
-        ).store
+        request = build_request(source, out.with_suffix(".features"), extraction)
+        return run_extract(request).store
     useless = [
         f"--{name.replace('_', '-')}"
-        for name in chosen
+        for name in OPTION_NAMES
         if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE"
     ]
     if useless:
@@ -142,21 +121,22 @@ def find_store(
 def score_and_write(
     store: "FeatureStore",
     out: Path,
-    gaussians_file: Path | None,
+    fitted: "tuple[Gaussians, Mapping[str, Any]] | None",
     scorers: list[str],
     fit_options: tuple[Any, str, bool],
 ) -> "Scored":
-    """Fits Gaussians or loads them, scores, and writes the file."""
+    """Fits Gaussians where none are given, scores, and writes the file."""
+    from difficulty_service.commands.fit import print_fit
     from difficulty_service.fitting import FitRequest
-    from difficulty_service.gaussian_file import load_gaussians
     from difficulty_service.pipeline import fit_store, write_store_scores
 
-    if gaussians_file is None:
+    if fitted is None:
         shrinkage, products, force = fit_options
         gaussians = fit_store(store, FitRequest(shrinkage, products, store.runs, force))
+        print_fit(gaussians)
         fitted_on = store.description
     else:
-        gaussians, fitted_on = load_gaussians(gaussians_file)
+        gaussians, fitted_on = fitted
     return write_store_scores(store, out, gaussians, dict(fitted_on), scorers)
 
 

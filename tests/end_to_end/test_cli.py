@@ -1,0 +1,267 @@
+"""From photographs to scores, by the commands that a person types."""
+
+import subprocess
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+from difficulty_service.backbones import BACKBONES
+from difficulty_service.backbones.builtin import WEIGHTS_FILE
+from difficulty_service.score_file import SCHEMA, read_scores
+
+Done = subprocess.CompletedProcess[str]
+Command = Callable[..., Done]
+Scored = tuple[Path, Done]
+LEDOIT_WOLF = ("--shrinkage", "ledoit-wolf")
+
+
+def numbers(scores: Path, column: str) -> NDArray[np.float64]:
+    """A column of a score file, nulls as NaN."""
+    return read_scores(scores, [column]).table[column].cast(pa.float64()).to_numpy()
+
+
+def by_id(scores: Path, column: str) -> dict[str, float]:
+    table = read_scores(scores, ["sample_id", column]).table.to_pydict()
+    return dict(zip(table["sample_id"], table[column], strict=True))
+
+
+def test_a_dataset_becomes_a_score_file_with_the_columns_of_the_schema(scored: Scored) -> None:
+    folder, _ = scored
+
+    table = pq.read_table(folder / "scores.parquet")
+
+    assert table.schema.remove_metadata() == SCHEMA
+    assert len(set(table["sample_id"].to_pylist())) == 600
+    assert table["sample_id"][0].as_py() == "bird/000.png"
+    assert table.filter(table["rmd"].is_valid())["rmd_loo"].null_count == 0
+    assert min(table["percentile"].to_pylist()) == 0.0
+    assert max(table["percentile"].to_pylist()) == 1.0
+
+
+def test_the_summary_is_printed_and_no_progress_bar_where_there_is_no_terminal(
+    scored: Scored,
+) -> None:
+    folder, done = scored
+
+    assert "hardest" in done.stdout
+    assert "easiest" in done.stdout
+    assert f"600 of 600 samples are scored in {folder / 'scores.parquet'}" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\r" not in done.stdout + done.stderr
+    assert "━" not in done.stderr
+
+
+def test_a_second_run_with_other_statistics_touches_no_image(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    scores = tmp_path / "scores.parquet"
+    arguments = ("score", few_photos, "--out", scores, *builtin, "--shrinkage")
+    difficulty(*arguments, "0.5")
+    first = numbers(scores, "rmd")
+    parts = sorted((tmp_path / "scores.features").glob("part-*.parquet"))
+    written = [part.stat().st_mtime_ns for part in parts]
+    for photo in few_photos.rglob("*.png"):
+        photo.write_bytes(bytes(photo.stat().st_size))
+
+    done = difficulty(*arguments, "ledoit-wolf")
+
+    assert done.returncode == 0
+    assert "20 of 20 samples" in done.stdout
+    assert (numbers(scores, "rmd") != first).all()
+    assert parts
+    assert [part.stat().st_mtime_ns for part in parts] == written
+
+
+def test_extract_fit_and_score_give_what_score_gives_alone(
+    difficulty: Command, photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    store, gaussians, scores = (tmp_path / name for name in ("store", "gaussians", "scores"))
+
+    extracted = difficulty("extract", photos, "--out", store, *builtin, "--shard-size", 250)
+    fitted = difficulty("fit", store, "--out", gaussians)
+    done = difficulty("score", store, "--out", scores, "--gaussians", gaussians)
+
+    assert [run.returncode for run in (extracted, fitted, done)] == [0, 0, 0]
+    assert "600 of 600 images have features" in extracted.stdout
+    assert "fitted to 600 rows, 3 classes, 512 dimensions" in fitted.stdout
+    alone = scored[0] / "scores.parquet"
+    for column in ("md", "md_agnostic", "rmd", "rmd_loo"):
+        np.testing.assert_allclose(numbers(scores, column), numbers(alone, column), rtol=1e-6)
+
+
+def test_other_data_are_scored_against_the_classes_of_the_same_name(
+    difficulty: Command, photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    known, other = scored[0] / "scores.parquet", tmp_path / "other"
+    for source, name in (("dog", "dog"), ("bird", "ant"), ("cat", "cat")):
+        (other / name).mkdir(parents=True)
+        for photo in sorted((photos / source).iterdir())[:5]:
+            (other / name / photo.name).write_bytes(photo.read_bytes())
+    difficulty("fit", scored[0] / "scores.features", "--out", tmp_path / "gaussians")
+
+    done = difficulty(
+        *("score", other, "--out", tmp_path / "new.parquet", *builtin),
+        *("--gaussians", tmp_path / "gaussians"),
+    )
+
+    assert done.returncode == 0
+    assert "warning: 1 classes were not there" in done.stderr
+    assert "['ant']" in done.stderr
+    new, old = by_id(tmp_path / "new.parquet", "rmd"), by_id(known, "rmd")
+    names = by_id(tmp_path / "new.parquet", "label_name")
+    assert {name: key.partition("/")[0] for key, name in names.items()} == {
+        name: name for name in ("ant", "cat", "dog")
+    }
+    for sample_id, rmd in new.items():
+        if sample_id.startswith("ant"):
+            assert rmd is None
+        else:
+            assert rmd == pytest.approx(old[sample_id], rel=1e-3)
+    assert set(by_id(tmp_path / "new.parquet", "rmd_loo").values()) == {None}
+
+
+def test_rival_scorers_fill_their_columns_and_only_when_asked_for(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    store, scores = scored[0] / "scores.features", tmp_path / "scores.parquet"
+
+    done = difficulty("score", store, "--out", scores, "--scorers", "rmd,kmeans,knn")
+
+    assert done.returncode == 0
+    for column in ("kmeans", "knn"):
+        assert (numbers(scores, column) >= 0).all()
+        assert np.isnan(numbers(scored[0] / "scores.parquet", column)).all()
+
+
+def test_unshrunk_scores_have_a_mean_of_zero(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    store, scores = scored[0] / "scores.features", tmp_path / "scores.parquet"
+
+    difficulty(
+        *("score", store, "--out", scores, "--products", "float64", "--shrinkage", "none"),
+    )
+
+    assert abs(numbers(scores, "rmd").mean()) < 1e-9
+    assert numbers(scores, "rmd").std() > 1e-3
+
+
+def test_augmentation_runs_give_a_deviation_that_the_seed_determines(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    files = [tmp_path / f"{name}.parquet" for name in ("first", "again", "other")]
+
+    for scores, seed in zip(files, (5, 5, 6), strict=True):
+        difficulty(
+            *("score", few_photos, "--out", scores, *builtin, *LEDOIT_WOLF),
+            *("--augment-runs", 3, "--seed", seed),
+        )
+
+    first, again, other = (read_scores(path).table for path in files)
+    assert (numbers(files[0], "rmd_std") > 0).all()
+    assert len(first) == 20
+    assert first.equals(again)
+    assert not first["rmd"].equals(other["rmd"])
+
+
+def test_a_limit_keeps_every_class(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    scores = tmp_path / "scores.parquet"
+
+    done = difficulty(*("score", few_photos, "--out", scores, *builtin, *LEDOIT_WOLF, "--limit", 6))
+
+    assert done.returncode == 0
+    assert sorted(by_id(scores, "label_name").values()) == ["bird"] * 3 + ["cat"] * 3
+
+
+def test_a_split_is_the_only_folder_that_is_scored(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    (tmp_path / "all" / "test").mkdir(parents=True)
+    few_photos.rename(tmp_path / "all" / "train")
+    scores = tmp_path / "scores.parquet"
+
+    done = difficulty(
+        *("score", tmp_path / "all", "--out", scores, *builtin, *LEDOIT_WOLF, "--split", "train")
+    )
+
+    assert done.returncode == 0
+    assert len(read_scores(scores).table) == 20
+
+
+def test_a_table_names_its_own_ids(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    photos = sorted(few_photos.rglob("*.png"))
+    table = pa.table(
+        {
+            "path": [str(photo) for photo in photos],
+            "kind": [photo.parent.name for photo in photos],
+            "key": [f"photo {number}" for number in range(len(photos))],
+        }
+    )
+    pa_csv.write_csv(table, tmp_path / "table.csv")
+    scores = tmp_path / "scores.parquet"
+
+    done = difficulty(
+        *("score", tmp_path / "table.csv", "--out", scores, *builtin, *LEDOIT_WOLF),
+        *("--image-column", "path", "--label-column", "kind", "--id-column", "key"),
+    )
+
+    assert done.returncode == 0
+    assert list(by_id(scores, "rmd")) == [f"photo {number}" for number in range(20)]
+
+
+def test_audit_says_how_well_the_hardest_samples_are_the_flagged_ones(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    scores = scored[0] / "scores.parquet"
+    rmd = by_id(scores, "rmd")
+    median = np.median(list(rmd.values()))
+    flags = pa.table({"id": list(rmd), "wrong": [value > median for value in rmd.values()]})
+    pq.write_table(flags, tmp_path / "flags.parquet")
+
+    done = difficulty(
+        *("audit", scores, "--against", tmp_path / "flags.parquet"),
+        *("--join", "id", "--column", "wrong"),
+    )
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("rmd against wrong (")
+    assert "flag" in done.stdout.splitlines()[0]
+    assert "AUROC 1.0" in done.stdout
+
+
+def test_every_backbone_is_listed(difficulty: Command) -> None:
+    done = difficulty("backbones")
+
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in BACKBONES)
+
+
+def test_the_version_is_that_of_the_package(difficulty: Command) -> None:
+    done = difficulty("--version")
+
+    assert done.stdout == f"difficulty {version('difficulty-service')}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not WEIGHTS_FILE.is_file(), reason="the encoder's weights are not trained yet")
+def test_the_demo_scores_the_digits_and_draws_them(
+    difficulty_process: Command, tmp_path: Path
+) -> None:
+    done = difficulty_process("demo", "--out", tmp_path / "demo")
+
+    assert done.returncode == 0, done.stderr
+    assert "hardest" in done.stdout
+    assert "easiest" in done.stdout
+    assert len(read_scores(tmp_path / "demo" / "scores.parquet").table) == 1797
+    assert len(list((tmp_path / "demo").glob("*.png"))) == 2

@@ -1,0 +1,218 @@
+"""What the command says of calls and data that cannot work, and what its help promises."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.errors import DatasetError, StatisticsError
+from difficulty_service.score_file import read_scores
+
+Done = subprocess.CompletedProcess[str]
+Command = Callable[..., Done]
+Scored = tuple[Path, Done]
+
+FIT_OPTIONS = ("--shrinkage", "--products", "--force")
+EXTRACT_OPTIONS = (
+    *("--backbone", "--weights", "--features", "--split", "--image-column", "--label-column"),
+    *("--id-column", "--limit", "--augment-runs", "--seed", "--batch-size", "--device"),
+    *("--precision", "--preprocess", "--workers", "--shard-size", "--on-error", "--max-pixels"),
+    "--no-resume",
+)
+OPTIONS = {
+    "demo": ("--out",),
+    "backbones": (),
+    "extract": ("--out", *EXTRACT_OPTIONS),
+    "fit": ("--out", *FIT_OPTIONS),
+    "score": ("--out", "--gaussians", "--scorers", *FIT_OPTIONS, *EXTRACT_OPTIONS),
+    "audit": ("--against", "--join", "--column", "--kind", "--bins"),
+}
+
+
+def only_line(text: str) -> str:
+    """The one line that says what the error is."""
+    lines = [line for line in text.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1, text
+    assert "Traceback" not in text
+    return lines[0]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_help_of_a_command_names_its_options(
+    difficulty: Command, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    done = difficulty(name, "--help")
+
+    assert done.returncode == 0
+    assert [option for option in OPTIONS[name] if option not in done.stdout] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("score", "photos"), "--out"),
+        (("score", "photos", "--out", "s", "--scorers", "rmd,nearest"), "nearest"),
+        (("score", "photos", "--out", "s", "--shrinkage", "lots"), "lots"),
+        (("score", "photos", "--out", "s", "--shrinkage", "1.5"), "1.5"),
+        (("score", "photos", "--out", "s", "--limit", "0"), "--limit"),
+        (("score", "photos", "--out", "s", "--no-such-option"), "--no-such-option"),
+        (("extract", "photos", "--out", "s", "--on-error", "shrug"), "shrug"),
+        (("fit", "store", "--out", "g", "--shrinkage", "-1"), "-1"),
+        (("enhance",), "enhance"),
+    ],
+)
+def test_a_wrong_call_ends_with_2_and_names_what_is_wrong(
+    difficulty: Command, arguments: tuple[str, ...], complaint: str
+) -> None:
+    done = difficulty(*arguments)
+
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert done.stdout == ""
+
+
+def test_options_of_extraction_are_refused_for_features_that_exist(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    store, scores = scored[0] / "scores.features", tmp_path / "scores.parquet"
+
+    done = difficulty("score", store, "--out", scores, "--limit", 5, "--backbone", "builtin")
+
+    assert done.returncode == 2
+    assert "--limit" in done.stderr
+    assert "--backbone" in done.stderr
+    assert not scores.exists()
+
+
+def test_a_missing_dataset_is_one_line_on_standard_error(
+    difficulty_process: Command, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    missing = tmp_path / "photos"
+
+    done = difficulty_process("score", missing, "--out", tmp_path / "scores.parquet", *builtin)
+
+    assert done.returncode == 1
+    assert str(missing) in only_line(done.stderr)
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_shows_the_error_itself(
+    difficulty: Command, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    arguments = ("--debug", "extract", tmp_path / "photos", "--out", tmp_path / "store", *builtin)
+
+    with pytest.raises(DatasetError, match="photos"):
+        difficulty(*arguments)
+
+
+def test_an_unknown_backbone_brings_the_closest_name(
+    difficulty: Command, few_photos: Path, tmp_path: Path
+) -> None:
+    done = difficulty(
+        *("extract", few_photos, "--out", tmp_path / "store", "--backbone", "clip-vit-b61")
+    )
+
+    assert done.returncode == 1
+    assert "clip-vit-b16" in only_line(done.stderr)
+
+
+def test_too_few_samples_are_refused_with_the_remedy(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    scores = tmp_path / "scores.parquet"
+
+    done = difficulty("score", few_photos, "--out", scores, *builtin)
+
+    assert done.returncode == 1
+    assert "--shrinkage ledoit-wolf" in only_line(done.stderr)
+    assert not scores.exists()
+
+
+def test_too_few_samples_are_scored_by_force_and_marked(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    scores = tmp_path / "scores.parquet"
+
+    done = difficulty("score", few_photos, "--out", scores, *builtin, "--force")
+
+    assert done.returncode == 0
+    assert "warning: fewer samples than dimensions: these scores are unreliable" in done.stderr
+    assert read_scores(scores).provenance["reliable"] is False
+
+
+def test_features_made_otherwise_are_not_replaced_unasked(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    arguments = ("extract", few_photos, "--out", tmp_path / "store", *builtin)
+    difficulty(*arguments)
+
+    refused = difficulty(*arguments, "--limit", 6)
+    replaced = difficulty(*arguments, "--limit", 6, "--no-resume")
+
+    assert refused.returncode == 1
+    assert "--no-resume" in only_line(refused.stderr)
+    assert "num_samples: 20 then, 6 now" in refused.stderr
+    assert "6 of 6 images have features" in replaced.stdout
+
+
+def test_files_of_others_in_the_output_folder_stay(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    foreign = tmp_path / "tables" / "part-00000.parquet"
+    foreign.parent.mkdir()
+    foreign.write_bytes(b"somebody's table")
+
+    done = difficulty("extract", few_photos, "--out", foreign.parent, *builtin)
+
+    assert done.returncode == 1
+    assert "part-00000.parquet" in only_line(done.stderr)
+    assert foreign.read_bytes() == b"somebody's table"
+
+
+def test_missing_gaussians_are_noticed_before_any_image_is_read(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    done = difficulty(
+        *("score", few_photos, "--out", tmp_path / "scores.parquet", *builtin),
+        *("--gaussians", tmp_path / "missing.safetensors"),
+    )
+
+    assert done.returncode == 1
+    assert "missing.safetensors" in only_line(done.stderr)
+    assert not (tmp_path / "scores.features").exists()
+
+
+def test_gaussians_of_other_features_are_refused(
+    difficulty: Command, scored: Scored, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    gaussians = tmp_path / "gaussians.safetensors"
+    difficulty("fit", scored[0] / "scores.features", "--out", gaussians)
+    arguments = (
+        *("score", few_photos, "--out", tmp_path / "scores.parquet", *builtin),
+        *("--gaussians", gaussians, "--preprocess", "exact"),
+    )
+
+    done = difficulty(*arguments)
+
+    assert done.returncode == 1
+    assert "mode: exact here, fast there" in only_line(done.stderr)
+    with pytest.raises(StatisticsError):
+        difficulty("--debug", *arguments)
+
+
+def test_an_incomplete_store_says_what_completes_it(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    store = tmp_path / "store"
+    difficulty("extract", few_photos, "--out", store, *builtin, "--shard-size", 5)
+    (store / "part-00002.parquet").unlink()
+
+    done = difficulty("score", store, "--out", tmp_path / "scores.parquet")
+
+    assert done.returncode == 1
+    assert "lacks 1 of 4 parts" in only_line(done.stderr)
+    assert "difficulty extract" in done.stderr

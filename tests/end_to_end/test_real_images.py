@@ -1,0 +1,174 @@
+"""CIFAR-10 with labels that people gave: the scores find what people find hard or wrong."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from difficulty_service.agreement import FlagAgreement, RankAgreement
+from difficulty_service.audit_files import read_columns
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones.builtin import WEIGHTS_FILE
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.feature_store import FeatureStore, create_store
+from difficulty_service.features import ExtractOptions
+from difficulty_service.fitting import FitRequest
+from difficulty_service.parallel import num_workers
+from difficulty_service.pipeline import ExtractRequest, extract, fit_store, write_store_scores
+from difficulty_service.score_audit import Audit, AuditOptions, audit
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.slow
+
+
+def extract_cifar(location: Path, out: Path, **changes: object) -> FeatureStore:
+    request = {
+        "location": str(location),
+        "out": out,
+        "backbone": "builtin",
+        "dataset": DatasetOptions(id_column="index"),
+        "options": ExtractOptions(workers=num_workers()),
+    } | changes
+    return extract(ExtractRequest(**request)).store  # type: ignore[arg-type]
+
+
+def score(store: FeatureStore, out: Path, products: str = "auto") -> pa.Table:
+    gaussians = fit_store(store, FitRequest(products=products))
+    return write_store_scores(store, out, gaussians, dict(store.description), ["rmd"]).table
+
+
+def judge(scores: pa.Table, against: Path, column: str, score_column: str = "rmd") -> Audit:
+    options = AuditOptions("index", column, score_column=score_column)
+    return audit(scores, read_columns(str(against), ["index", column]), options)
+
+
+def relabel(store: FeatureStore, labels: torch.Tensor, folder: Path) -> FeatureStore:
+    """The same features with other labels."""
+    copy = create_store(folder, store.description)
+    for shard, own in enumerate(labels.split(int(store.description["shard_size"]))):
+        copy.write_part(shard, replace(store.read_part(shard), labels=own), [])
+    return copy
+
+
+@pytest.fixture(scope="module")
+def train_store(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
+    """Built-in features of all 50,000 training images."""
+    if not WEIGHTS_FILE.is_file():
+        pytest.skip("the built-in encoder's weights are not in the package")
+    return extract_cifar(
+        shared / "data" / "cifar10_train_*.parquet", tmp_path_factory.mktemp("cifar10") / "train"
+    )
+
+
+@pytest.fixture(scope="module")
+def test_store(
+    train_store: FeatureStore, shared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> FeatureStore:
+    """Built-in features of all 10,000 test images."""
+    return extract_cifar(
+        shared / "data" / "cifar10_test.parquet", tmp_path_factory.mktemp("cifar10") / "test"
+    )
+
+
+@pytest.fixture(scope="module")
+def train_scores(train_store: FeatureStore, tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
+    return score(train_store, tmp_path_factory.mktemp("scores") / "train.parquet")
+
+
+def test_every_training_image_has_a_score_in_the_official_order(
+    train_scores: pa.Table, shared: Path
+) -> None:
+    official = pa.concat_tables(
+        pq.read_table(shared / "data" / f"cifar10_train_{number}.parquet", columns=["label"])
+        for number in range(1, 6)
+    )
+
+    assert train_scores["sample_id"].to_pylist() == [str(index) for index in range(50_000)]
+    assert train_scores["label"].to_pylist() == official["label"].to_pylist()
+    assert train_scores["rmd"].null_count == 0
+    assert train_scores["rmd_loo"].null_count == 0
+
+
+@pytest.mark.parametrize(("products", "bound"), [("auto", 1e-3), ("float64", 1e-9)])
+def test_the_mean_score_of_real_images_is_zero(
+    train_store: FeatureStore, tmp_path: Path, products: str, bound: float
+) -> None:
+    scores = score(train_store, tmp_path / "scores.parquet", products)
+
+    assert abs(np.mean(scores["rmd"].to_numpy())) < bound
+
+
+def test_images_that_people_mislabel_score_harder(train_scores: pa.Table, shared: Path) -> None:
+    result = judge(train_scores, shared / "data" / "cifar10_train_*.parquet", "noisy_worst")
+
+    assert isinstance(result.agreement, FlagAgreement)
+    assert result.num_joined == 50_000
+    assert result.agreement.auroc > 0.55
+
+
+def test_wrong_labels_are_found_among_labels_that_people_gave(
+    train_store: FeatureStore, shared: Path, tmp_path: Path
+) -> None:
+    """The noisy labels are scored; the official ones say which of them are wrong."""
+    pattern = shared / "data" / "cifar10_train_*.parquet"
+    noisy = read_columns(str(pattern), ["noisy_worst"])["noisy_worst"].to_numpy()
+    relabelled = relabel(train_store, torch.from_numpy(noisy.astype(np.int64)), tmp_path / "store")
+
+    scores = score(relabelled, tmp_path / "scores.parquet")
+
+    result = judge(scores, pattern, "label")
+    assert isinstance(result.agreement, FlagAgreement)
+    assert result.agreement.auroc > 0.88
+
+
+def test_images_that_people_disagree_on_score_harder(
+    test_store: FeatureStore, shared: Path, tmp_path: Path
+) -> None:
+    scores = score(test_store, tmp_path / "scores.parquet")
+
+    result = judge(scores, shared / "data" / "cifar10_test.parquet", "human_counts")
+
+    assert isinstance(result.agreement, RankAgreement)
+    assert result.agreement.low > 0.15
+
+
+def test_a_linear_probe_of_the_built_in_encoder_is_worth_having(
+    train_store: FeatureStore, test_store: FeatureStore
+) -> None:
+    script = ROOT / "benchmarks" / "linear_probe.py"
+
+    done = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, script, train_store.folder, test_store.folder],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert float(done.stdout.split()[-1]) >= 0.80
+
+
+@pytest.mark.weights
+def test_a_real_imagenet_network_finds_hard_what_people_disagree_on(
+    shared: Path, tmp_path: Path
+) -> None:
+    weights = shared / "weights" / "mobilenetv2_100.imagenet1k.safetensors"
+    store = extract_cifar(
+        shared / "data" / "cifar10_test.parquet",
+        tmp_path / "store",
+        backbone="timm:mobilenetv2_100",
+        network=BackboneOptions(weights=str(weights), device=torch.device("cpu")),
+        dataset=DatasetOptions(id_column="index", limit=2600),
+    )
+
+    scores = score(store, tmp_path / "scores.parquet")
+
+    result = judge(scores, shared / "data" / "cifar10_test.parquet", "human_counts", "rmd_loo")
+    assert isinstance(result.agreement, RankAgreement)
+    assert result.agreement.low > 0.15

@@ -1,0 +1,179 @@
+"""Extraction that is killed goes on where it was, and ends as if nothing had happened."""
+
+import multiprocessing
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.score_file import read_scores
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+SHARD_SIZE = 2
+SHARDS = 300
+KILLS = 20
+POLL_SECONDS = 0.001
+LONGEST_DELAY_SECONDS = 0.05
+
+
+@pytest.fixture(scope="module")
+def server() -> ForkServerContext:
+    """Makes processes that need not load torch anew: it is loaded once, in the one they leave."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["difficulty_service.pipeline"])
+    return context
+
+
+def request_for(photos: Path, store: Path, builtin: tuple[str, ...]) -> ExtractRequest:
+    weights = builtin[builtin.index("--weights") + 1]
+    return ExtractRequest(
+        location=str(photos),
+        out=store,
+        backbone="builtin",
+        dataset=DatasetOptions(shard_size=SHARD_SIZE),
+        network=BackboneOptions(weights),
+    )
+
+
+def start(server: ForkServerContext, request: ExtractRequest) -> ForkServerProcess:
+    process = server.Process(target=extract, args=(request,), daemon=True)
+    process.start()
+    return process
+
+
+def parts_in(store: Path) -> set[str]:
+    return {path.name for path in store.glob("part-*.parquet")}
+
+
+def wait_for_parts(store: Path, wanted: int, is_running: Callable[[], bool]) -> None:
+    while is_running() and len(parts_in(store)) < wanted:
+        time.sleep(POLL_SECONDS)
+
+
+@pytest.mark.slow
+def test_twenty_kills_change_nothing(
+    server: ForkServerContext,
+    difficulty: Command,
+    photos: Path,
+    tmp_path: Path,
+    builtin: tuple[str, ...],
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    chance = random.Random(20)  # noqa: S311 - moments, not secrets
+    uninterrupted = start(server, request_for(photos, whole, builtin))
+
+    uninterrupted.join()
+    counts = [0]
+    for _ in range(KILLS):
+        process = start(server, request_for(photos, killed, builtin))
+        wait_for_parts(killed, counts[-1] + chance.randint(1, 3), process.is_alive)
+        time.sleep(chance.uniform(0, LONGEST_DELAY_SECONDS))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        counts.append(len(parts_in(killed)))
+    last = start(server, request_for(photos, killed, builtin))
+    last.join()
+
+    assert uninterrupted.exitcode == last.exitcode == 0
+    assert counts == sorted(set(counts))
+    assert counts[-1] < SHARDS
+    assert_same_folder(killed, whole)
+    assert_same_scores(difficulty, killed, whole)
+
+
+@pytest.mark.slow
+def test_the_command_resumes_after_a_kill(
+    server: ForkServerContext,
+    command: Path,
+    difficulty: Command,
+    photos: Path,
+    tmp_path: Path,
+    builtin: tuple[str, ...],
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    words = ("extract", photos, "--out", killed, *builtin, "--shard-size", SHARD_SIZE)
+    uninterrupted = start(server, request_for(photos, whole, builtin))
+
+    uninterrupted.join()
+    with subprocess.Popen(  # noqa: S603 - our own command
+        [str(command), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        wait_for_parts(killed, 5, lambda: process.poll() is None)
+        process.send_signal(signal.SIGKILL)
+    before = {name: (killed / name).stat().st_mtime_ns for name in parts_in(killed)}
+    done = difficulty(*words)
+
+    assert process.returncode == -signal.SIGKILL
+    assert 5 <= len(before) < SHARDS
+    assert "600 of 600 images have features" in done.stdout
+    assert {name: (killed / name).stat().st_mtime_ns for name in before} == before
+    assert_same_folder(killed, whole)
+
+
+@pytest.mark.slow
+def test_a_key_press_ends_with_130_and_how_to_go_on(
+    command: Path, photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    store = tmp_path / "store"
+    words = ("extract", photos, "--out", store, *builtin, "--shard-size", SHARD_SIZE)
+
+    with subprocess.Popen(  # noqa: S603 - our own command
+        [str(command), *map(str, words)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_for_parts(store, 2, lambda: process.poll() is None)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "stopped; the same command goes on where it stopped"
+    assert parts_in(store)
+    assert list(store.glob(".*")) == []
+
+
+def test_what_a_kill_left_half_written_is_never_a_part_and_goes_at_the_next_run(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    store = tmp_path / "store"
+    words = ("extract", few_photos, "--out", store, *builtin, "--shard-size", 5)
+    difficulty(*words)
+    whole = (store / "part-00003.parquet").read_bytes()
+    (store / "part-00003.parquet").unlink()
+    for name in ("part-00003.parquet", "store.json", "errors.parquet"):
+        (store / f".{name}.4242.part").write_bytes(whole[:100])
+
+    incomplete = difficulty("score", store, "--out", tmp_path / "scores.parquet")
+    done = difficulty(*words)
+
+    assert "lacks 1 of 4 parts" in incomplete.stderr
+    assert done.returncode == 0
+    assert (store / "part-00003.parquet").read_bytes() == whole
+    assert list(store.glob(".*")) == []
+
+
+def assert_same_folder(one: Path, other: Path) -> None:
+    """The same files with the same bytes, and nothing left over."""
+    names = sorted(path.name for path in one.iterdir())
+    assert names == sorted(path.name for path in other.iterdir())
+    assert len(parts_in(one)) == SHARDS
+    for name in names:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def assert_same_scores(difficulty: Command, one: Path, other: Path) -> None:
+    tables = []
+    for store in (one, other):
+        scores = store.with_suffix(".parquet")
+        assert difficulty("score", store, "--out", scores).returncode == 0
+        tables.append(read_scores(scores).table)
+    for column in tables[0].column_names:
+        assert tables[0][column].equals(tables[1][column]), column
