@@ -32,7 +32,8 @@ def show_version(wanted: bool) -> None:  # noqa: FBT001 - the form typer calls i
 def describe(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="And exit.")
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Scores how hard each image of a labelled dataset is: larger is harder.

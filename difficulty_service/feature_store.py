@@ -134,9 +134,9 @@ class FeatureStore:
         )
 
     def bad_images(self) -> list[BadImage]:
-        """What could not be read, in the order of the dataset."""
-        found = []
-        for shard in range(self.num_parts):
+        """What could not be read so far, in the order of the dataset."""
+        missing, found = set(self.missing_parts()), []
+        for shard in sorted(set(range(self.num_parts)) - missing):
             metadata = pq.read_schema(self.part_file(shard)).metadata or {}
             found += [BadImage(*entry) for entry in json.loads(metadata.get(ERRORS_KEY, b"[]"))]
         return found

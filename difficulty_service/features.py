@@ -9,7 +9,7 @@ from torch import Tensor
 
 from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.datasets.sample import Dataset, Sample
-from difficulty_service.errors import ImageError
+from difficulty_service.errors import BackboneError, ImageError
 from difficulty_service.feature_store import BadImage, Part
 from difficulty_service.images import (
     DEFAULT_MAX_PIXELS,
@@ -150,8 +150,14 @@ def _prepare_one(sample: Sample, backbone: Backbone, options: ExtractOptions) ->
 
 
 def _encode(views: Tensor, backbone: Backbone, options: ExtractOptions) -> Tensor:
-    images = normalise(views.to(options.device), backbone.preprocessing, options.precision)
-    return backbone.encode(images).float().cpu()
+    try:
+        images = normalise(views.to(options.device), backbone.preprocessing, options.precision)
+        return backbone.encode(images).float().cpu()
+    except torch.OutOfMemoryError:
+        raise BackboneError(
+            f"{options.device} has too little memory for {len(views)} images at once; "
+            f"use --batch-size {max(1, len(views) // 2)}"
+        ) from None
 
 
 def _part(samples: list[Sample], features: list[Tensor], dim: int, augment_runs: int) -> Part:

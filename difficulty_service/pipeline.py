@@ -1,6 +1,6 @@
 """The whole path: dataset, features, Gaussians, scores."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -24,18 +24,31 @@ from difficulty_service.gaussian import Gaussians
 from difficulty_service.images import decoder_name
 from difficulty_service.moments import PILOT_ROWS
 from difficulty_service.score_file import write_scores
-from difficulty_service.scoring import Scored, score_store
+from difficulty_service.scoring import Scored, require_same_features, score_store
 
 PILOT_PARTS = 8
 """Parts, evenly spaced over the store, whose first rows make the pilot."""
 
-Watch = Callable[[int, int], AbstractContextManager[Progress]]
-"""Given the number of samples and how many are done, gives what to call with every batch."""
+Watch = Callable[[int, int, int], AbstractContextManager[Progress]]
+"""Given the number of samples, how many are done and how many of those are bad images, gives what
+to call with every batch."""
 
 
 @dataclass(frozen=True)
 class ExtractRequest:
-    """A dataset, a backbone, and where the features go."""
+    """A dataset, a backbone, and where the features go.
+
+    Attributes:
+        location: Of the dataset.
+        out: Folder of the feature store.
+        backbone: Its name.
+        dataset: How to read the dataset.
+        network: What to build the backbone with.
+        options: How images become features.
+        resume: Keep what an earlier run extracted.
+        fitted_on: Description of the store whose Gaussians will score the features; features
+            that they could not score are refused before the first image is read.
+    """
 
     location: str
     out: Path
@@ -44,6 +57,7 @@ class ExtractRequest:
     network: BackboneOptions = field(default_factory=BackboneOptions)
     options: ExtractOptions = field(default_factory=ExtractOptions)
     resume: bool = True
+    fitted_on: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +70,7 @@ class Extracted:
 
 
 @contextmanager
-def unwatched(_total: int, _done: int) -> Iterator[Progress]:
+def unwatched(_total: int, _done: int, _bad: int) -> Iterator[Progress]:
     """Looks at no batch."""
     yield ignore
 
@@ -72,11 +86,14 @@ def extract(request: ExtractRequest, watch: Watch = unwatched) -> Extracted:
     """
     dataset = open_dataset(request.location, request.dataset)
     backbone = load_backbone(request.backbone, request.network)
-    store = create_store(request.out, describe(request, dataset, backbone), resume=request.resume)
+    description = describe(request, dataset, backbone)
+    if request.fitted_on is not None:
+        require_same_features(description, request.fitted_on)
+    store = create_store(request.out, description, resume=request.resume)
     missing = store.missing_parts()
     total = len(dataset.labels)
     done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
-    with watch(total, done) as progress:
+    with watch(total, done, len(store.bad_images())) as progress:
         extract_shards(dataset, missing, backbone, request.options, store, progress)
     bad_images = store.bad_images()
     errors_file = store.write_errors(bad_images)
@@ -162,8 +179,10 @@ def _pilot_rows(store: FeatureStore) -> Tensor:
     """Some rows from all over a store. Shape (rows, dim)."""
     chosen = sorted({int(shard) for shard in np.linspace(0, store.num_parts - 1, PILOT_PARTS)})
     rows_each = PILOT_ROWS // len(chosen)
-    rows = []
-    for shard in chosen:
+    rows: list[Tensor] = []
+    for shard in [*chosen, *range(store.num_parts)]:
+        if shard not in chosen and any(map(len, rows)):
+            break  # the other parts are for a store whose chosen ones hold bad images only
         features = store.read_part(shard, ["features"]).features
         rows.append(features[:: max(1, len(features) // rows_each)][:rows_each])
     return torch.cat(rows)

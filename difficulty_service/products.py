@@ -40,10 +40,11 @@ def one_thread_per_product() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def chunk_ranges(num_rows: int) -> Iterator[slice]:
-    """Slices of CHUNK_ROWS rows; the last may be shorter."""
-    for start in range(0, num_rows, CHUNK_ROWS):
-        yield slice(start, min(start + CHUNK_ROWS, num_rows))
+def chunk_ranges(num_rows: int, chunk_rows: int | None = None) -> Iterator[slice]:
+    """Slices of `chunk_rows` rows, CHUNK_ROWS where not given; the last may be shorter."""
+    step = chunk_rows or CHUNK_ROWS
+    for start in range(0, num_rows, step):
+        yield slice(start, min(start + step, num_rows))
 
 
 def gram(rows: Tensor) -> Tensor:
@@ -60,6 +61,14 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
     if left.device.type != "cpu":
         return left @ right
     return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
+
+
+def squared_lengths(rows: Tensor) -> Tensor:
+    """Sum of squares of each row, in the dtype of the rows. Shape (samples,)."""
+    if rows.device.type != "cpu":
+        return rows.square().sum(dim=1)
+    array = rows.numpy()
+    return torch.from_numpy(np.einsum("ij,ij->i", array, array))  # one pass over memory, not two
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,9 @@ MUST_AGREE = (
 )
 """What the features that are scored must share with those the Gaussians were fitted to."""
 
+SAME_ROWS = ("fingerprint", "max_pixels", "augment_runs", "seed")
+"""Where these agree too, the features scored are those fitted to, and can be left out."""
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -92,7 +95,7 @@ def score_store(
     """
     require_same_features(store.description, fitted_on)
     classes = match_classes(store.class_names, fitted_on["class_names"])
-    left_out = store.description["fingerprint"] == fitted_on["fingerprint"]
+    left_out = all(store.description.get(key) == fitted_on.get(key) for key in SAME_ROWS)
     scorer = relative_mahalanobis(gaussians)
     parts = []
     for shard in range(store.num_parts):

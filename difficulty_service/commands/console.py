@@ -35,7 +35,7 @@ class RateColumn(ProgressColumn):
 
 
 @contextmanager
-def watch_images(total: int, done: int) -> Iterator["BatchProgress"]:
+def watch_images(total: int, done: int, bad: int) -> Iterator["BatchProgress"]:
     """A bar with rate, time left and bad images so far; nothing where there is no terminal."""
     bar = Progress(
         TextColumn("images"),
@@ -52,12 +52,12 @@ def watch_images(total: int, done: int) -> Iterator["BatchProgress"]:
     if done and err.is_terminal:
         err.print(f"resuming: {done:,} of {total:,} images were done before")
     with bar:
-        task = bar.add_task("images", total=total, completed=done, bad=0)
-        bad_so_far = 0
+        task = bar.add_task("images", total=total, completed=done, bad=bad)
+        bad_so_far = bad
 
-        def advance(images: int, bad: int) -> None:
+        def advance(images: int, bad_images: int) -> None:
             nonlocal bad_so_far
-            bad_so_far += bad
+            bad_so_far += bad_images
             bar.update(task, advance=images, bad=bad_so_far)
 
         yield advance
@@ -70,7 +70,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         numeric = bool(rows) and isinstance(rows[0][index], int | float)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(f"{cell:,.4g}" if isinstance(cell, float) else str(cell) for cell in row))
+        table.add_row(*(f"{cell:,.2f}" if isinstance(cell, float) else str(cell) for cell in row))
     out.print(table)
 
 

@@ -1,6 +1,7 @@
 """`difficulty score`: a dataset or its features in, `scores.parquet` out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,7 +54,7 @@ def score(
     intensity = parse_shrinkage(shrinkage)
     # Whatever scoring needs is looked for now, not after the hours that extraction may take.
     fitted = load_needed(gaussians, wanted)
-    store = find_store(context, source, out, extraction)
+    store = find_store(context, source, out, extraction, fitted)
     scored = score_and_write(
         store, out, fitted, wanted, fit_options=(intensity, products.value, force)
     )
@@ -94,7 +95,11 @@ def load_needed(
 
 
 def find_store(
-    context: typer.Context, source: str, out: Path, extraction: Extraction
+    context: typer.Context,
+    source: str,
+    out: Path,
+    extraction: Extraction,
+    fitted: "tuple[Gaussians, Mapping[str, Any]] | None",
 ) -> "FeatureStore":
     """Opens the store given, or extracts the dataset given into one beside the output.
 
@@ -105,7 +110,7 @@ def find_store(
 
     if not is_store(Path(source)):
         request = build_request(source, out.with_suffix(".features"), extraction)
-        return run_extract(request).store
+        return run_extract(replace(request, fitted_on=fitted[1] if fitted else None)).store
     useless = [
         f"--{name.replace('_', '-')}"
         for name in OPTION_NAMES

@@ -171,6 +171,24 @@ def test_augmentation_runs_give_a_deviation_that_the_seed_determines(
     assert not first["rmd"].equals(other["rmd"])
 
 
+def test_plain_images_are_scored_against_augmented_ones_and_the_other_way_round(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    for runs in (0, 3):
+        store = tmp_path / f"{runs}"
+        difficulty("extract", few_photos, "--out", store, *builtin, "--augment-runs", runs)
+        difficulty("fit", store, "--out", tmp_path / f"{runs}.safetensors", *LEDOIT_WOLF)
+
+    for runs, others in ((0, 3), (3, 0)):
+        scores = tmp_path / f"{runs}.parquet"
+        gaussians = tmp_path / f"{others}.safetensors"
+        done = difficulty("score", tmp_path / f"{runs}", "--out", scores, "--gaussians", gaussians)
+
+        assert done.returncode == 0
+        assert np.isfinite(numbers(scores, "rmd")).all()
+        assert np.isnan(numbers(scores, "rmd_loo")).all()
+
+
 def test_a_limit_keeps_every_class(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:

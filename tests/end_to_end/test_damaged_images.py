@@ -4,7 +4,6 @@ import os
 import random
 import struct
 import subprocess
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -21,38 +20,33 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 EACH = 1000
 CLASSES = ("cat", "dog")
 BOMB_SIDE = 20_000
-MEBIBYTE = 1 << 20
-MEMORY_BOUND = 100 * MEBIBYTE
-
-KINDS = (
-    *("truncated", "bomb", "empty", "text", "wrong extension", "garbage", "pipe", "directory"),
-    *("broken link", "beheaded"),
-)
+MEMORY_BOUND_KIB = 100 * 1024
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A thousand good images in two classes."""
     root = tmp_path_factory.mktemp("good") / "photos"
-    fill_with_good_images(root)
+    add_good(root)
     return root
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with a thousand damaged files among them."""
+    """The same, and a thousand damaged files among them."""
     root = tmp_path_factory.mktemp("mixed") / "photos"
-    fill_with_good_images(root)
+    add_good(root)
+    picture = (root / CLASSES[0] / "0000.png").read_bytes()
     bomb = tmp_path_factory.mktemp("bomb") / "bomb.png"
     bomb.write_bytes(png_bomb())
-    chance = random.Random(6)  # noqa: S311 - damage, not secrets
+    ways = list(damages(picture, bomb, random.Random(6)).values())  # noqa: S311 - no secrets
     for number in range(EACH):
-        folder = root / CLASSES[number % len(CLASSES)]
-        add_damaged(folder, f"bad {number:04d}", KINDS[number % len(KINDS)], bomb, chance)
+        damage = ways[number // len(CLASSES) % len(ways)]
+        damage(root / CLASSES[number % len(CLASSES)] / f"{number:04d} bad.png")
     return root
 
 
-def fill_with_good_images(root: Path) -> None:
+def add_good(root: Path) -> None:
     generator = np.random.default_rng(11)
     for number in range(EACH):
         path = root / CLASSES[number % len(CLASSES)] / f"{number:04d}.png"
@@ -62,26 +56,147 @@ def fill_with_good_images(root: Path) -> None:
         Image.fromarray(pixels).save(path)
 
 
-def add_damaged(folder: Path, stem: str, kind: str, bomb: Path, chance: random.Random) -> None:
-    path = folder / f"{stem}.png"
-    picture = (folder / sorted(os.listdir(folder))[-1]).with_name(good_name(folder)).read_bytes()
-    if kind == "truncated":
-        path.write_bytes(picture[: chance.randint(1, len(picture) * 3 // 4)])
-    elif kind == "beheaded":
-        path.write_bytes(picture[chance.randint(1, len(picture) // 2) :])
-    elif kind == "bomb":
-        os.link(bomb, path)
-    elif kind == "empty":
-        path.touch()
-    elif kind == "text":
-        path.write_text("A thousand words.\n")
-    elif kind == "wrong extension":
-        path.with_suffix(".doc").write_bytes(picture)
-    elif kind == "garbage":
-        path.with_suffix(".jpg").write_bytes(chance.randbytes(chance.randint(1, 5000)))
-    elif kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "directory":
-        path.mkdir()
-    else:
-        path.symlink_to("nowhere.png")
+def damages(
+    picture: bytes, bomb: Path, chance: random.Random
+) -> dict[str, Callable[[Path], object]]:
+    """What can be where an image should be: each is put at the path that it is given."""
+    size = len(picture)
+    return {
+        "cut off": lambda path: path.write_bytes(picture[: chance.randint(1, size * 3 // 4)]),
+        "beheaded": lambda path: path.write_bytes(picture[chance.randint(1, size // 2) :]),
+        "bomb": lambda path: os.link(bomb, path),
+        "empty": lambda path: path.touch(),
+        "text": lambda path: path.write_text("It is worth a thousand words.\n"),
+        "garbage": lambda path: path.write_bytes(chance.randbytes(chance.randint(1, 5000))),
+        "of another name": lambda path: path.with_suffix(".doc").write_bytes(picture),
+        "pipe": lambda path: os.mkfifo(path),
+        "folder": lambda path: path.mkdir(),
+        "broken link": lambda path: path.symlink_to("nowhere.png"),
+    }
+
+
+def png_bomb() -> bytes:
+    """A whole black and white image of 400 million pixels in 50 kB."""
+    header = struct.pack(">IIBBBBB", BOMB_SIDE, BOMB_SIDE, 1, 0, 0, 0, 0)
+    rows = zlib.compress(bytes((1 + BOMB_SIDE // 8) * BOMB_SIDE), 9)
+    chunks = ((b"IHDR", header), (b"IDAT", rows), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
+
+
+def score_and_measure(command: Path, photos: Path, scores: Path, builtin: tuple[str, ...]) -> int:
+    """Scores in a process of its own; gives its largest resident memory in KiB."""
+    words = (command, "score", photos, "--out", scores, *builtin, "--shard-size", 500)
+    with subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL) as process:  # noqa: S603 - our own command
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_maxrss
+
+
+@pytest.mark.slow
+def test_a_thousand_damaged_files_are_listed_and_the_others_are_scored_in_flat_memory(
+    command: Path, good: Path, mixed: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    good_scores, mixed_scores = tmp_path / "good.parquet", tmp_path / "mixed.parquet"
+
+    memory_of_good = score_and_measure(command, good, good_scores, builtin)
+    memory_of_mixed = score_and_measure(command, mixed, mixed_scores, builtin)
+
+    found = {path.relative_to(mixed).as_posix() for path in mixed.glob("*/*")}
+    damaged = {path for path in found if "bad" in path}
+    errors = pq.read_table(tmp_path / "mixed.features" / "errors.parquet").to_pydict()
+    assert len(errors["sample_id"]) == EACH
+    assert set(errors["sample_id"]) == damaged
+    assert all(reason and len(reason.splitlines()) == 1 for reason in errors["reason"])
+    scored = read_scores(mixed_scores)
+    assert len(scored.table) == EACH
+    assert set(scored.table["sample_id"].to_pylist()) == found - damaged
+    assert scored.table["rmd"].null_count == 0
+    assert scored.provenance["num_bad_images"] == EACH
+    np.testing.assert_allclose(
+        scored.table["rmd"], read_scores(good_scores).table["rmd"], rtol=0.05, atol=0.05
+    )
+    assert memory_of_mixed - memory_of_good < MEMORY_BOUND_KIB
+
+
+def test_every_kind_of_damage_has_a_reason_of_its_own(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    picture = (few_photos / "bird" / "000.png").read_bytes()
+    bomb = tmp_path / "bomb.png"
+    bomb.write_bytes(png_bomb())
+    ways = damages(picture, bomb, random.Random(1))  # noqa: S311 - no secrets
+    for number, damage in enumerate(ways.values()):
+        damage(few_photos / "cat" / f"{number} bad.png")
+
+    done = difficulty("extract", few_photos, "--out", tmp_path / "store", *builtin)
+
+    assert done.returncode == 0
+    assert "20 of 30 images have features" in done.stdout
+    errors = tmp_path / "store" / "errors.parquet"
+    assert f"10 images could not be read; {errors} lists each" in done.stderr
+    reasons = pq.read_table(errors)["reason"].to_pylist()
+    expected = {
+        "cut off": "",
+        "beheaded": "not an image of a known format",
+        "bomb": "20000 x 20000 pixels are more than the 50000000 allowed",
+        "empty": "the file is empty",
+        "text": "it begins with b'It is wo'",
+        "garbage": "not an image of a known format",
+        "of another name": "not an image file by its extension '.doc'",
+        "pipe": "not a regular file",
+        "folder": "a directory, not an image file",
+        "broken link": "a broken symbolic link",
+    }
+    assert list(expected) == list(ways)
+    for reason, part in zip(reasons, expected.values(), strict=True):
+        assert part in reason
+
+
+def test_stopping_at_the_first_damaged_image_names_it(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    (few_photos / "bird" / "004.png").write_bytes(b"")
+    (few_photos / "cat" / "001.png").write_bytes(b"")
+
+    done = difficulty(
+        *("extract", few_photos, "--out", tmp_path / "store", *builtin, "--on-error", "stop")
+    )
+
+    assert done.returncode == 1
+    assert "error: bird/004.png in " in done.stderr
+    assert "the file is empty" in done.stderr
+    assert "--on-error skip" in done.stderr
+    assert "cat/001.png" not in done.stderr
+
+
+def test_a_dataset_without_a_readable_image_is_an_error(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    for photo in few_photos.rglob("*.png"):
+        photo.write_text("no image")
+    scores = tmp_path / "scores.parquet"
+
+    first = difficulty("score", few_photos, "--out", scores, *builtin)
+    second = difficulty("score", few_photos, "--out", scores, *builtin)
+
+    for done in (first, second):
+        assert done.returncode == 1
+        assert "error: none of the 20 images can be read; the first is bird/000.png" in done.stderr
+    assert not scores.exists()
+
+
+def test_a_class_without_a_readable_image_is_an_error_that_names_it(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    for photo in (few_photos / "cat").iterdir():
+        photo.write_text("no image")
+
+    done = difficulty("extract", few_photos, "--out", tmp_path / "store", *builtin)
+
+    assert done.returncode == 1
+    assert "error: no image can be read of 1 classes: ['cat']" in done.stderr
+    assert str(tmp_path / "store" / "errors.parquet") in done.stderr

@@ -14,7 +14,6 @@ import torch
 from difficulty_service.agreement import FlagAgreement, RankAgreement
 from difficulty_service.audit_files import read_columns
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.backbones.builtin import WEIGHTS_FILE
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.feature_store import FeatureStore, create_store
 from difficulty_service.features import ExtractOptions
@@ -60,17 +59,13 @@ def relabel(store: FeatureStore, labels: torch.Tensor, folder: Path) -> FeatureS
 @pytest.fixture(scope="module")
 def train_store(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
     """Built-in features of all 50,000 training images."""
-    if not WEIGHTS_FILE.is_file():
-        pytest.skip("the built-in encoder's weights are not in the package")
     return extract_cifar(
         shared / "data" / "cifar10_train_*.parquet", tmp_path_factory.mktemp("cifar10") / "train"
     )
 
 
 @pytest.fixture(scope="module")
-def test_store(
-    train_store: FeatureStore, shared: Path, tmp_path_factory: pytest.TempPathFactory
-) -> FeatureStore:
+def test_store(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
     """Built-in features of all 10,000 test images."""
     return extract_cifar(
         shared / "data" / "cifar10_test.parquet", tmp_path_factory.mktemp("cifar10") / "test"

@@ -21,6 +21,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 SHARD_SIZE = 2
 SHARDS = 300
 KILLS = 20
+SHARE_OF_KILLS_WHILE_WRITING = 0.5
 POLL_SECONDS = 0.001
 LONGEST_DELAY_SECONDS = 0.05
 
@@ -59,6 +60,11 @@ def wait_for_parts(store: Path, wanted: int, is_running: Callable[[], bool]) -> 
         time.sleep(POLL_SECONDS)
 
 
+def wait_for_write(store: Path, is_running: Callable[[], bool]) -> None:
+    while is_running() and not any(store.glob(".*.part")):
+        time.sleep(0)
+
+
 @pytest.mark.slow
 def test_twenty_kills_change_nothing(
     server: ForkServerContext,
@@ -76,7 +82,10 @@ def test_twenty_kills_change_nothing(
     for _ in range(KILLS):
         process = start(server, request_for(photos, killed, builtin))
         wait_for_parts(killed, counts[-1] + chance.randint(1, 3), process.is_alive)
-        time.sleep(chance.uniform(0, LONGEST_DELAY_SECONDS))
+        if chance.random() < SHARE_OF_KILLS_WHILE_WRITING:
+            wait_for_write(killed, process.is_alive)
+        else:
+            time.sleep(chance.uniform(0, LONGEST_DELAY_SECONDS))
         process.kill()
         process.join()
         assert process.exitcode == -signal.SIGKILL
