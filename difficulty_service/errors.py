@@ -8,7 +8,8 @@ DifficultyError
 ├── BackboneError          pretrained weights are missing, unreadable or of another network
 ├── FeatureStoreError      a folder of features is incomplete, damaged or from another run
 ├── StatisticsError        features from which no trustworthy Gaussian can be fitted
-│   └── TooFewSamples      fewer samples than a covariance of that many dimensions needs
+│   ├── TooFewSamples      fewer samples than a covariance of that many dimensions needs
+│   └── SingularCovariance a covariance without inverse, and no remedy allowed
 ├── ScoreFileError         a Parquet file does not follow the score schema
 ├── AuditError             scores and the data to judge them by do not fit together
 └── MissingPackage         an optional package is needed for what was asked
@@ -49,6 +50,10 @@ class StatisticsError(DifficultyError):
 
 class TooFewSamples(StatisticsError):
     """Fewer samples than a covariance of that many dimensions needs."""
+
+
+class SingularCovariance(StatisticsError):
+    """A covariance has no inverse and the shrinkage asked for allows no remedy."""
 
 
 class ScoreFileError(DifficultyError):

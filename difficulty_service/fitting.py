@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from difficulty_service.errors import SingularCovariance
 from difficulty_service.gaussian import (
     FitOptions,
     FourthPowers,
@@ -16,13 +17,16 @@ from difficulty_service.gaussian import (
     fit_gaussians,
 )
 from difficulty_service.moments import PILOT_ROWS, Moments, measure, merge, pilot_of
-from difficulty_service.products import chunk_ranges
+from difficulty_service.products import chunk_ranges, one_thread_per_product
 
 FeatureParts = Callable[[], Iterable[tuple[Tensor, Tensor]]]
 """Gives the parts of a dataset anew at each call: features (samples, dim), labels (samples,)."""
 
 PILOT_CONDITION = 1e5
 """A pilot worse conditioned than this gets float64 products from the start."""
+
+ROWS_PER_DIMENSION = 8
+"""Rows per dimension that show the condition number within a factor of about four."""
 
 FLOAT32_CONDITION = 1e6
 """A float32 fit that ends worse conditioned than this is made again with float64 products."""
@@ -59,40 +63,63 @@ def fit(
     Raises:
         StatisticsError: The features allow no trustworthy Gaussian; the message says why.
     """
-    stride = max(1, len(features) // PILOT_ROWS)
     return fit_parts(
-        lambda: [(features, labels)], features[::stride], num_classes, request or FitRequest()
+        lambda: [(features, labels)], pilot_rows(features), num_classes, request or FitRequest()
     )
 
 
+def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
+    """Evenly spaced rows, enough for the pilot and for a first look at the condition number.
+
+    Args:
+        features: Shape (samples, dim).
+        share: How many parts like these give rows.
+
+    Returns:
+        Shape (rows, dim).
+    """
+    wanted = -(-max(PILOT_ROWS, ROWS_PER_DIMENSION * features.shape[1]) // share)
+    return features[:: max(1, len(features) // wanted)][:wanted]
+
+
+@one_thread_per_product()
 def fit_parts(
-    parts: FeatureParts, pilot_rows: Tensor, num_classes: int, request: FitRequest
+    parts: FeatureParts, first_rows: Tensor, num_classes: int, request: FitRequest
 ) -> Gaussians:
     """Gaussians of a dataset that comes in parts, folded in their order.
 
     Args:
         parts: Gives the parts; called once for each pass that is needed.
-        pilot_rows: Some rows from all over the dataset. Shape (rows, dim).
+        first_rows: Some rows from all over the dataset, by `pilot_rows`. Shape (rows, dim).
         num_classes: Number of class indices.
         request: How to fit.
     """
-    pilot = pilot_of(pilot_rows)
-    products = _first_choice(request.products, pilot_rows)
-    moments = _measure_parts(parts, pilot, num_classes, products)
-    if products == torch.float32 and request.products == "auto" and _ill_conditioned(moments):
-        products = torch.float64
+    pilot = pilot_of(first_rows)
+
+    def fit_with(products: torch.dtype) -> Gaussians:
         moments = _measure_parts(parts, pilot, num_classes, products)
-    options = FitOptions(request.shrinkage, products, request.runs, request.force)
-    powers = _fourth_powers(parts, moments) if request.shrinkage == "ledoit-wolf" else None
-    return fit_gaussians(moments, options, powers)
+        options = FitOptions(request.shrinkage, products, request.runs, request.force)
+        powers = _fourth_powers(parts, moments) if request.shrinkage == "ledoit-wolf" else None
+        return fit_gaussians(moments, options, powers)
+
+    products = _first_choice(request.products, first_rows)
+    if products == torch.float64 or request.products != "auto":
+        return fit_with(products)
+    try:
+        gaussians = fit_with(products)
+        if gaussians.within.condition <= FLOAT32_CONDITION:
+            return gaussians
+    except SingularCovariance:
+        pass  # perhaps by rounding only
+    return fit_with(torch.float64)
 
 
-def _first_choice(products: str, pilot_rows: Tensor) -> torch.dtype:
+def _first_choice(products: str, first_rows: Tensor) -> torch.dtype:
     if products != "auto":
         return {"float32": torch.float32, "float64": torch.float64}[products]
-    if pilot_rows.dtype == torch.float64 or len(pilot_rows) < 2 * pilot_rows.shape[1]:
+    if first_rows.dtype == torch.float64 or len(first_rows) < 2 * first_rows.shape[1]:
         return torch.float64
-    rows = pilot_rows[:PILOT_ROWS]
+    rows = first_rows[: ROWS_PER_DIMENSION * first_rows.shape[1]]
     labels = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
     covariance = covariances(measure(rows, labels, pilot_of(rows), 1))[1]
     return torch.float64 if condition_number(covariance) > PILOT_CONDITION else torch.float32
@@ -109,10 +136,6 @@ def _measure_parts(
     for part in measured():
         total = part if total is None else merge([total, part])
     return merge([]) if total is None else total
-
-
-def _ill_conditioned(moments: Moments) -> bool:
-    return moments.num_samples > 0 and condition_number(covariances(moments)[0]) > FLOAT32_CONDITION
 
 
 def _fourth_powers(parts: FeatureParts, moments: Moments) -> FourthPowers:

@@ -10,12 +10,15 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import scipy.linalg.lapack
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError, TooFewSamples
+from difficulty_service.errors import SingularCovariance, StatisticsError, TooFewSamples
 from difficulty_service.moments import Moments
+from difficulty_service.products import matmul, one_thread_per_product
 from difficulty_service.shrinkage import ledoit_wolf_intensity, oas_intensity, shrink
 
 Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas"] | float
@@ -110,16 +113,18 @@ class Gaussians:
         return _spare_samples(self.moments, self.options.runs) >= 0
 
 
+@one_thread_per_product()
 def covariances(moments: Moments) -> tuple[Tensor, Tensor]:
     """Covariance within classes and covariance of all samples; both shape (dim, dim)."""
     counts = moments.counts.clamp(min=1).double()
     class_means = moments.class_sums / counts[:, None]
     mean = moments.class_sums.sum(dim=0) / moments.num_samples
-    within = moments.scatter - (class_means * moments.counts[:, None]).T @ class_means
+    within = moments.scatter - matmul((class_means * counts[:, None]).T, class_means)
     agnostic = moments.scatter - moments.num_samples * torch.outer(mean, mean)
     return (within + within.T) / (2 * moments.num_samples), agnostic / moments.num_samples
 
 
+@one_thread_per_product()
 def fit_gaussians(
     moments: Moments, options: FitOptions, fourth_powers: FourthPowers | None = None
 ) -> Gaussians:
@@ -132,7 +137,7 @@ def fit_gaussians(
 
     Raises:
         TooFewSamples: No more samples than dimensions and classes, without shrinkage.
-        StatisticsError: A covariance is singular and `none` was asked for.
+        SingularCovariance: A covariance has no inverse and `none` was asked for.
     """
     if moments.num_samples == 0:
         raise StatisticsError("no samples to fit Gaussians to")
@@ -162,34 +167,28 @@ def factorise(
     """The whitening map of one covariance, by the rule the options name.
 
     Raises:
-        StatisticsError: The covariance is singular and the rule allows no remedy.
+        SingularCovariance: It has no inverse and the rule allows no remedy.
     """
-    condition = condition_number(covariance)
+    scale_tril = _cholesky(covariance)
+    condition = _condition(covariance, scale_tril)
     intensity = _intensity(covariance, options, num_samples, mean_fourth_power)
     if intensity > 0:
-        covariance = shrink(covariance, intensity)
-    scale_tril, failed = torch.linalg.cholesky_ex(covariance)
-    if options.shrinkage == "auto":
-        if int(failed) or condition > WORST_CONDITION[options.products]:
-            return Factor(_truncated_whitening(covariance, options.products), 0.0, condition)
-    elif int(failed):
-        raise StatisticsError(
+        scale_tril = _cholesky(shrink(covariance, intensity))
+    if options.shrinkage == "auto" and condition > WORST_CONDITION[options.products]:
+        return Factor(_truncated_whitening(covariance, options.products), 0.0, condition)
+    if scale_tril is None:
+        raise SingularCovariance(
             f"the covariance is singular (condition number {condition:.1e}) and shrinkage "
             f"{options.shrinkage!r} leaves it so; use --shrinkage auto or ledoit-wolf"
         )
-    identity = torch.eye(len(covariance), dtype=torch.float64)
-    whitening = torch.linalg.solve_triangular(scale_tril, identity, upper=False)
-    return Factor(whitening, intensity, condition)
+    inverse, _ = scipy.linalg.lapack.dtrtri(scale_tril, lower=1)
+    return Factor(torch.from_numpy(np.tril(inverse)), intensity, condition)
 
 
+@one_thread_per_product()
 def condition_number(covariance: Tensor) -> float:
     """LAPACK's estimate of the condition number in the 1-norm; infinite where not definite."""
-    scale_tril, failed = torch.linalg.cholesky_ex(covariance)
-    if int(failed):
-        return float("inf")
-    norm = float(covariance.abs().sum(dim=0).max())
-    reciprocal, _ = scipy.linalg.lapack.dpocon(scale_tril.numpy(), norm, uplo="L")
-    return 1 / reciprocal if reciprocal > 0 else float("inf")
+    return _condition(covariance, _cholesky(covariance))
 
 
 def squared_mahalanobis(features: Tensor, mean: Tensor, whitening: Tensor) -> Tensor:
@@ -204,6 +203,20 @@ def squared_mahalanobis(features: Tensor, mean: Tensor, whitening: Tensor) -> Te
         Unitless, zero or more. Shape (samples,).
     """
     return ((features - mean) @ whitening.T).square().sum(dim=1)
+
+
+def _cholesky(covariance: Tensor) -> NDArray[np.float64] | None:
+    """Lower triangular factor, or None where the covariance is not positive definite."""
+    scale_tril, failed = scipy.linalg.lapack.dpotrf(covariance.numpy(), lower=1)
+    return None if failed else scale_tril
+
+
+def _condition(covariance: Tensor, scale_tril: NDArray[np.float64] | None) -> float:
+    if scale_tril is None:
+        return math.inf
+    norm = float(covariance.abs().sum(dim=0).max())
+    reciprocal, _ = scipy.linalg.lapack.dpocon(scale_tril, norm, uplo="L")
+    return 1 / reciprocal if reciprocal > 0 else math.inf
 
 
 def _intensity(

@@ -13,12 +13,14 @@ from torch import Tensor
 from difficulty_service.errors import StatisticsError
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.products import (
+    Workspace,
     chunk_ranges,
     gram,
     one_thread_per_product,
 )
 
-PILOT_ROWS = 8192
+PILOT_ROWS = 2048
+"""Rows whose mean is the pilot; it need not be exact, only near."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Moments:
 
 def pilot_of(features: Tensor) -> Tensor:
     """A point near the mean of the features, exact in float32. Shape (dim,), float64."""
-    return features[:PILOT_ROWS].double().mean(dim=0).float().double().cpu()
+    mean = features[:PILOT_ROWS].mean(dim=0, dtype=torch.float64)
+    return mean.float().double().cpu()
 
 
 def empty_moments(pilot: Tensor, num_classes: int) -> Moments:
@@ -92,9 +95,11 @@ def measure(
     _check(features, labels, pilot, num_classes)
     moments = empty_moments(pilot, num_classes)
     offset = pilot.to(features.device, products)
+    work = Workspace()
 
     def measure_chunk(rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        centred = torch.sub(features[rows], offset).to(products)
+        centred = work.matrix("centred", rows.stop - rows.start, len(pilot), offset)
+        torch.sub(features[rows], offset, out=centred)
         present, place = torch.unique(labels[rows], return_inverse=True)
         sums = centred.new_zeros(len(present), len(pilot)).index_add_(0, place, centred)
         return present, torch.bincount(place), sums, gram(centred)

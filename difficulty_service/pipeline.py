@@ -19,10 +19,9 @@ from difficulty_service.engines.local import extract_shards
 from difficulty_service.errors import DatasetError
 from difficulty_service.feature_store import BadImage, FeatureStore, create_store
 from difficulty_service.features import ExtractOptions, Progress, ignore
-from difficulty_service.fitting import FitRequest, fit_parts
+from difficulty_service.fitting import FitRequest, fit_parts, pilot_rows
 from difficulty_service.gaussian import Gaussians
 from difficulty_service.images import decoder_name
-from difficulty_service.moments import PILOT_ROWS
 from difficulty_service.score_file import write_scores
 from difficulty_service.scoring import Scored, require_same_features, score_store
 
@@ -178,13 +177,12 @@ def provenance(
 def _pilot_rows(store: FeatureStore) -> Tensor:
     """Some rows from all over a store. Shape (rows, dim)."""
     chosen = sorted({int(shard) for shard in np.linspace(0, store.num_parts - 1, PILOT_PARTS)})
-    rows_each = PILOT_ROWS // len(chosen)
     rows: list[Tensor] = []
     for shard in [*chosen, *range(store.num_parts)]:
         if shard not in chosen and any(map(len, rows)):
             break  # the other parts are for a store whose chosen ones hold bad images only
         features = store.read_part(shard, ["features"]).features
-        rows.append(features[:: max(1, len(features) // rows_each)][:rows_each])
+        rows.append(pilot_rows(features, len(chosen)))
     return torch.cat(rows)
 
 

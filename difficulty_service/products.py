@@ -6,6 +6,7 @@ process takes a core, and the result would depend on the number of threads. Else
 the device's own library.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from torch import Tensor
 CHUNK_ROWS = 4096
 """Rows per chunk: the float32 products of this many rows are summed before float64 takes over."""
 
-NUM_PANELS = 8
+NUM_PANELS, NARROWEST_PANEL = 8, 96
+"""A triangular map is cut into this many panels, but narrow products are slow ones."""
 
 
 @cache
@@ -45,6 +47,18 @@ def chunk_ranges(num_rows: int, chunk_rows: int | None = None) -> Iterator[slice
     step = chunk_rows or CHUNK_ROWS
     for start in range(0, num_rows, step):
         yield slice(start, min(start + step, num_rows))
+
+
+class Workspace(threading.local):
+    """Matrices that each thread fills anew: fresh memory costs ten times more than writing it."""
+
+    def matrix(self, name: str, rows: int, columns: int, like: Tensor) -> Tensor:
+        """Uninitialised, of the dtype and on the device of `like`. Shape (rows, columns)."""
+        held: Tensor | None = self.__dict__.get(name)
+        if held is None or len(held) < rows or held.shape[1] != columns:
+            held = torch.empty(rows, columns, dtype=like.dtype, device=like.device)
+            self.__dict__[name] = held
+        return held[:rows]
 
 
 def gram(rows: Tensor) -> Tensor:
@@ -85,24 +99,22 @@ class Projection:
     rank: int
     panels: tuple[tuple[slice, slice, Tensor], ...]
 
-    def apply(self, rows: Tensor) -> Tensor:
-        """Shape (samples, dim) to (samples, rank), in the dtype of the map."""
-        if self.rank == 0:
-            return rows.new_zeros(len(rows), 0)
-        if rows.device.type != "cpu":
-            parts = [rows[:, columns] @ block for _, columns, block in self.panels]
-            return torch.cat(parts, dim=1)
-        array = rows.numpy()
-        projected = np.empty((len(array), self.rank), array.dtype)
+    def apply(self, rows: Tensor, out: Tensor) -> Tensor:
+        """Shape (samples, dim) to (samples, rank), in the dtype of the map, written to `out`."""
         for place, columns, block in self.panels:
-            np.matmul(array[:, columns], block.numpy(), out=projected[:, place])
-        return torch.from_numpy(projected)
+            if rows.device.type == "cpu":
+                target = out.numpy()[:, place]
+                np.matmul(rows.numpy()[:, columns], block.numpy(), out=target)
+            else:
+                out[:, place] = rows[:, columns] @ block
+        return out
 
 
 def projection(matrix: Tensor, dtype: torch.dtype, device: torch.device) -> Projection:
     """Cuts a map (rank, dim) into panels, in the dtype and on the device of the rows to come."""
     panels = []
-    height = max(1, -(-len(matrix) // NUM_PANELS))
+    num_panels = min(max(len(matrix) // NARROWEST_PANEL, 1), NUM_PANELS)
+    height = max(1, -(-len(matrix) // num_panels))
     for start in range(0, len(matrix), height):
         block = matrix[start : start + height]
         used = block.ne(0).any(dim=0).nonzero().flatten()

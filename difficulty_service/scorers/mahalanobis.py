@@ -16,20 +16,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from difficulty_service.contrast import contrast_of
 from difficulty_service.errors import StatisticsError, UnknownLabel
 from difficulty_service.gaussian import Gaussians
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.products import (
     Projection,
+    Workspace,
     chunk_ranges,
     matmul,
     one_thread_per_product,
     projection,
     squared_lengths,
 )
-
-SMALLEST_SPREAD = 1e-13
-"""Between-class variance, as a share of the largest, below which a direction is rounding noise."""
 
 SCORED_ROWS = 2048
 """Rows scored at a time: few enough that a chunk stays in the processor's cache."""
@@ -99,11 +98,13 @@ class RelativeMahalanobis:
         if contrast is None:
             return self.distances(features, labels).rmd
 
-        def rmd_of_chunk(rows: Tensor, own_labels: Tensor) -> tuple[Tensor, ...]:
-            points = contrast.apply(self._centred(rows))
+        def rmd_of_chunk(rows: Tensor, own_labels: Tensor, work: Workspace) -> tuple[Tensor, ...]:
+            points = self._project(contrast, "points", self._centre(rows, work), work)
             own = own_labels.clamp(min=0)
-            squared = squared_lengths(points.sub_(self.class_points[own]))
-            return (self._known(squared.double() + self.class_constants[own], own_labels),)
+            means = work.matrix("means", points.shape[0], points.shape[1], points)
+            points.sub_(torch.index_select(self.class_points, 0, own, out=means))
+            squared = squared_lengths(points).double()
+            return (self._known(squared + self.class_constants[own], own_labels),)
 
         return self._in_chunks(rmd_of_chunk, features, labels)[0]
 
@@ -114,10 +115,14 @@ class RelativeMahalanobis:
         """
         return Distances(*self._in_chunks(self._distances_of_chunk, features, labels))
 
-    def _distances_of_chunk(self, features: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
-        centred = self._centred(features)
-        whitened = self.whitening.apply(centred)
-        points = whitened if self.contrast is None else self.contrast.apply(centred)
+    def _distances_of_chunk(
+        self, features: Tensor, labels: Tensor, work: Workspace
+    ) -> tuple[Tensor, ...]:
+        centred = self._centre(features, work)
+        whitened = self._project(self.whitening, "whitened", centred, work)
+        points = whitened
+        if self.contrast is not None:
+            points = self._project(self.contrast, "points", centred, work)
         own = labels.clamp(min=0)
         in_contrast = _squared_length(points - self.class_points[own]) + self.class_constants[own]
         if self.agnostic is None:
@@ -125,7 +130,8 @@ class RelativeMahalanobis:
             rmd = self._known(in_contrast, labels)
             md = (md_agnostic + rmd).clamp_(min=0)
         else:
-            md_agnostic = _squared_length(self.agnostic.apply(centred))
+            unlabelled = self._project(self.agnostic, "agnostic", centred, work)
+            md_agnostic = _squared_length(unlabelled)
             md = self._known(in_contrast, labels)
             rmd = md - md_agnostic
         nearest, margin = self._compare_classes(points, labels)
@@ -150,21 +156,26 @@ class RelativeMahalanobis:
         fitted = torch.isfinite(self.class_norms)[labels.clamp(min=0)] & (labels >= 0)
         return torch.where(fitted, values, torch.nan)
 
-    def _centred(self, features: Tensor) -> Tensor:
-        return torch.sub(features, self.mean).to(self.mean.dtype)
+    def _centre(self, features: Tensor, work: Workspace) -> Tensor:
+        centred = work.matrix("centred", len(features), features.shape[1], self.mean)
+        return torch.sub(features, self.mean, out=centred)
+
+    def _project(self, linear: Projection, name: str, rows: Tensor, work: Workspace) -> Tensor:
+        return linear.apply(rows, work.matrix(name, len(rows), linear.rank, self.mean))
 
     def _in_chunks(
         self,
-        function: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
+        function: Callable[[Tensor, Tensor, Workspace], tuple[Tensor, ...]],
         features: Tensor,
         labels: Tensor,
     ) -> list[Tensor]:
         labels = labels.to(features.device, torch.int64)
         self._check(features, labels)
+        work = Workspace()
         workers = num_workers() if features.device.type == "cpu" else 1
         with one_thread_per_product():
             chunks = map_in_order(
-                lambda rows: function(features[rows], labels[rows]),
+                lambda rows: function(features[rows], labels[rows], work),
                 chunk_ranges(len(features), SCORED_ROWS) if len(features) else [slice(0, 0)],
                 workers,
             )
@@ -184,6 +195,7 @@ class RelativeMahalanobis:
             )
 
 
+@one_thread_per_product()
 def relative_mahalanobis(
     gaussians: Gaussians, device: torch.device = torch.device("cpu")
 ) -> RelativeMahalanobis:
@@ -192,10 +204,10 @@ def relative_mahalanobis(
     means = gaussians.class_means - gaussians.mean
     usable = gaussians.samples_per_class > 1
     means[~usable] = 0
-    whitened = means @ gaussians.within.whitening.T
+    whitened = matmul(means, gaussians.within.whitening.T)
     norms = whitened.square().sum(dim=1).masked_fill(~usable, torch.inf)
     if gaussians.within.plain and gaussians.agnostic.plain:
-        contrast_map, points, constants = _contrast(gaussians, whitened)
+        contrast_map, points, constants = contrast_of(gaussians, whitened, norms)
         contrast = projection(contrast_map, dtype, device)
         agnostic = None
     else:
@@ -210,38 +222,6 @@ def relative_mahalanobis(
         class_norms=norms.to(device, dtype),
         class_constants=constants.to(device),
     )
-
-
-def _contrast(gaussians: Gaussians, whitened: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The map, the class means under it and the constants, with classes' means whitened.
-
-    In the basis that makes the covariance within classes the identity and the one between them
-    diagonal, with entries b, a squared coordinate counts a = b / (1 + b) in RMD.
-    """
-    counts = gaussians.moments.counts.double()
-    all_means = (gaussians.class_means - gaussians.mean).nan_to_num() @ gaussians.within.whitening.T
-    between = all_means * (counts / counts.sum()).sqrt()[:, None]
-    spread, basis = _principal_directions(between)
-    weight = spread / (1 + spread)
-    coordinates = whitened @ basis
-    # QR makes the map upper trapezoidal, which saves up to half of the products of a chunk.
-    rotation, trapezoid = torch.linalg.qr(
-        weight.sqrt()[:, None] * (basis.T @ gaussians.within.whitening)
-    )
-    points = (coordinates / weight.sqrt()) @ rotation
-    return trapezoid, points, -(coordinates.square() / spread).sum(dim=1)
-
-
-def _principal_directions(between: Tensor) -> tuple[Tensor, Tensor]:
-    """Variances above rounding noise and their directions, shape (dim, rank), of rows."""
-    classes, dim = between.shape
-    if classes < dim:
-        spread, left = torch.linalg.eigh(between @ between.T)
-        kept = spread > SMALLEST_SPREAD * spread[-1]
-        return spread[kept], between.T @ left[:, kept] / spread[kept].sqrt()
-    spread, basis = torch.linalg.eigh(between.T @ between)
-    kept = spread > SMALLEST_SPREAD * spread[-1]
-    return spread[kept], basis[:, kept]
 
 
 def _squared_length(rows: Tensor) -> Tensor:
