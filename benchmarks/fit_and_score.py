@@ -6,8 +6,9 @@ Every method runs in a process of its own on the same features, with the same nu
 the methods take turns, and the medians over the rounds are compared. In a process a method runs
 for four seconds or once, and its best run counts. All get the processor's best OpenBLAS kernels,
 as `difficulty` chooses them. Extra memory is the peak of the process above what it held when
-features, labels and libraries were loaded. The floor is the arithmetic that the answer needs, N D^2 for the covariance and N (2 D r - r^2) for the scores with
-r = min(D, K - 1), at the rate of this machine's fastest float32 matrix product.
+features, labels and libraries were loaded. The floor is the arithmetic that the answer needs,
+N D^2 for the covariance and N (2 D r - r^2) for the scores with r = min(D, K - 1), at the rate of
+this machine's fastest float32 matrix product.
 """
 
 import argparse

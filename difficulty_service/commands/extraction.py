@@ -50,7 +50,7 @@ class Extraction:
     precision: PrecisionName = Precision.AUTO
     augment_runs: AugmentRuns = 0
     seed: Seed = 0
-    batch_size: BatchSize = 256
+    batch_size: BatchSize = None
     preprocess: Preprocess = PreprocessMode.FAST
     workers: Workers = None
     on_error: OnErrorOption = OnError.SKIP

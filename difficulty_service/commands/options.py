@@ -124,7 +124,12 @@ AugmentRuns = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Of augmentation and K-means.", rich_help_panel=RUN)]
 BatchSize = Annotated[
-    int, typer.Option(min=1, help="Images in one forward pass.", rich_help_panel=RUN)
+    int | None,
+    typer.Option(
+        min=1,
+        help="Images in one forward pass; default: 256 on a GPU, 32 small or 8 large on a CPU.",
+        rich_help_panel=RUN,
+    ),
 ]
 Preprocess = Annotated[
     PreprocessMode,
