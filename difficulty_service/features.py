@@ -1,6 +1,7 @@
 """One shard of a dataset through a backbone: images in, one part of a feature store out."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 
@@ -87,25 +88,26 @@ def extract_shard(
     kept: list[Sample] = []
     bad: list[BadImage] = []
     features: list[Tensor] = []
-    prepared = _prepare_all(dataset.read_shard(shard), backbone, options)
     batch_size = options.batch_size or suitable_batch_size(options.device, backbone)
     images_per_batch = max(1, batch_size // max(1, options.augment_runs))
-    while group := list(islice(prepared, images_per_batch)):
-        good = [item for item in group if item.views is not None]
-        failed = [
-            BadImage(item.sample.sample_id, item.reason) for item in group if item.views is None
-        ]
-        if failed and options.stop_on_error:
-            raise ImageError(
-                f"{failed[0].sample_id} in {dataset.location}: {failed[0].reason}; "
-                "--on-error skip lists such images and goes on"
-            )
-        if good:
-            views = torch.cat([item.views for item in good if item.views is not None])
-            features.append(_encode(views, backbone, options))
-        kept += [item.sample for item in good]
-        bad += failed
-        progress(len(group), len(failed))
+    # Closing ends the worker threads at once, also where an error or a key press ends this.
+    with closing(_prepare_all(dataset.read_shard(shard), backbone, options)) as prepared:
+        while group := list(islice(prepared, images_per_batch)):
+            good = [item for item in group if item.views is not None]
+            failed = [
+                BadImage(item.sample.sample_id, item.reason) for item in group if item.views is None
+            ]
+            if failed and options.stop_on_error:
+                raise ImageError(
+                    f"{failed[0].sample_id} in {dataset.location}: {failed[0].reason}; "
+                    "--on-error skip lists such images and goes on"
+                )
+            if good:
+                views = torch.cat([item.views for item in good if item.views is not None])
+                features.append(_encode(views, backbone, options))
+            kept += [item.sample for item in good]
+            bad += failed
+            progress(len(group), len(failed))
     return _part(kept, features, backbone.feature_dim, options.augment_runs), bad
 
 
@@ -122,7 +124,7 @@ def suitable_batch_size(device: torch.device, backbone: Backbone) -> int:
 
 def _prepare_all(
     samples: Iterable[Sample], backbone: Backbone, options: ExtractOptions
-) -> Iterator[PreparedSample]:
+) -> Generator[PreparedSample, None, None]:
     """Reads and decodes on worker threads, a few tasks ahead of the forward pass."""
 
     def prepare_group(group: list[Sample]) -> list[PreparedSample]:
@@ -131,8 +133,9 @@ def _prepare_all(
     groups = map_in_order(
         prepare_group, _grouped(samples), options.workers, initializer=limit_intra_op_threads
     )
-    for group in groups:
-        yield from group
+    with closing(groups):
+        for group in groups:
+            yield from group
 
 
 def _grouped(samples: Iterable[Sample]) -> Iterator[list[Sample]]:

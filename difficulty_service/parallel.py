@@ -1,7 +1,7 @@
 """Work on several threads, with results in order and a bound on what is under way."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
@@ -20,7 +20,7 @@ def map_in_order(
     items: Iterable[Item],
     workers: int,
     initializer: Callable[[], None] | None = None,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Applies `function` on `workers` threads; yields in order, at most `workers` + 1 pending.
 
     `items` is consumed in the calling thread, one ahead of each result.

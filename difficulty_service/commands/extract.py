@@ -1,5 +1,7 @@
 """`difficulty extract`: a dataset in, a folder of features out."""
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,7 +90,10 @@ def run_extract(request: "ExtractRequest") -> "Extracted":
         extracted = extract_features(request, watch_images)
     except KeyboardInterrupt:
         err.print("stopped; the same command goes on where it stopped")
-        raise typer.Exit(INTERRUPTED) from None
+        # A key press while a thread is joined makes Python take it for finished. The thread would
+        # still be inside torch when the interpreter is taken down, and torch aborts on that.
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
     total = extracted.store.description["num_samples"]
     bad = len(extracted.bad_images)
     out.print(f"{total - bad:,} of {total:,} images have features in {request.out}", markup=False)

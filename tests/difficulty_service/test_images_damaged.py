@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 from PIL import Image
+from torchvision.transforms.v2.functional import get_size
 
 from difficulty_service.errors import ImageError
 from difficulty_service.images import Mode, read_image
@@ -122,7 +123,9 @@ def test_the_pixel_limit_holds_for_every_format(mode: Mode, file_format: str) ->
 def test_an_image_of_exactly_the_pixel_limit_is_read(mode: Mode) -> None:
     data = save("PNG")
 
-    read_image(lambda: io.BytesIO(data), mode, max_pixels=19_200)
+    image = read_image(lambda: io.BytesIO(data), mode, max_pixels=19_200)
+
+    assert get_size(image) == [120, 160]
 
 
 def test_a_raised_limit_is_not_undone_by_the_limit_of_pil(mode: Mode) -> None:

@@ -29,7 +29,7 @@ def test_items_are_taken_only_a_few_ahead_of_the_results() -> None:
     next(results)
 
     assert len(taken) <= 5
-    results.close()  # type: ignore[attr-defined]
+    results.close()
 
 
 def test_an_error_reaches_the_caller() -> None:

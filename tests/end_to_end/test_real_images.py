@@ -65,7 +65,7 @@ def train_store(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Featu
 
 
 @pytest.fixture(scope="module")
-def test_store(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
+def heldout_store(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
     """Built-in features of all 10,000 test images."""
     return extract_cifar(
         shared / "data" / "cifar10_test.parquet", tmp_path_factory.mktemp("cifar10") / "test"
@@ -124,9 +124,9 @@ def test_wrong_labels_are_found_among_labels_that_people_gave(
 
 
 def test_images_that_people_disagree_on_score_harder(
-    test_store: FeatureStore, shared: Path, tmp_path: Path
+    heldout_store: FeatureStore, shared: Path, tmp_path: Path
 ) -> None:
-    scores = score(test_store, tmp_path / "scores.parquet")
+    scores = score(heldout_store, tmp_path / "scores.parquet")
 
     result = judge(scores, shared / "data" / "cifar10_test.parquet", "human_counts")
 
@@ -135,12 +135,12 @@ def test_images_that_people_disagree_on_score_harder(
 
 
 def test_a_linear_probe_of_the_built_in_encoder_is_worth_having(
-    train_store: FeatureStore, test_store: FeatureStore
+    train_store: FeatureStore, heldout_store: FeatureStore
 ) -> None:
     script = ROOT / "benchmarks" / "linear_probe.py"
 
     done = subprocess.run(  # noqa: S603 - our own script
-        [sys.executable, script, train_store.folder, test_store.folder],
+        [sys.executable, script, train_store.folder, heldout_store.folder],
         capture_output=True,
         text=True,
         check=True,
@@ -159,7 +159,7 @@ def test_a_real_imagenet_network_finds_hard_what_people_disagree_on(
         tmp_path / "store",
         backbone="timm:mobilenetv2_100",
         network=BackboneOptions(weights=str(weights), device=torch.device("cpu")),
-        dataset=DatasetOptions(id_column="index", limit=2600),
+        dataset=DatasetOptions(id_column="index", limit=5000),
     )
 
     scores = score(store, tmp_path / "scores.parquet")
