@@ -1,0 +1,110 @@
+"""Percentile intervals over resamples, beside resampling written out."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import AuditError
+from trainer.metrics.bootstrap import Resampling, bootstrap_intervals, ece_interval, mean_interval
+from trainer.metrics.calibration import ece, equal_width_bins
+from trainer.metrics.predictions import confidence_and_correct
+from trainer.metrics.proper_scores import accuracy, brier_score, nll
+
+
+def test_the_ece_interval_is_that_of_resampling_and_binning_anew(
+    batch: tuple[Tensor, Tensor],
+) -> None:
+    confidence, correct = confidence_and_correct(*batch)
+    generator = torch.Generator().manual_seed(3)
+    values = []
+    for _ in range(1000):
+        drawn = torch.randint(len(correct), (len(correct),), generator=generator)
+        values.append(equal_width_bins(confidence[drawn], correct[drawn]).mean_gap)
+
+    interval = ece_interval(confidence, correct)
+
+    spread = np.std(values)
+    assert interval.value == ece(*batch)
+    assert interval.low == pytest.approx(np.quantile(values, 0.025), abs=0.3 * spread)
+    assert interval.high == pytest.approx(np.quantile(values, 0.975), abs=0.3 * spread)
+
+
+@pytest.mark.parametrize("num_bins", [1, 15])
+def test_a_resample_of_every_sample_once_has_the_ece_itself(
+    batch: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch, num_bins: int
+) -> None:
+    class Everyone:
+        def integers(self, num_samples: int, size: int) -> np.ndarray:
+            return np.arange(num_samples)[:size]
+
+    monkeypatch.setattr(np.random, "default_rng", lambda _: Everyone())
+
+    interval = ece_interval(*confidence_and_correct(*batch), num_bins)
+
+    assert interval.value == ece(*batch, num_bins)
+    assert interval.low == pytest.approx(interval.value, rel=1e-12)
+    assert interval.high == pytest.approx(interval.value, rel=1e-12)
+
+
+def test_the_interval_of_a_mean_has_the_width_that_theory_gives() -> None:
+    values = torch.randn(2000, generator=torch.Generator().manual_seed(0))
+    error = float(values.std()) / math.sqrt(2000)
+
+    interval = mean_interval(values, Resampling(level=0.6827))
+
+    assert interval.value == pytest.approx(float(values.mean()), rel=1e-5)
+    assert interval.high - interval.low == pytest.approx(2 * error, rel=0.1)
+    assert (interval.high + interval.low) / 2 == pytest.approx(interval.value, abs=0.2 * error)
+
+
+def test_every_interval_holds_the_metric_of_its_name(batch: tuple[Tensor, Tensor]) -> None:
+    intervals = bootstrap_intervals(*batch, Resampling(num_resamples=100))
+
+    assert intervals["accuracy"].value == pytest.approx(accuracy(*batch))
+    assert intervals["nll"].value == pytest.approx(nll(*batch))
+    assert intervals["brier_score"].value == pytest.approx(brier_score(*batch))
+    assert intervals["ece"].value == pytest.approx(ece(*batch))
+    for name in ("accuracy", "nll", "brier_score"):
+        assert intervals[name].low < intervals[name].value < intervals[name].high
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_does_not(
+    batch: tuple[Tensor, Tensor],
+) -> None:
+    predictions = confidence_and_correct(*batch)
+    first, again, other = (
+        ece_interval(*predictions, resampling=Resampling(num_resamples=50, seed=seed))
+        for seed in (1, 1, 2)
+    )
+
+    assert first == again
+    assert first != other
+
+
+def test_a_higher_level_gives_a_wider_interval(batch: tuple[Tensor, Tensor]) -> None:
+    predictions = confidence_and_correct(*batch)
+
+    narrow = ece_interval(*predictions, resampling=Resampling(200, level=0.5))
+    wide = ece_interval(*predictions, resampling=Resampling(200, level=0.9))
+
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_one_sample_has_an_interval_of_no_width() -> None:
+    interval = ece_interval(torch.tensor([0.75]), torch.tensor([True]))
+
+    assert (interval.low, interval.value, interval.high) == (0.25, 0.25, 0.25)
+
+
+@pytest.mark.parametrize(("num_resamples", "level"), [(0, 0.95), (10, 0.0), (10, 95.0)])
+def test_impossible_resampling_is_refused(num_resamples: int, level: float) -> None:
+    with pytest.raises(AuditError, match=f"{num_resamples} resamples at level {level}"):
+        Resampling(num_resamples, level)
+
+
+def test_means_of_nothing_are_refused() -> None:
+    with pytest.raises(AuditError, match=r"\(0,\)"):
+        mean_interval(torch.zeros(0))

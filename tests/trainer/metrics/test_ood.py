@@ -1,0 +1,55 @@
+"""Telling inputs of another kind from a classifier's own; larger = more OOD."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import AuditError
+from trainer.metrics.ood import OOD_SCORES, detection_by_score, ood_detection, ood_score
+
+Batches = dict[str, tuple[Tensor, Tensor]]
+Values = dict[str, dict[str, float]]
+NAMES = ["gauss", "ties", "large", "tiny", "unit", "perfect", "inverted", "constant", "small"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_detection_is_that_of_the_references(
+    golden_ood_scores: Batches, golden_ood: Values, name: str
+) -> None:
+    expected = golden_ood[name]
+
+    found = detection_by_score(*golden_ood_scores[name])
+
+    assert found.auroc == pytest.approx(expected["auroc_sk"], abs=1e-12)
+    assert found.aupr_ood == pytest.approx(expected["ap_oodpos_sk"], abs=1e-12)
+    assert found.aupr_id == pytest.approx(expected["ap_idpos_sk"], abs=1e-12)
+    for key in ("fpr95_oodpos_formula", "fpr95_openood", "fpr95_pood040"):
+        assert found.fpr_at_95_tpr == pytest.approx(expected[key], abs=1e-12)
+
+
+@pytest.mark.parametrize("by", OOD_SCORES)
+def test_flat_logits_look_more_ood_than_peaked_ones(by: str) -> None:
+    peaked, flat = 10 * torch.eye(4), torch.eye(4)[:2]
+
+    found = ood_detection(peaked, flat, by)
+
+    assert (found.auroc, found.aupr_ood, found.aupr_id) == (1, 1, 1)
+    assert found.fpr_at_95_tpr == 0
+    assert ood_score(flat, by).min() > ood_score(peaked, by).max()
+
+
+def test_the_largest_logit_is_read_before_softmax() -> None:
+    logits = torch.tensor([[1.0, 2.0], [101.0, 102.0]])
+
+    assert ood_score(logits, "max_logit").tolist() == [-2, -102]
+    assert ood_score(logits, "msp").unique().numel() == 1
+
+
+def test_unknown_scores_are_refused_by_name() -> None:
+    with pytest.raises(AuditError, match="'energy' is unknown; give one of msp, entropy"):
+        ood_score(torch.zeros(1, 2), "energy")
+
+
+def test_samples_of_one_kind_alone_are_refused() -> None:
+    with pytest.raises(AuditError, match="0 of 3"):
+        detection_by_score(torch.arange(3), torch.zeros(3))

@@ -1,0 +1,90 @@
+"""The Brier score as a loss, and cross-entropy weighted by a generalised Brier score."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Form = Literal["norm", "sum"]
+
+
+def brier(logits: Tensor, targets: Tensor) -> Tensor:
+    """`sum_k (p_k - one_hot_k) ** 2`. Brier (1950).
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+
+    Returns:
+        One loss per sample, from 0 to 2. Shape (samples,).
+    """
+    return _error(logits, targets).square().sum(dim=-1)
+
+
+def bsce(
+    logits: Tensor, targets: Tensor, *, gamma: float = 2.0, beta: float = 2.0, form: Form = "norm"
+) -> Tensor:
+    """Cross-entropy times the generalised Brier score `u` (arXiv 2503.22725).
+
+    `u = (sum_k |p_k - one_hot_k| ** beta) ** (gamma / beta)`, as the authors' code has it; their
+    formula read to the letter is `sum_k |p_k - one_hot_k| ** gamma`, form "sum", where beta has
+    no effect. Both agree where beta equals gamma. With beta 1 the norm is `2 * (1 - p_t)`, so
+    that the loss is `2 ** gamma` times focal loss.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        gamma: Exponent of the score, zero or more; zero gives plain cross-entropy (form "norm").
+        beta: Order of the norm, one or more.
+        form: "norm" or "sum", see above.
+
+    Returns:
+        One loss per sample. Shape (samples,).
+
+    Raises:
+        ValueError: The form has another name.
+    """
+    score = _generalised_brier(_error(logits, targets), gamma, beta, form)
+    return score * F.cross_entropy(logits, targets, reduction="none")
+
+
+def bsce_gra(
+    logits: Tensor, targets: Tensor, *, gamma: float = 2.0, beta: float = 2.0, form: Form = "norm"
+) -> Tensor:
+    """Cross-entropy whose gradient, not value, is scaled by the generalised Brier score.
+
+    Detaching the scale keeps the gradient of an uncertain sample larger than that of a
+    certain one, which multiplying two differentiable factors does not (arXiv 2503.22725).
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        gamma: Exponent of the score, zero or more; zero gives plain cross-entropy (form "norm").
+        beta: Order of the norm, one or more.
+        form: "norm" or "sum", see `bsce`.
+
+    Returns:
+        One loss per sample, equal in value to `bsce`. Shape (samples,).
+
+    Raises:
+        ValueError: The form has another name.
+    """
+    score = _generalised_brier(_error(logits.detach(), targets), gamma, beta, form)
+    return score * F.cross_entropy(logits, targets, reduction="none")
+
+
+def _error(logits: Tensor, targets: Tensor) -> Tensor:
+    """Probabilities minus one-hot targets. Shape (samples, classes)."""
+    return logits.softmax(dim=-1) - F.one_hot(targets, logits.shape[-1])
+
+
+def _generalised_brier(error: Tensor, gamma: float, beta: float, form: Form) -> Tensor:
+    """One score per sample from errors of shape (samples, classes)."""
+    # A gamma below 1 has an infinite slope at 0, where predictions that round to one-hot lie.
+    smallest = torch.finfo(error.dtype).tiny
+    if form == "norm":
+        return torch.linalg.vector_norm(error, ord=beta, dim=-1).clamp_min(smallest) ** gamma
+    if form == "sum":
+        return (error.abs().clamp_min(smallest) ** gamma).sum(dim=-1)
+    raise ValueError(f"no form {form!r} of the Brier score; choose 'norm' or 'sum'")

@@ -1,0 +1,159 @@
+"""Correctness ranking (CRL): confidence should rank samples as often as they were right so far.
+
+Moon et al. (2020). Every sample is compared with the next of its batch, the last with the first.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Confidence = Literal["max_probability", "entropy", "margin"]
+
+
+def confidence_of(logits: Tensor, *, confidence: Confidence = "max_probability") -> Tensor:
+    """Three readings of how sure a prediction is.
+
+    Args:
+        logits: Shape (samples, classes).
+        confidence: "max_probability"; "entropy", its negative divided by log(classes); or
+            "margin", the largest minus the second largest probability.
+
+    Returns:
+        Larger is surer. Shape (samples,).
+
+    Raises:
+        ValueError: The confidence has another name.
+    """
+    if confidence == "max_probability":
+        return logits.softmax(dim=-1).max(dim=-1).values
+    if confidence == "entropy":
+        log_probabilities = logits.log_softmax(dim=-1)
+        negative_entropy = (log_probabilities.exp() * log_probabilities).sum(dim=-1)
+        return negative_entropy / torch.tensor(float(logits.shape[-1])).log().item()
+    if confidence == "margin":
+        largest = logits.softmax(dim=-1).topk(2, dim=-1).values
+        return largest[:, 0] - largest[:, 1]
+    raise ValueError(
+        f"no confidence {confidence!r}; choose 'max_probability', 'entropy' or 'margin'"
+    )
+
+
+def ranking_term(confidence: Tensor, correctness: Tensor) -> Tensor:
+    """`max(0, |c_i - c_j| - sign(c_i - c_j) * (k_i - k_j))` with j the next sample of the batch.
+
+    Args:
+        confidence: k, with gradient. Shape (samples,).
+        correctness: c, how often each sample was right so far, normalised. Shape (samples,).
+
+    Returns:
+        One term per sample, zero for pairs that were right equally often. Shape (samples,).
+    """
+    difference = correctness - correctness.roll(-1)
+    lead = confidence - confidence.roll(-1)
+    return F.relu(difference.abs() - difference.sign() * lead)
+
+
+class CorrectnessRanking:
+    """Cross-entropy plus `coefficient * ranking_term`, with a history of every training sample.
+
+    The correctness of a sample is `(n - smallest n) / (most - smallest n)`: n counts the epochs
+    in which it was right, the smallest n is over the training set, and `most` is the number of
+    finished epochs, at least 1. The paper writes the plain share of epochs; this is its code. So
+    correctness passes 1 late in an epoch, and is zero in the first. Where all samples were always
+    right, that code divides zero by zero; here all rank equal.
+
+    The loop calls `before_training`, then `before_epoch`, and around each step `before_batch` and
+    `after_batch`.
+    """
+
+    def __init__(
+        self, *, coefficient: float = 1.0, confidence: Confidence = "max_probability"
+    ) -> None:
+        self.coefficient = coefficient
+        self.confidence: Confidence = confidence
+        self._most = 1
+        self._batch: Tensor = torch.empty(0, dtype=torch.int64)
+        self.before_training([])
+
+    def before_training(self, sample_ids: Sequence[str]) -> None:
+        """Starts an empty history of the training samples.
+
+        Args:
+            sample_ids: All of them, each once.
+        """
+        self._rows = {sample_id: row for row, sample_id in enumerate(sample_ids)}
+        self._counts = torch.zeros(len(self._rows), dtype=torch.int64)
+
+    def before_epoch(self, epoch: int, _epochs: int) -> None:
+        """Sets how often a sample can have been right; epochs count from zero."""
+        self._most = max(1, epoch)
+
+    def before_batch(self, sample_ids: Sequence[str]) -> None:
+        """Names the samples of the next call.
+
+        Args:
+            sample_ids: In the order of the logits to come.
+
+        Raises:
+            ValueError: A sample is not of the training set.
+        """
+        unknown = [sample_id for sample_id in sample_ids if sample_id not in self._rows]
+        if unknown:
+            raise ValueError(
+                f"{len(unknown)} samples, such as {unknown[0]!r}, are not among the "
+                f"{len(self._rows)} of the history; name all in before_training"
+            )
+        self._batch = torch.tensor([self._rows[sample_id] for sample_id in sample_ids])
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy plus the ranking term of each sample.
+
+        Args:
+            logits: Of the samples named last. Shape (samples, classes).
+            targets: Class indices. Shape (samples,).
+
+        Returns:
+            One loss per sample. Shape (samples,).
+
+        Raises:
+            ValueError: Another number of samples was named in `before_batch`.
+        """
+        if len(self._batch) != len(targets):
+            raise ValueError(
+                f"{len(targets)} samples in the batch, but {len(self._batch)} were named; call "
+                "before_batch with their ids first"
+            )
+        term = ranking_term(
+            confidence_of(logits, confidence=self.confidence), self._correctness().to(logits)
+        )
+        return F.cross_entropy(logits, targets, reduction="none") + self.coefficient * term
+
+    def after_batch(self, correct: Tensor) -> None:
+        """Counts who was right, after the step.
+
+        Args:
+            correct: Of the samples named last. Shape (samples,).
+        """
+        self._counts[self._batch] += correct.detach().to("cpu", torch.int64)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must keep."""
+        return {"sample_ids": list(self._rows), "counts": self._counts, "most": self._most}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes up what `state_dict` gave."""
+        self.before_training(state["sample_ids"])
+        self._counts = state["counts"].clone()
+        self._most = state["most"]
+
+    def _correctness(self) -> Tensor:
+        """Normalised counts of the batch. Shape (samples,)."""
+        if len(self._batch) == 0:
+            return torch.zeros(0)
+        smallest = int(self._counts.min())
+        span = self._most - smallest
+        counts = (self._counts[self._batch] - smallest).double()
+        return counts / span if span > 0 else torch.zeros_like(counts)

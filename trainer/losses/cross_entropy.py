@@ -1,0 +1,100 @@
+"""Cross-entropy and the regularisers that add one term to it, the same for every sample."""
+
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Negative log-probability of the target: `-log p_t`.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+
+    Returns:
+        One loss per sample, in nats. Shape (samples,).
+    """
+    return F.cross_entropy(logits, targets, reduction="none")
+
+
+def label_smoothing(logits: Tensor, targets: Tensor, *, smoothing: float = 0.05) -> Tensor:
+    """Cross-entropy against `(1 - smoothing) * one_hot + smoothing / classes`, as torch has it.
+
+    Mukhoti et al. (2020) write `(1 - a) * one_hot + a * (1 - one_hot) / (classes - 1)` instead.
+    Both are the same loss with `a = smoothing * (classes - 1) / classes`: their 0.05 with ten
+    classes is a smoothing of 0.0556 here. Szegedy et al. (2016) introduced it.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        smoothing: Share of the target spread evenly over all classes, from 0 to 1.
+
+    Returns:
+        One loss per sample, in nats. Shape (samples,).
+    """
+    return F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
+
+
+def poly_loss(logits: Tensor, targets: Tensor, *, epsilon: float = 2.0) -> Tensor:
+    """Poly-1: `-log p_t + epsilon * (1 - p_t)`, a larger first term of the series of the log.
+
+    Leng et al. (2022), who take epsilon 2 on ImageNet and ask for -1 or more.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        epsilon: Added to the coefficient of `1 - p_t`; zero gives plain cross-entropy.
+
+    Returns:
+        One loss per sample. Shape (samples,).
+    """
+    loss = cross_entropy(logits, targets)
+    return loss + epsilon * (1 - (-loss).exp())
+
+
+def logit_l1(logits: Tensor, targets: Tensor, *, coefficient: float = 0.01) -> Tensor:
+    """Cross-entropy plus `coefficient * sum_k |logit_k|`, a norm in the space of functions.
+
+    Joo and Chung (2020). They leave open whether classes are summed or averaged; here they are
+    summed, so the coefficient of an average is this one times the number of classes. No
+    published coefficient is known to us: choose it on validation data.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        coefficient: Strength of the norm; zero gives plain cross-entropy.
+
+    Returns:
+        One loss per sample. Shape (samples,).
+    """
+    return cross_entropy(logits, targets) + coefficient * logits.abs().sum(dim=-1)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Entropy of the predicted distribution: `-sum_k p_k log p_k`.
+
+    Args:
+        logits: Finite. Shape (samples, classes).
+
+    Returns:
+        From 0 to log(classes), in nats. Shape (samples,).
+    """
+    log_probabilities = logits.log_softmax(dim=-1)
+    return -(log_probabilities.exp() * log_probabilities).sum(dim=-1)
+
+
+def entropy_regularised(logits: Tensor, targets: Tensor, *, alpha: float = 0.1) -> Tensor:
+    """Cross-entropy minus `alpha * entropy`, which makes confidence cost something.
+
+    Pereyra et al. (2017). Cui et al. (2023) find 0.1 best on ImageNet. It is the difficulty
+    term of `trainer.objective` with all weights one: use one or the other, not both.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        alpha: Strength; zero gives plain cross-entropy.
+
+    Returns:
+        One loss per sample, in nats, negative where the entropy outweighs it. Shape (samples,).
+    """
+    return cross_entropy(logits, targets) - alpha * entropy(logits)

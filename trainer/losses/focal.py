@@ -1,0 +1,259 @@
+"""Focal losses: samples that are already right weigh less, by a fixed, scheduled or own gamma."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.special import lambertw
+from torch import Tensor
+from torch.nn import functional as F
+
+# Target probabilities at which the published gammas change.
+_HARD_BELOW = 0.2
+_EASY_FROM = 0.5
+# Below this probability gamma grows like 1 / p and the formula loses its digits.
+_SMALLEST_PROBABILITY = 1e-6
+
+
+def focal(logits: Tensor, targets: Tensor, *, gamma: float = 3.0) -> Tensor:
+    """`-(1 - p_t) ** gamma * log p_t`. Lin et al. (2017); for calibration Mukhoti et al. (2020).
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        gamma: Exponent, zero or more; zero gives plain cross-entropy.
+
+    Returns:
+        One loss per sample. Shape (samples,).
+    """
+    loss = F.cross_entropy(logits, targets, reduction="none")
+    return _focal_weight(loss, gamma) * loss
+
+
+def focal_gra(logits: Tensor, targets: Tensor, *, gamma: float = 3.0) -> Tensor:
+    """Focal loss whose weight `(1 - p_t) ** gamma` is a constant to the gradient.
+
+    The gradient is therefore that of cross-entropy, scaled per sample (arXiv 2503.22725).
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        gamma: Exponent, zero or more; zero gives plain cross-entropy.
+
+    Returns:
+        One loss per sample, equal in value to `focal`. Shape (samples,).
+    """
+    loss = F.cross_entropy(logits, targets, reduction="none")
+    return _focal_weight(loss, gamma).detach() * loss
+
+
+def flsd_53(logits: Tensor, targets: Tensor) -> Tensor:
+    """Focal loss with gamma 5 where `p_t < 0.2` and 3 elsewhere. Mukhoti et al. (2020).
+
+    No gradient flows through the choice of gamma.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+
+    Returns:
+        One loss per sample. Shape (samples,).
+    """
+    return _own_gamma_focal(logits, targets, gamma_53)
+
+
+def flsd_532(logits: Tensor, targets: Tensor) -> Tensor:
+    """Focal loss with gamma 5 where `p_t < 0.2`, 3 below 0.5 and 2 elsewhere.
+
+    Mukhoti et al. (2020), whose training scripts also call it FLSD-52.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+
+    Returns:
+        One loss per sample. Shape (samples,).
+    """
+    return _own_gamma_focal(logits, targets, gamma_532)
+
+
+def flsd_53_gra(logits: Tensor, targets: Tensor) -> Tensor:
+    """`flsd_53` whose weight is a constant to the gradient (arXiv 2503.22725).
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+
+    Returns:
+        One loss per sample, equal in value to `flsd_53`. Shape (samples,).
+    """
+    loss = F.cross_entropy(logits, targets, reduction="none")
+    return _focal_weight(loss, gamma_53((-loss).detach().exp())).detach() * loss
+
+
+def lambert_focal(logits: Tensor, targets: Tensor, *, largest_gamma: float = 5.0) -> Tensor:
+    """Focal loss with the gamma of `lambert_gamma` for every sample's own `p_t`.
+
+    Mukhoti et al. (2020), proposition 2; they train with its rounded values at 0.2 and 0.25,
+    which are `flsd_53`.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        largest_gamma: Ceiling of gamma, which otherwise grows without bound as `p_t` nears zero.
+
+    Returns:
+        One loss per sample. Shape (samples,).
+    """
+
+    def gamma_of(probabilities: Tensor) -> Tensor:
+        return lambert_gamma(probabilities, largest_gamma=largest_gamma)
+
+    return _own_gamma_focal(logits, targets, gamma_of)
+
+
+def gamma_53(probabilities: Tensor) -> Tensor:
+    """Gamma of FLSD-53: 5 below a target probability of 0.2, 3 from there on.
+
+    Args:
+        probabilities: Of the target. Shape (samples,).
+
+    Returns:
+        One gamma per sample. Shape (samples,).
+    """
+    return 3.0 + 2.0 * (probabilities < _HARD_BELOW).to(probabilities)
+
+
+def gamma_532(probabilities: Tensor) -> Tensor:
+    """Gamma of FLSD-532: 5 below a target probability of 0.2, 3 below 0.5, 2 from there on.
+
+    Args:
+        probabilities: Of the target. Shape (samples,).
+
+    Returns:
+        One gamma per sample. Shape (samples,).
+    """
+    return gamma_53(probabilities) - (probabilities >= _EASY_FROM).to(probabilities)
+
+
+def lambert_gamma(probabilities: Tensor, *, largest_gamma: float = 5.0) -> Tensor:
+    """The gamma at which focal loss and cross-entropy have gradients of the same length.
+
+    It solves `(1 - p)**g - g p (1 - p)**(g - 1) log p = 1`, so that a sample less probable than
+    p is pushed harder than by cross-entropy, and one more probable less. Mukhoti et al. (2020),
+    proposition 2: `g = a + W(-b) / log(1 - p)` with `a = (1 - p) / (p log p)`,
+    `b = (1 - p)**(1 - a) / (p log p) * log(1 - p)` and W the lower branch of Lambert's function.
+    From p = 0.5 on, zero is the only solution.
+
+    Args:
+        probabilities: Of the target, from 0 to 1. Shape (samples,).
+        largest_gamma: Ceiling of the result.
+
+    Returns:
+        One gamma per sample, from 0 to `largest_gamma`. Shape (samples,).
+    """
+    # SciPy has the only tested Lambert function; one value per sample is cheap to move.
+    exact = probabilities.detach().to("cpu", torch.float64).numpy()
+    p = np.clip(exact, _SMALLEST_PROBABILITY, _EASY_FROM)
+    a = (1 - p) / (p * np.log(p))
+    b = (1 - p) ** (1 - a) / (p * np.log(p)) * np.log1p(-p)
+    gamma = a + lambertw(-b, k=-1).real / np.log1p(-p)
+    gamma = np.where(exact >= _EASY_FROM, 0.0, np.clip(gamma, 0.0, largest_gamma))
+    return torch.from_numpy(gamma).to(probabilities)
+
+
+@dataclass(frozen=True)
+class GammaSchedule:
+    """Gamma as steps over the epochs: 5, then 3, then 1 in FL-5,3,1 of Mukhoti et al. (2020).
+
+    Attributes:
+        gammas: One per stage, one more than there are boundaries.
+        boundaries: First epoch of every stage but the first, epochs counted from zero; or, where
+            `fractional`, the share of all epochs that lies before it.
+        fractional: Whether boundaries are shares from 0 to 1 rather than epochs.
+
+    Raises:
+        ValueError: Numbers of gammas and boundaries do not fit, or boundaries do not rise.
+    """
+
+    gammas: tuple[float, ...] = (5.0, 3.0, 1.0)
+    boundaries: tuple[float, ...] = (100, 250)
+    fractional: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.gammas) != len(self.boundaries) + 1:
+            raise ValueError(
+                f"{len(self.gammas)} gammas and {len(self.boundaries)} boundaries do not fit; "
+                "give one gamma more than boundaries"
+            )
+        if list(self.boundaries) != sorted(self.boundaries):
+            raise ValueError(f"boundaries {self.boundaries} must rise from stage to stage")
+        if self.fractional and not all(0 <= boundary <= 1 for boundary in self.boundaries):
+            raise ValueError(
+                f"boundaries {self.boundaries} must be shares from 0 to 1 where fractional is true"
+            )
+
+    def gamma(self, epoch: int, epochs: int) -> float:
+        """Gamma of one epoch.
+
+        Args:
+            epoch: Counted from zero.
+            epochs: Of the whole training; only used by fractional boundaries.
+
+        Returns:
+            The gamma of the stage that the epoch lies in.
+        """
+        # Epochs, not shares, are compared: 0.3 * 10 and 3 / 10 round differently.
+        scale = epochs if self.fractional else 1
+        stage = sum(epoch >= round(boundary * scale, 9) for boundary in self.boundaries)
+        return self.gammas[stage]
+
+
+class ScheduledFocal:
+    """Focal loss that takes its gamma from a schedule; the loop announces every epoch.
+
+    Mukhoti et al. (2020): 5,3,1 and 5,3,2 at epochs 100 and 250 of 350 on CIFAR, at 30 and 70 of
+    100 on Tiny-ImageNet.
+    """
+
+    def __init__(
+        self,
+        *,
+        gammas: tuple[float, ...] = (5.0, 3.0, 1.0),
+        boundaries: tuple[float, ...] = (100, 250),
+        fractional: bool = False,
+    ) -> None:
+        self.schedule = GammaSchedule(tuple(gammas), tuple(boundaries), fractional)
+        self.gamma = self.schedule.gammas[0]
+
+    def before_epoch(self, epoch: int, epochs: int) -> None:
+        """Takes the gamma of an epoch, counted from zero, out of `epochs`."""
+        self.gamma = self.schedule.gamma(epoch, epochs)
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """`focal` with the gamma of this epoch.
+
+        Args:
+            logits: Shape (samples, classes).
+            targets: Class indices. Shape (samples,).
+
+        Returns:
+            One loss per sample. Shape (samples,).
+        """
+        return focal(logits, targets, gamma=self.gamma)
+
+
+def _own_gamma_focal(
+    logits: Tensor, targets: Tensor, gamma_of: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Focal loss with one gamma per sample, chosen by the probability of its target."""
+    loss = F.cross_entropy(logits, targets, reduction="none")
+    return _focal_weight(loss, gamma_of((-loss).detach().exp())) * loss
+
+
+def _focal_weight(loss: Tensor, gamma: float | Tensor) -> Tensor:
+    """`(1 - p_t) ** gamma` from cross-entropy."""
+    # A gamma below 1 has an infinite slope at 0, where a p_t that rounds to 1 lies.
+    smallest = torch.finfo(loss.dtype).tiny
+    return (1 - (-loss).exp()).clamp_min(smallest) ** gamma

@@ -1,0 +1,24 @@
+"""How good predictions are: calibration, proper scores, selective prediction, unknown inputs.
+
+Logits of shape (samples, classes) and targets of shape (samples,) go in, from any device; plain
+numbers come out, computed in float64. Fractions, never percent.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from trainer.metrics.calibration import adaptive_ece, classwise_ece, ece, mce
+from trainer.metrics.proper_scores import accuracy, brier_score, nll, top_5_accuracy
+
+METRICS: dict[str, Callable[[Tensor, Tensor], float]] = {
+    "accuracy": accuracy,
+    "top_5_accuracy": top_5_accuracy,
+    "nll": nll,
+    "brier_score": brier_score,
+    "ece": ece,
+    "adaptive_ece": adaptive_ece,
+    "classwise_ece": classwise_ece,
+    "mce": mce,
+}
+"""Those that need logits and targets alone and are one number."""

@@ -1,0 +1,263 @@
+"""Whether a confidence of 80 % means right four times in five.
+
+Equal-width bins are closed on the right, (l, u], as in the code of the focal-loss papers; a
+confidence of exactly 0 joins the first bin and one of exactly 1 the last. netcal and torchmetrics
+close them on the left, and torchmetrics gives confidence 1 a bin of its own, which changes values
+only where confidences lie exactly on an edge. Edges are 1/bins, 2/bins, ... in float64.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from difficulty_service.errors import AuditError
+from trainer.metrics.predictions import (
+    NUMBERS_PER_BLOCK,
+    as_array,
+    centred_blocks,
+    check_predictions,
+    confidence_and_correct,
+)
+
+NUM_BINS = 15
+"""Of every paper compared here."""
+
+SURE = 0.99
+
+
+@dataclass(frozen=True)
+class ReliabilityBins:
+    """Samples grouped by confidence; empty bins hold zeros.
+
+    Attributes:
+        lower: Smallest confidence a bin may hold. Shape (bins,).
+        upper: Largest confidence a bin may hold. Shape (bins,).
+        counts: Samples. Shape (bins,).
+        confidences: Mean confidence. Shape (bins,).
+        accuracies: Share of correct samples. Shape (bins,).
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    confidences: NDArray[np.float64]
+    accuracies: NDArray[np.float64]
+
+    @property
+    def gaps(self) -> NDArray[np.float64]:
+        """Mean confidence minus accuracy; above 0 where over-confident. Shape (bins,)."""
+        return self.confidences - self.accuracies
+
+    @property
+    def mean_gap(self) -> float:
+        """Mean absolute gap, every bin weighted by its samples: the ECE."""
+        return float(np.average(np.abs(self.gaps), weights=self.counts))
+
+    @property
+    def largest_gap(self) -> float:
+        """Largest absolute gap of any bin that holds samples: the MCE."""
+        return float(np.abs(self.gaps).max())
+
+
+@dataclass(frozen=True)
+class SureSamples:
+    """The samples a classifier is sure of, with confidence 0.99 or more (S99).
+
+    Attributes:
+        share: Of all samples.
+        accuracy: Among them; NaN where there are none.
+    """
+
+    share: float
+    accuracy: float
+
+
+def ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
+    """Expected calibration error over bins of equal width; a fraction in [0, 1].
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        num_bins: At least one.
+
+    Raises:
+        AuditError: Shapes do not fit together, or a row of logits is not finite.
+        UnknownLabel: A target is not one of the classes.
+    """
+    return equal_width_bins(*confidence_and_correct(logits, targets), num_bins).mean_gap
+
+
+def mce(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
+    """Largest gap between confidence and accuracy of any bin of equal width; as `ece`."""
+    return equal_width_bins(*confidence_and_correct(logits, targets), num_bins).largest_gap
+
+
+def adaptive_ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
+    """Expected calibration error over bins of equal mass, which the difficulty paper calls ECE.
+
+    Every sample counts. The code of the focal-loss papers opens its first bin at the smallest
+    confidence and so leaves that sample out, and all samples where confidences are equal.
+    Arguments and errors as `ece`.
+    """
+    return equal_mass_bins(*confidence_and_correct(logits, targets), num_bins).mean_gap
+
+
+def sure_samples(logits: Tensor, targets: Tensor) -> SureSamples:
+    """Share and accuracy of the samples with confidence 0.99 or more; errors as `ece`."""
+    confidence, correct = confidence_and_correct(logits, targets)
+    sure = confidence >= SURE
+    accuracy = float(correct[sure].double().mean()) if bool(sure.any()) else float("nan")
+    return SureSamples(share=float(sure.double().mean()), accuracy=accuracy)
+
+
+def equal_width_bins(
+    confidence: Tensor, correct: Tensor, num_bins: int = NUM_BINS
+) -> ReliabilityBins:
+    """Reliability in bins (l, u] of equal width.
+
+    Args:
+        confidence: In [0, 1]. Shape (samples,).
+        correct: True where the prediction is right. Shape (samples,).
+        num_bins: At least one.
+
+    Raises:
+        AuditError: No samples, no bins, shapes that differ, or a confidence outside [0, 1].
+    """
+    confidences, hits = _checked(confidence, correct, num_bins)
+    edges = np.arange(num_bins + 1) / num_bins
+    return _bins(confidences, hits, bin_of(confidences, num_bins), edges[:-1], edges[1:])
+
+
+def equal_mass_bins(
+    confidence: Tensor, correct: Tensor, num_bins: int = NUM_BINS
+) -> ReliabilityBins:
+    """Reliability in bins of as many samples each, give or take one; the first are the larger.
+
+    Samples of equal confidence that an edge divides keep their order, as in torch-uncertainty.
+    Arguments and errors as `equal_width_bins`; with fewer samples than bins the last are empty.
+    """
+    confidences, hits = _checked(confidence, correct, num_bins)
+    order = np.argsort(confidences, kind="stable")
+    counts = np.full(num_bins, len(order) // num_bins)
+    counts[: len(order) % num_bins] += 1
+    ordered = confidences[order]
+    last = np.maximum(counts.cumsum() - 1, 0)
+    first = np.minimum(counts.cumsum() - counts, len(order) - 1)
+    numbers = np.repeat(np.arange(num_bins), counts)
+    return _bins(ordered, hits[order], numbers, ordered[first], ordered[last])
+
+
+def classwise_ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
+    """Mean over all classes of the calibration error of that class's probability.
+
+    Classes without samples count too: probability given to them is misplaced. The code of the
+    focal-loss papers leaves out the classes above the largest target, and probabilities of
+    exactly 0, which hides the worst mistake there is. Arguments and errors as `ece`.
+    """
+    check_predictions(logits, targets)
+    _check_num_bins(num_bins)
+    numbers = as_array(targets).astype(np.int64)
+    excess = np.zeros((logits.shape[1], num_bins))
+    for rows, block in centred_blocks(logits):
+        excess += _excess_of_classes(block.softmax(dim=1).numpy(), numbers[rows], num_bins)
+    return float(np.abs(excess).sum() / logits.numel())
+
+
+def classwise_ece_of_probabilities(
+    probabilities: Tensor, targets: Tensor, num_bins: int = NUM_BINS
+) -> float:
+    """`classwise_ece` where the probabilities are at hand already.
+
+    Args:
+        probabilities: In [0, 1]; any floating dtype. Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        num_bins: At least one.
+
+    Raises:
+        AuditError: No bins, or shapes that do not fit together.
+        UnknownLabel: A target is not one of the classes.
+    """
+    check_predictions(probabilities, targets)
+    _check_num_bins(num_bins)
+    values, numbers = as_array(probabilities), as_array(targets).astype(np.int64)
+    excess = np.zeros((values.shape[1], num_bins))
+    rows_per_block = max(1, NUMBERS_PER_BLOCK // values.shape[1])
+    for start in range(0, len(values), rows_per_block):
+        rows = slice(start, start + rows_per_block)
+        excess += _excess_of_classes(values[rows], numbers[rows], num_bins)
+    return float(np.abs(excess).sum() / values.size)
+
+
+def bin_of(confidences: NDArray[Any], num_bins: int) -> NDArray[np.intp]:
+    """The bin (l, u] of equal width that holds each value; 0 joins the first. Same shape."""
+    # Multiplying and rounding up is faster, but puts some edges, as 15/22, one bin too high.
+    edges = np.arange(1, num_bins) / num_bins
+    return np.searchsorted(edges, confidences.astype(np.float64), side="left")
+
+
+def _excess_of_classes(
+    probabilities: NDArray[Any], targets: NDArray[np.int64], num_bins: int
+) -> NDArray[np.float64]:
+    """Probability given to every class minus its samples, by bin. Shape (classes, bins).
+
+    Few probabilities leave the first bin where there are many classes, since a row sums to 1:
+    those are sorted into bins, and the first bin is what remains of the sum of the column.
+    """
+    num_classes = probabilities.shape[1]
+    # A little below the edge, so that rounding 1/bins to float32 leaves no value out.
+    large = np.flatnonzero(probabilities > (1 - 1e-6) / num_bins)
+    values = probabilities.ravel()[large].astype(np.float64)
+    columns = large % num_classes
+    cells = columns * num_bins + bin_of(values, num_bins)
+    own = probabilities[np.arange(len(targets)), targets]
+    own_cells = targets * num_bins + bin_of(own, num_bins)
+    size = num_classes * num_bins
+    given = np.bincount(cells, values, size) - np.bincount(own_cells, minlength=size)
+    excess: NDArray[np.float64] = given.reshape(num_classes, num_bins).astype(np.float64)
+    excess[:, 0] += probabilities.sum(axis=0) - np.bincount(columns, values, num_classes)
+    return excess
+
+
+def _bins(
+    confidences: NDArray[np.float64],
+    hits: NDArray[np.float64],
+    numbers: NDArray[np.intp],
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+) -> ReliabilityBins:
+    counts = np.bincount(numbers, minlength=len(lower))
+    divisor = np.maximum(counts, 1)
+    return ReliabilityBins(
+        lower=lower,
+        upper=upper,
+        counts=counts,
+        confidences=np.bincount(numbers, confidences, len(lower)) / divisor,
+        accuracies=np.bincount(numbers, hits, len(lower)) / divisor,
+    )
+
+
+def _check_num_bins(num_bins: int) -> None:
+    if num_bins < 1:
+        raise AuditError(f"{num_bins} bins hold no sample; give at least 1")
+
+
+def _checked(
+    confidence: Tensor, correct: Tensor, num_bins: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    confidences = as_array(confidence).astype(np.float64)
+    hits = as_array(correct).astype(np.float64)
+    _check_num_bins(num_bins)
+    if confidences.ndim != 1 or confidences.shape != hits.shape or not len(hits):
+        raise AuditError(
+            f"confidence of shape {confidences.shape} beside correctness of shape {hits.shape}; "
+            f"give one of each per sample, and one sample at least"
+        )
+    if not (confidences.min() >= 0 and confidences.max() <= 1):
+        raise AuditError(
+            f"confidence from {confidences.min():g} to {confidences.max():g}; "
+            f"give probabilities in [0, 1], as softmax makes them"
+        )
+    return confidences, hits

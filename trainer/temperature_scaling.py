@@ -1,0 +1,142 @@
+"""One temperature for all logits, fitted on held-out samples; it never changes a prediction."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from torch import Tensor
+
+from difficulty_service.errors import AuditError
+from trainer.metrics.calibration import NUM_BINS, equal_width_bins
+from trainer.metrics.predictions import (
+    centred_blocks,
+    check_predictions,
+    confidence_and_correct,
+)
+from trainer.metrics.proper_scores import nll
+
+COLDEST, HOTTEST = 1e-3, 1e3
+
+ECE_GRID = tuple(tenths / 10 for tenths in range(1, 101))
+"""0.1, 0.2, ... 10, the temperatures the focal-loss papers try."""
+
+GRADIENT_TOLERANCE = 1e-6
+"""Of the NLL by the logarithm of the temperature, relative to 1 + NLL."""
+
+
+@dataclass(frozen=True)
+class FittedTemperature:
+    """The temperature of least NLL.
+
+    Attributes:
+        temperature: Divides the logits; above 0.
+        nll: Mean at that temperature, in nats.
+        gradient: Of the NLL by the logarithm of the temperature; 0 at a minimum.
+        at_bound: Whether the NLL falls towards COLDEST or HOTTEST all the way, so that no
+            minimum exists between them: every sample is right by a margin, for instance.
+    """
+
+    temperature: float
+    nll: float
+    gradient: float
+    at_bound: bool
+
+
+def fit_temperature_by_nll(logits: Tensor, targets: Tensor) -> FittedTemperature:
+    """The temperature between 0.001 and 1,000 at which the targets are likeliest.
+
+    The NLL is convex in 1 / temperature, so its derivative changes sign once at most; finding
+    that place on the logarithm can neither miss the minimum nor leave the positive numbers, as
+    gradient steps on the temperature itself do on under-confident or separable logits.
+
+    Args:
+        logits: Of samples the model was not trained on. Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+
+    Raises:
+        AuditError: Shapes do not fit together, logits are not finite, or no minimum is found.
+        UnknownLabel: A target is not one of the classes.
+    """
+    check_predictions(logits, targets)
+    targets = targets.detach().cpu().long()
+
+    def gradient(log_temperature: float) -> float:
+        return _nll_gradient(logits, targets, float(np.exp(log_temperature)))
+
+    coldest, hottest = float(np.log(COLDEST)), float(np.log(HOTTEST))
+    if gradient(coldest) >= 0:
+        return _fitted(logits, targets, COLDEST, at_bound=True)
+    if gradient(hottest) <= 0:
+        return _fitted(logits, targets, HOTTEST, at_bound=True)
+    temperature = float(np.exp(brentq(gradient, coldest, hottest, xtol=1e-12, rtol=1e-12)))
+    fitted = _fitted(logits, targets, temperature, at_bound=False)
+    if abs(fitted.gradient) > GRADIENT_TOLERANCE * (1 + fitted.nll):
+        raise AuditError(
+            f"the NLL still changes by {fitted.gradient:g} per unit of log temperature at "
+            f"{temperature:g}; the logits are too large for float64, so look for divergence"
+        )
+    return fitted
+
+
+def fit_temperature_by_ece(
+    logits: Tensor,
+    targets: Tensor,
+    grid: tuple[float, ...] = ECE_GRID,
+    num_bins: int = NUM_BINS,
+) -> float:
+    """The temperature of a grid with the least ECE; of equal ones the smallest.
+
+    Args:
+        logits: Of samples the model was not trained on. Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        grid: Temperatures, each above 0.
+        num_bins: Of equal width.
+
+    Raises:
+        AuditError: Shapes do not fit together, logits are not finite, or an unusable grid.
+        UnknownLabel: A target is not one of the classes.
+    """
+    temperatures = np.sort(np.asarray(grid, dtype=np.float64))
+    if not len(temperatures) or not temperatures[0] > 0 or not np.isfinite(temperatures[-1]):
+        raise AuditError(f"temperatures {list(grid)[:5]} must be finite and above 0, one at least")
+    _, correct = confidence_and_correct(logits, targets)
+    errors = [
+        equal_width_bins(confidence, correct, num_bins).mean_gap
+        for confidence in _confidence_at(logits, temperatures)
+    ]
+    return float(temperatures[int(np.argmin(errors))])
+
+
+def _confidence_at(logits: Tensor, temperatures: NDArray[np.float64]) -> Tensor:
+    """Largest probability at every temperature. Shape (temperatures, samples)."""
+    confidence = torch.empty(len(temperatures), len(logits), dtype=torch.float64)
+    for rows, block in centred_blocks(logits):
+        for number, temperature in enumerate(temperatures):
+            confidence[number, rows] = 1 / (block / temperature).exp().sum(dim=1)
+    return confidence
+
+
+def _fitted(
+    logits: Tensor, targets: Tensor, temperature: float, *, at_bound: bool
+) -> FittedTemperature:
+    return FittedTemperature(
+        temperature=temperature,
+        nll=nll(logits.double() / temperature, targets),
+        gradient=_nll_gradient(logits, targets, temperature),
+        at_bound=at_bound,
+    )
+
+
+def _nll_gradient(logits: Tensor, targets: Tensor, temperature: float) -> float:
+    """Derivative of the mean NLL by log temperature: (own − expected logit) / temperature."""
+    total = 0.0
+    for rows, block in centred_blocks(logits):
+        scaled = block / temperature
+        # A logit of minus infinity has probability 0, and 0 x infinity would be NaN.
+        finite = scaled.clamp_min(-1e300)
+        expected = (scaled.softmax(dim=1) * finite).sum(dim=1)
+        own = finite.gather(1, targets[rows, None]).squeeze(1)
+        total += float((own - expected).sum())
+    return total / len(logits)
