@@ -40,15 +40,12 @@ def show_extremes(table: "pa.Table", digits: Path, folder: Path) -> None:
     """Draws the hardest and the easiest samples, each above its label and score."""
     import pyarrow.parquet as pq
 
+    from difficulty_service.commands.score import extremes
     from difficulty_service.demo.contact_sheet import write_contact_sheet
 
     source = pq.read_table(digits, columns=["id", "image"]).to_pydict()
     images = dict(zip(source["id"], source["image"], strict=True))
-    ordered = table.sort_by([("rmd", "descending")])
-    for name, rows in (
-        ("hardest", ordered.slice(0, SHOWN)),
-        ("easiest", ordered.slice(len(ordered) - SHOWN)),
-    ):
+    for name, rows in extremes(table, SHOWN).items():
         captions = [
             f"'{label}' {score:.0f}"
             for label, score in zip(

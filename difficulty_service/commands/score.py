@@ -20,6 +20,8 @@ from difficulty_service.commands.options import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from difficulty_service.feature_store import FeatureStore
     from difficulty_service.gaussian import Gaussians
     from difficulty_service.scoring import Scored
@@ -147,16 +149,22 @@ def score_and_write(
 
 def report(scored: "Scored", out: Path) -> None:
     """Prints the hardest and the easiest samples, what to beware of, and where the file is."""
-    known = scored.table.filter(scored.table["rmd"].is_valid()).sort_by([("rmd", "descending")])
     columns = ("sample_id", "label_name", "rmd")
-    for title, rows in (
-        ("hardest", known.slice(0, SHOWN)),
-        ("easiest", known.slice(max(0, len(known) - SHOWN))),
-    ):
+    for title, rows in extremes(scored.table, SHOWN).items():
         console.print(f"\n{title}:")
         print_table(columns, list(zip(*(rows[name].to_pylist() for name in columns), strict=True)))
     console.print()
     print_warnings(scored.warnings)
+    num_scored = len(scored.table) - scored.table["rmd"].null_count
     console.print(
-        f"{len(known):,} of {len(scored.table):,} samples are scored in {out}", markup=False
+        f"{num_scored:,} of {len(scored.table):,} samples are scored in {out}", markup=False
     )
+
+
+def extremes(table: "pa.Table", count: int) -> "dict[str, pa.Table]":
+    """The hardest and the easiest samples that have a score, each from hard to easy."""
+    known = table.filter(table["rmd"].is_valid()).sort_by([("rmd", "descending")])
+    return {
+        "hardest": known.slice(0, count),
+        "easiest": known.slice(max(0, len(known) - count)),
+    }
