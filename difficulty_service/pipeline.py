@@ -1,5 +1,6 @@
 """The whole path: dataset, features, Gaussians, scores."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from difficulty_service.errors import DatasetError
 from difficulty_service.feature_store import BadImage, FeatureStore, create_store
 from difficulty_service.features import ExtractOptions, Progress, ignore
 from difficulty_service.fitting import FitRequest, fit_parts, pilot_rows
-from difficulty_service.gaussian import Gaussians
+from difficulty_service.gaussian import Factor, Gaussians
 from difficulty_service.images import decoder_name
 from difficulty_service.score_file import write_scores
 from difficulty_service.scoring import Scored, require_same_features, score_store
@@ -163,14 +164,20 @@ def provenance(
         "shrinkage": shrinkage,
         "products": str(gaussians.options.products).removeprefix("torch."),
         "reliable": gaussians.reliable,
-        **{
-            f"{name}_{key}": getattr(factor, key)
-            for name, factor in (("within", gaussians.within), ("agnostic", gaussians.agnostic))
-            for key in ("intensity", "condition", "rank")
-        },
+        **describe_factor("within", gaussians.within),
+        **describe_factor("agnostic", gaussians.agnostic),
         "num_scored": len(scored.table) - scored.table["rmd"].null_count,
         "num_bad_images": int(store.description["num_samples"]) - len(scored.table),
         "warnings": list(scored.warnings),
+    }
+
+
+def describe_factor(name: str, factor: Factor) -> dict[str, Any]:
+    """How one covariance came out; a singular one has no condition number that JSON can hold."""
+    return {
+        f"{name}_intensity": factor.intensity,
+        f"{name}_condition": factor.condition if math.isfinite(factor.condition) else None,
+        f"{name}_rank": factor.rank,
     }
 
 

@@ -66,7 +66,9 @@ def write_scores(path: Path, table: pa.Table, provenance: Mapping[str, Any]) -> 
     if unknown:
         raise ScoreFileError(f"unknown score columns {unknown}; the schema has {SCHEMA.names}")
     columns = [_column(table, field) for field in SCHEMA]
-    described = json.dumps({"schema_version": SCHEMA_VERSION, **provenance}, sort_keys=True)
+    described = json.dumps(
+        {"schema_version": SCHEMA_VERSION, **provenance}, sort_keys=True, allow_nan=False
+    )
     schema = SCHEMA.with_metadata({METADATA_KEY: described.encode()})
     with replacing(path) as temporary:
         pq.write_table(pa.table(columns, schema=schema), temporary, compression="zstd")

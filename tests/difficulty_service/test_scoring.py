@@ -1,8 +1,11 @@
 """From a store and Gaussians to the columns of a score file."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import Tensor
@@ -10,6 +13,8 @@ from torch import Tensor
 from difficulty_service.errors import StatisticsError
 from difficulty_service.feature_store import FeatureStore, Part, create_store
 from difficulty_service.fitting import FitRequest, fit
+from difficulty_service.pipeline import write_store_scores
+from difficulty_service.score_file import METADATA_KEY
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scoring import match_classes, percentiles, score_store
 
@@ -153,6 +158,22 @@ def test_classes_of_the_gaussians_keep_their_labels() -> None:
     assert classes.names == ("a", "b", "x")
     assert classes.label_of.tolist() == [1, 2, 0]
     assert classes.num_fitted == 2
+
+
+def test_the_metadata_of_singular_features_is_json_for_every_reader(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", dataset="photos")
+    for shard in range(2):
+        part = store.read_part(shard)
+        doubled = torch.cat([part.features, part.features], dim=1)
+        store.write_part(shard, replace(part, features=doubled), [])
+    gaussians = fit_to(store)
+
+    write_store_scores(store, tmp_path / "s.parquet", gaussians, dict(store.description), ["rmd"])
+
+    described = pq.read_schema(tmp_path / "s.parquet").metadata[METADATA_KEY].decode()
+    assert "Infinity" not in described
+    assert json.loads(described)["within_condition"] is None
+    assert json.loads(described)["within_rank"] == DIM
 
 
 def test_percentiles_go_from_the_easiest_to_the_hardest() -> None:
