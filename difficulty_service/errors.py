@@ -12,6 +12,10 @@ DifficultyError
 │   └── SingularCovariance a covariance without inverse, and no remedy allowed
 ├── ScoreFileError         a Parquet file does not follow the score schema
 ├── AuditError             scores and the data to judge them by do not fit together
+├── ConfigError            a recipe has a key or a value that makes no sense
+├── TrainingError          a run cannot start, go on or be resumed
+│   └── UnmatchedScores    training samples without a score, or scores without a sample
+├── MetricError            predictions that no metric can judge
 └── MissingPackage         an optional package is needed for what was asked
 """
 
@@ -62,6 +66,22 @@ class ScoreFileError(DifficultyError):
 
 class AuditError(DifficultyError):
     """Scores and the data to judge them by do not fit together."""
+
+
+class ConfigError(DifficultyError):
+    """A recipe has a key or a value that makes no sense."""
+
+
+class TrainingError(DifficultyError):
+    """A training run cannot start, go on or be resumed."""
+
+
+class UnmatchedScores(TrainingError):
+    """Training samples have no score, or scores no sample."""
+
+
+class MetricError(DifficultyError):
+    """Predictions that no metric can judge."""
 
 
 class MissingPackage(DifficultyError):

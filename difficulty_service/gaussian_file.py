@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import StatisticsError
@@ -38,10 +38,12 @@ def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, An
         tensors[f"{name}.whitening"] = factor.whitening
         description[name] = {"intensity": factor.intensity, "condition": factor.condition}
     with replacing(path) as temporary:
-        save_file(
-            {name: tensor.contiguous() for name, tensor in tensors.items()},
-            temporary,
-            metadata={METADATA_KEY: json.dumps(description, sort_keys=True)},
+        # Safetensors' own writing makes files that only their owner can read.
+        temporary.write_bytes(
+            save(
+                {name: tensor.contiguous() for name, tensor in tensors.items()},
+                metadata={METADATA_KEY: json.dumps(description, sort_keys=True)},
+            )
         )
 
 

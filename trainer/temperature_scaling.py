@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.calibration import NUM_BINS, equal_width_bins
 from trainer.metrics.predictions import (
     centred_blocks,
@@ -56,8 +56,8 @@ def fit_temperature_by_nll(logits: Tensor, targets: Tensor) -> FittedTemperature
         targets: Class indices. Shape (samples,).
 
     Raises:
-        AuditError: Shapes do not fit together, logits are not finite, or no minimum is found.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: Shapes do not fit together, logits are not finite, no minimum is found, or a
+            target is not one of the classes.
     """
     check_predictions(logits, targets)
     targets = targets.detach().cpu().long()
@@ -73,7 +73,7 @@ def fit_temperature_by_nll(logits: Tensor, targets: Tensor) -> FittedTemperature
     temperature = float(np.exp(brentq(gradient, coldest, hottest, xtol=1e-12, rtol=1e-12)))
     fitted = _fitted(logits, targets, temperature, at_bound=False)
     if abs(fitted.gradient) > GRADIENT_TOLERANCE * (1 + fitted.nll):
-        raise AuditError(
+        raise MetricError(
             f"the NLL still changes by {fitted.gradient:g} per unit of log temperature at "
             f"{temperature:g}; the logits are too large for float64, so look for divergence"
         )
@@ -95,12 +95,12 @@ def fit_temperature_by_ece(
         num_bins: Of equal width.
 
     Raises:
-        AuditError: Shapes do not fit together, logits are not finite, or an unusable grid.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: Shapes do not fit together, logits are not finite, an unusable grid, or a
+            target is not one of the classes.
     """
     temperatures = np.sort(np.asarray(grid, dtype=np.float64))
     if not len(temperatures) or not temperatures[0] > 0 or not np.isfinite(temperatures[-1]):
-        raise AuditError(f"temperatures {list(grid)[:5]} must be finite and above 0, one at least")
+        raise MetricError(f"temperatures {list(grid)[:5]} must be finite and above 0, one at least")
     _, correct = confidence_and_correct(logits, targets)
     errors = [
         equal_width_bins(confidence, correct, num_bins).mean_gap

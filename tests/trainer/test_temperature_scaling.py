@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.calibration import ece
 from trainer.metrics.proper_scores import accuracy, nll
 from trainer.temperature_scaling import (
@@ -154,10 +154,10 @@ def test_the_grid_finds_the_least_ece_of_its_temperatures(
 
 @pytest.mark.parametrize("grid", [(), (0.0, 1.0), (-1.0,), (math.inf,), (math.nan,)])
 def test_a_grid_that_is_not_above_zero_is_refused(grid: tuple[float, ...]) -> None:
-    with pytest.raises(AuditError, match="finite and above 0"):
+    with pytest.raises(MetricError, match="finite and above 0"):
         fit_temperature_by_ece(torch.zeros(2, 2), torch.tensor([0, 1]), grid)
 
 
 def test_logits_that_are_not_finite_are_refused() -> None:
-    with pytest.raises(AuditError, match="row 1"):
+    with pytest.raises(MetricError, match="row 1"):
         fit_temperature_by_nll(torch.tensor([[0.0, 1.0], [math.nan, 0.0]]), torch.tensor([0, 1]))

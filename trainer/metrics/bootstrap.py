@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.calibration import NUM_BINS, bin_of, equal_width_bins
 from trainer.metrics.predictions import as_array, confidence_and_correct
 from trainer.metrics.proper_scores import brier_score_per_sample, nll_per_sample
@@ -50,7 +50,7 @@ class Resampling:
     def __post_init__(self) -> None:
         """Refuses what cannot be drawn."""
         if self.num_resamples < 1 or not 0 < self.level < 1:
-            raise AuditError(
+            raise MetricError(
                 f"{self.num_resamples} resamples at level {self.level}; give at least 1 resample "
                 f"and a level between 0 and 1, such as 0.95"
             )
@@ -67,8 +67,8 @@ def bootstrap_intervals(
         resampling: 1,000 resamples at 95 % if not given.
 
     Raises:
-        AuditError: Shapes do not fit together, or a row of logits is not finite.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
+            one of the classes.
     """
     confidence, correct = confidence_and_correct(logits, targets)
     return {
@@ -94,7 +94,7 @@ def ece_interval(
         resampling: 1,000 resamples at 95 % if not given.
 
     Raises:
-        AuditError: No samples, no bins, shapes that differ, or a confidence outside [0, 1].
+        MetricError: No samples, no bins, shapes that differ, or a confidence outside [0, 1].
     """
     bins = equal_width_bins(confidence, correct, num_bins)
     values = as_array(confidence).astype(np.float64)
@@ -118,11 +118,11 @@ def mean_interval(values: Tensor, resampling: Resampling | None = None) -> Inter
         resampling: 1,000 resamples at 95 % if not given.
 
     Raises:
-        AuditError: Not one number per sample, or no samples.
+        MetricError: Not one number per sample, or no samples.
     """
     numbers = as_array(values).astype(np.float64)
     if numbers.ndim != 1 or not len(numbers):
-        raise AuditError(f"values of shape {numbers.shape}; give one per sample, and one at least")
+        raise MetricError(f"values of shape {numbers.shape}; give one per sample, and one at least")
 
     def statistic(counts: NDArray[np.int64]) -> float:
         return float(counts @ numbers / len(numbers))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.predictions import (
     NUMBERS_PER_BLOCK,
     as_array,
@@ -84,8 +84,8 @@ def ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
         num_bins: At least one.
 
     Raises:
-        AuditError: Shapes do not fit together, or a row of logits is not finite.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
+            one of the classes.
     """
     return equal_width_bins(*confidence_and_correct(logits, targets), num_bins).mean_gap
 
@@ -124,7 +124,7 @@ def equal_width_bins(
         num_bins: At least one.
 
     Raises:
-        AuditError: No samples, no bins, shapes that differ, or a confidence outside [0, 1].
+        MetricError: No samples, no bins, shapes that differ, or a confidence outside [0, 1].
     """
     confidences, hits = _checked(confidence, correct, num_bins)
     edges = np.arange(num_bins + 1) / num_bins
@@ -177,8 +177,8 @@ def classwise_ece_of_probabilities(
         num_bins: At least one.
 
     Raises:
-        AuditError: No bins, or shapes that do not fit together.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: No bins, shapes that do not fit together, or a target is not one of the
+            classes.
     """
     check_predictions(probabilities, targets)
     _check_num_bins(num_bins)
@@ -241,7 +241,7 @@ def _bins(
 
 def _check_num_bins(num_bins: int) -> None:
     if num_bins < 1:
-        raise AuditError(f"{num_bins} bins hold no sample; give at least 1")
+        raise MetricError(f"{num_bins} bins hold no sample; give at least 1")
 
 
 def _checked(
@@ -251,12 +251,12 @@ def _checked(
     hits = as_array(correct).astype(np.float64)
     _check_num_bins(num_bins)
     if confidences.ndim != 1 or confidences.shape != hits.shape or not len(hits):
-        raise AuditError(
+        raise MetricError(
             f"confidence of shape {confidences.shape} beside correctness of shape {hits.shape}; "
             f"give one of each per sample, and one sample at least"
         )
     if not (confidences.min() >= 0 and confidences.max() <= 1):
-        raise AuditError(
+        raise MetricError(
             f"confidence from {confidences.min():g} to {confidences.max():g}; "
             f"give probabilities in [0, 1], as softmax makes them"
         )

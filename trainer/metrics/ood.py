@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.predictions import as_array, check_logits, confidence, entropy
 from trainer.metrics.ranking import Convention, aupr, auroc, fpr_at_95_tpr
 
@@ -56,10 +56,10 @@ def ood_score(logits: Tensor, by: str) -> Tensor:
         Float64. Shape (samples,).
 
     Raises:
-        AuditError: Unknown `by`, or unusable logits.
+        MetricError: Unknown `by`, or unusable logits.
     """
     if by not in OOD_SCORES:
-        raise AuditError(f"OOD score {by!r} is unknown; give one of {', '.join(OOD_SCORES)}")
+        raise MetricError(f"OOD score {by!r} is unknown; give one of {', '.join(OOD_SCORES)}")
     return OOD_SCORES[by](logits)
 
 
@@ -75,7 +75,7 @@ def ood_detection(
         convention: Which threshold stands for 95 %, as in `ranking.fpr_at_95_tpr`.
 
     Raises:
-        AuditError: Unknown `by`, or unusable logits.
+        MetricError: Unknown `by`, or unusable logits.
     """
     scores = torch.cat([ood_score(id_logits, by), ood_score(ood_logits, by)])
     is_ood = torch.arange(len(scores)) >= len(id_logits)
@@ -93,7 +93,7 @@ def detection_by_score(
         convention: As in `ood_detection`.
 
     Raises:
-        AuditError: Only ID or only OOD samples, NaN scores, or shapes that differ.
+        MetricError: Only ID or only OOD samples, NaN scores, or shapes that differ.
     """
     is_ood = is_ood.bool()
     return OodDetection(

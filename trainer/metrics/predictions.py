@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import AuditError, UnknownLabel
+from difficulty_service.errors import MetricError
 
 NUMBERS_PER_BLOCK = 1 << 17
 """Logits handled at once: a block and its copy in float64 stay in a core's cache."""
@@ -27,19 +27,19 @@ def check_predictions(logits: Tensor, targets: Tensor) -> None:
         targets: Class indices. Shape (samples,).
 
     Raises:
-        AuditError: No samples, or shapes that do not fit together.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: No samples, shapes that do not fit together, or a target is not one of the
+            classes.
     """
     check_logits(logits)
     if targets.shape != logits.shape[:1]:
-        raise AuditError(
+        raise MetricError(
             f"targets of shape {tuple(targets.shape)} beside logits of shape "
             f"{tuple(logits.shape)}; give one class index per row of logits"
         )
     num_classes = logits.shape[1]
     unknown = targets[(targets < 0) | (targets >= num_classes)].unique()
     if len(unknown):
-        raise UnknownLabel(
+        raise MetricError(
             f"targets {unknown[:5].tolist()} are outside 0 to {num_classes - 1}, the classes "
             f"the logits have; check that both come from the same list of classes"
         )
@@ -48,7 +48,7 @@ def check_predictions(logits: Tensor, targets: Tensor) -> None:
 def check_logits(logits: Tensor) -> None:
     """Refuses logits that are not (samples, classes) with one of each at least."""
     if logits.ndim != MATRIX_DIMENSIONS or 0 in logits.shape:
-        raise AuditError(
+        raise MetricError(
             f"logits of shape {tuple(logits.shape)}; give (samples, classes), one of each at least"
         )
 
@@ -66,8 +66,8 @@ def confidence_and_correct(logits: Tensor, targets: Tensor) -> tuple[Tensor, Ten
         Confidence, float64, and correctness, bool. Each of shape (samples,).
 
     Raises:
-        AuditError: Shapes do not fit together, or a row of logits is not finite.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
+            one of the classes.
     """
     check_predictions(logits, targets)
     predictions = torch.from_numpy(as_array(logits).argmax(axis=1))
@@ -101,7 +101,7 @@ def centred_blocks(logits: Tensor) -> Iterator[tuple[slice, Tensor]]:
         The rows, and their centred logits of shape (rows, classes), none above 0.
 
     Raises:
-        AuditError: The largest logit of a row is NaN or infinite.
+        MetricError: The largest logit of a row is NaN or infinite.
     """
     check_logits(logits)
     rows_per_block = max(1, NUMBERS_PER_BLOCK // logits.shape[1])
@@ -111,7 +111,7 @@ def centred_blocks(logits: Tensor) -> Iterator[tuple[slice, Tensor]]:
         largest = block.amax(dim=1, keepdim=True)
         broken = torch.nonzero(~largest.isfinite().squeeze(1))
         if len(broken):
-            raise AuditError(
+            raise MetricError(
                 f"the logits of row {start + int(broken[0])} have {float(largest[broken[0, 0]])} "
                 f"as their largest; metrics need finite ones, so look for divergence in training"
             )

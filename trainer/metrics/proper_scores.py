@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.predictions import (
     centred_blocks,
     check_predictions,
@@ -19,8 +19,8 @@ def nll(logits: Tensor, targets: Tensor) -> float:
         targets: Class indices. Shape (samples,).
 
     Raises:
-        AuditError: Shapes do not fit together, or a row of logits is not finite.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
+            one of the classes.
     """
     check_predictions(logits, targets)
     return float(nll_per_sample(logits, targets).mean())
@@ -46,8 +46,8 @@ def brier_score(logits: Tensor, targets: Tensor) -> float:
         targets: Class indices. Shape (samples,).
 
     Raises:
-        AuditError: Shapes do not fit together, or a row of logits is not finite.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
+            one of the classes.
     """
     check_predictions(logits, targets)
     return float(brier_score_per_sample(logits, targets).mean())
@@ -68,8 +68,8 @@ def accuracy(logits: Tensor, targets: Tensor) -> float:
     """Share of samples whose largest logit is the target's; of equal ones the first counts.
 
     Raises:
-        AuditError: Shapes do not fit together, or a row of logits is not finite.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
+            one of the classes.
     """
     return float(confidence_and_correct(logits, targets)[1].double().mean())
 
@@ -90,12 +90,12 @@ def top_k_accuracy(logits: Tensor, targets: Tensor, k: int) -> float:
         k: At least one.
 
     Raises:
-        AuditError: Shapes do not fit together, a row of logits is not finite, or k below one.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: Shapes do not fit together, a row of logits is not finite, k below one, or a
+            target is not one of the classes.
     """
     check_predictions(logits, targets)
     if k < 1:
-        raise AuditError(f"top {k} accuracy means nothing; give k of at least 1")
+        raise MetricError(f"top {k} accuracy means nothing; give k of at least 1")
     targets = targets.detach().cpu().long()
     classes = torch.arange(logits.shape[1])
     hits = 0

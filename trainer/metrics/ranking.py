@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.predictions import as_array
 
 Convention = Literal["first", "nearest"]
@@ -27,7 +27,7 @@ def auroc(scores: Tensor, positive: Tensor) -> float:
         positive: True or 1 for a positive. Shape (samples,).
 
     Raises:
-        AuditError: Only positives or only negatives, NaN scores, or shapes that differ.
+        MetricError: Only positives or only negatives, NaN scores, or shapes that differ.
     """
     hits, sizes = _groups_from_the_top(scores, positive)
     misses = sizes - hits
@@ -46,7 +46,7 @@ def aupr(scores: Tensor, positive: Tensor) -> float:
         positive: True or 1 for a positive. Shape (samples,).
 
     Raises:
-        AuditError: Only positives or only negatives, NaN scores, or shapes that differ.
+        MetricError: Only positives or only negatives, NaN scores, or shapes that differ.
     """
     hits, sizes = _groups_from_the_top(scores, positive)
     precision = hits.cumsum() / sizes.cumsum()
@@ -65,7 +65,7 @@ def fpr_at_95_tpr(scores: Tensor, positive: Tensor, convention: Convention = "fi
             torch-uncertainty takes the lowest of equally near ones.
 
     Raises:
-        AuditError: Only positives or only negatives, NaN scores, or shapes that differ.
+        MetricError: Only positives or only negatives, NaN scores, or shapes that differ.
     """
     hits, sizes = _groups_from_the_top(scores, positive)
     found = hits.cumsum() / hits.sum()
@@ -74,7 +74,7 @@ def fpr_at_95_tpr(scores: Tensor, positive: Tensor, convention: Convention = "fi
         return float(let_through[np.argmax(found >= TRUE_POSITIVE_RATE)])
     if convention == "nearest":
         return float(let_through[np.argmin(np.abs(found - TRUE_POSITIVE_RATE))])
-    raise AuditError(f'convention {convention!r} is neither "first" nor "nearest"')
+    raise MetricError(f'convention {convention!r} is neither "first" nor "nearest"')
 
 
 def _groups_from_the_top(
@@ -84,15 +84,15 @@ def _groups_from_the_top(
     values = as_array(scores).astype(np.float64)
     flags = as_array(positive).astype(bool)
     if values.ndim != 1 or values.shape != flags.shape:
-        raise AuditError(
+        raise MetricError(
             f"scores of shape {values.shape} beside flags of shape {flags.shape}; "
             f"give one of each per sample"
         )
     if missing := int(np.isnan(values).sum()):
-        raise AuditError(f"{missing} of {len(values)} scores are NaN; leave those samples out")
+        raise MetricError(f"{missing} of {len(values)} scores are NaN; leave those samples out")
     num_positive = int(flags.sum())
     if num_positive in {0, len(flags)}:
-        raise AuditError(
+        raise MetricError(
             f"{num_positive} of {len(flags)} samples are positive; there must be some of both kinds"
         )
     order = np.argsort(-values)

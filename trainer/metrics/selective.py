@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.predictions import as_array, confidence, confidence_and_correct, entropy
 from trainer.metrics.ranking import Convention, aupr, auroc, fpr_at_95_tpr
 
@@ -71,8 +71,8 @@ def misclassification_detection(
             is that of the code of correctness ranking (CRL).
 
     Raises:
-        AuditError: All predictions right or all wrong, unknown `by`, or unusable logits.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: All predictions right or all wrong, unknown `by`, unusable logits, or a target
+            is not one of the classes.
     """
     certainty, correct = certainty_and_correct(logits, targets, by)
     return MisclassificationDetection(
@@ -87,11 +87,10 @@ def certainty_and_correct(logits: Tensor, targets: Tensor, by: str) -> tuple[Ten
     """Certainty, float64, and correctness, bool, of every sample. Each of shape (samples,).
 
     Raises:
-        AuditError: Unknown `by`, or unusable logits.
-        UnknownLabel: A target is not one of the classes.
+        MetricError: Unknown `by`, unusable logits, or a target is not one of the classes.
     """
     if by not in CERTAINTIES:
-        raise AuditError(f"certainty by {by!r} is unknown; give one of {', '.join(CERTAINTIES)}")
+        raise MetricError(f"certainty by {by!r} is unknown; give one of {', '.join(CERTAINTIES)}")
     largest, correct = confidence_and_correct(logits, targets)
     return (largest if by == "msp" else CERTAINTIES[by](logits)), correct
 
@@ -107,7 +106,7 @@ def aurc(certainty: Tensor, correct: Tensor) -> float:
         correct: True where the prediction is right. Shape (samples,).
 
     Raises:
-        AuditError: No samples, NaN certainty, or shapes that differ.
+        MetricError: No samples, NaN certainty, or shapes that differ.
     """
     errors = _errors_from_the_surest(certainty, correct)
     return float((errors.cumsum() / np.arange(1, len(errors) + 1)).mean())
@@ -138,11 +137,11 @@ def accuracy_over_rejection(
         rejected: Shares to reject, each in [0, 1).
 
     Raises:
-        AuditError: A share outside [0, 1), no samples, NaN certainty, or shapes that differ.
+        MetricError: A share outside [0, 1), no samples, NaN certainty, or shapes that differ.
     """
     shares = np.asarray(rejected, dtype=np.float64)
     if not ((shares >= 0) & (shares < 1)).all():
-        raise AuditError(f"rejected shares {list(rejected)} must each be in [0, 1)")
+        raise MetricError(f"rejected shares {list(rejected)} must each be in [0, 1)")
     errors = _errors_from_the_surest(certainty, correct)
     # The small number takes 0.29 of 100, 28.999999999999996 in floating point, for the 29 it is.
     kept = len(errors) - np.floor(shares * len(errors) + 1e-9).astype(np.intp)
@@ -154,11 +153,11 @@ def _errors_from_the_surest(certainty: Tensor, correct: Tensor) -> NDArray[np.fl
     values = as_array(certainty).astype(np.float64)
     errors = 1 - as_array(correct).astype(np.float64)
     if values.ndim != 1 or values.shape != errors.shape or not len(errors):
-        raise AuditError(
+        raise MetricError(
             f"certainty of shape {values.shape} beside correctness of shape {errors.shape}; "
             f"give one of each per sample, and one sample at least"
         )
     if missing := int(np.isnan(values).sum()):
-        raise AuditError(f"certainty of {missing} of {len(values)} samples is NaN; leave them out")
+        raise MetricError(f"certainty of {missing} of {len(values)} samples is NaN; leave them out")
     _, group, counts = np.unique(-values, return_inverse=True, return_counts=True)
     return np.repeat(np.bincount(group, errors) / counts, counts)

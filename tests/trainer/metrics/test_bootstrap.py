@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.bootstrap import Resampling, bootstrap_intervals, ece_interval, mean_interval
 from trainer.metrics.calibration import ece, equal_width_bins
 from trainer.metrics.predictions import confidence_and_correct
@@ -101,10 +101,10 @@ def test_one_sample_has_an_interval_of_no_width() -> None:
 
 @pytest.mark.parametrize(("num_resamples", "level"), [(0, 0.95), (10, 0.0), (10, 95.0)])
 def test_impossible_resampling_is_refused(num_resamples: int, level: float) -> None:
-    with pytest.raises(AuditError, match=f"{num_resamples} resamples at level {level}"):
+    with pytest.raises(MetricError, match=f"{num_resamples} resamples at level {level}"):
         Resampling(num_resamples, level)
 
 
 def test_means_of_nothing_are_refused() -> None:
-    with pytest.raises(AuditError, match=r"\(0,\)"):
+    with pytest.raises(MetricError, match=r"\(0,\)"):
         mean_interval(torch.zeros(0))

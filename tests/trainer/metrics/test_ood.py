@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.ood import OOD_SCORES, detection_by_score, ood_detection, ood_score
 
 Batches = dict[str, tuple[Tensor, Tensor]]
@@ -46,10 +46,10 @@ def test_the_largest_logit_is_read_before_softmax() -> None:
 
 
 def test_unknown_scores_are_refused_by_name() -> None:
-    with pytest.raises(AuditError, match="'energy' is unknown; give one of msp, entropy"):
+    with pytest.raises(MetricError, match="'energy' is unknown; give one of msp, entropy"):
         ood_score(torch.zeros(1, 2), "energy")
 
 
 def test_samples_of_one_kind_alone_are_refused() -> None:
-    with pytest.raises(AuditError, match="0 of 3"):
+    with pytest.raises(MetricError, match="0 of 3"):
         detection_by_score(torch.arange(3), torch.zeros(3))

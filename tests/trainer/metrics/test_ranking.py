@@ -7,7 +7,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.ranking import Convention, aupr, auroc, fpr_at_95_tpr
 
 
@@ -87,7 +87,7 @@ def test_infinite_scores_have_their_place_in_the_order() -> None:
 def test_an_unknown_convention_is_refused_by_name(tied: tuple[Tensor, Tensor]) -> None:
     convention: Convention = "last"  # type: ignore[assignment]
 
-    with pytest.raises(AuditError, match="'last'"):
+    with pytest.raises(MetricError, match="'last'"):
         fpr_at_95_tpr(*tied, convention)
 
 
@@ -103,5 +103,5 @@ def test_an_unknown_convention_is_refused_by_name(tied: tuple[Tensor, Tensor]) -
 def test_scores_that_cannot_be_ranked_are_refused(
     scores: list[float], positive: list[int], words: str
 ) -> None:
-    with pytest.raises(AuditError, match=words):
+    with pytest.raises(MetricError, match=words):
         auroc(torch.tensor(scores), torch.tensor(positive))

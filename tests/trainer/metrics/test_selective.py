@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import MetricError
 from trainer.metrics.predictions import confidence, entropy
 from trainer.metrics.ranking import auroc
 from trainer.metrics.selective import (
@@ -110,7 +110,7 @@ def test_equally_certain_samples_gain_nothing_by_rejection() -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, math.nan])
 def test_a_share_that_cannot_be_rejected_is_refused_by_name(share: float) -> None:
-    with pytest.raises(AuditError, match=str(share)):
+    with pytest.raises(MetricError, match=str(share)):
         accuracy_over_rejection(torch.arange(3), torch.ones(3), rejected=[share])
 
 
@@ -145,15 +145,15 @@ def test_entropy_of_excluded_classes_is_that_of_the_others() -> None:
 
 
 def test_unknown_certainties_are_refused_by_name(batch: tuple[Tensor, Tensor]) -> None:
-    with pytest.raises(AuditError, match=r"'margin' is unknown; give one of msp, entropy"):
+    with pytest.raises(MetricError, match=r"'margin' is unknown; give one of msp, entropy"):
         misclassification_detection(*batch, by="margin")
 
 
 def test_a_classifier_without_errors_is_refused_by_count() -> None:
-    with pytest.raises(AuditError, match="3 of 3 samples"):
+    with pytest.raises(MetricError, match="3 of 3 samples"):
         misclassification_detection(torch.eye(3), torch.arange(3))
 
 
 def test_certainty_that_is_nan_is_refused() -> None:
-    with pytest.raises(AuditError, match="1 of 2"):
+    with pytest.raises(MetricError, match="1 of 2"):
         aurc(torch.tensor([0.0, math.nan]), torch.ones(2))

@@ -1,0 +1,6 @@
+"""`python -m difficulty_service`, for launchers that start modules."""
+
+from difficulty_service.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""One encoded image to the pixels a model takes."""
+
+import io
+from functools import partial
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from difficulty_service.datasets.image_openers import open_bytes
+from difficulty_service.datasets.sample import ImageOpener
+from difficulty_service.errors import ImageError
+from trainer.data.decoding import Fit, decode, pixels_of
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> ImageOpener:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return partial(open_bytes, buffer.getvalue())
+
+
+@pytest.fixture
+def grey() -> Image.Image:
+    return Image.fromarray(np.arange(48, dtype=np.uint8).reshape(6, 8) * 5)
+
+
+def test_grey_is_repeated_to_three_channels(grey: Image.Image) -> None:
+    pixels = pixels_of(decode(encoded(grey)))
+
+    np.testing.assert_array_equal(pixels, np.stack([np.asarray(grey)] * 3))
+
+
+def test_alpha_is_dropped_not_blended(grey: Image.Image) -> None:
+    colours = grey.convert("RGBA")
+    colours.putalpha(0)
+
+    pixels = pixels_of(decode(encoded(colours)))
+
+    np.testing.assert_array_equal(pixels[0], np.asarray(grey))
+
+
+def test_a_palette_with_a_transparent_entry_becomes_its_colours() -> None:
+    image = Image.new("P", (4, 4), 1)
+    image.putpalette([0, 0, 0, 10, 20, 30])
+
+    pixels = pixels_of(decode(encoded(image, transparency=b"\x00\x80")))
+
+    assert pixels[:, 2, 3].tolist() == [10, 20, 30]
+
+
+def test_of_sixteen_bits_the_upper_eight_are_kept() -> None:
+    values = np.linspace(0, 65_535, 16, dtype=np.uint16).reshape(4, 4)
+
+    pixels = pixels_of(decode(encoded(Image.fromarray(values))))
+
+    np.testing.assert_array_equal(pixels[1], values >> 8)
+
+
+def test_a_picture_is_turned_as_its_exif_block_says(grey: Image.Image) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise by a quarter
+
+    pixels = pixels_of(decode(encoded(grey, exif=exif)))
+
+    np.testing.assert_array_equal(pixels[0], np.rot90(np.asarray(grey), -1))
+
+
+@pytest.mark.parametrize("data", [b"", b"no image", b"\x89PNG\r\n\x1a\n broken"])
+def test_what_is_no_image_is_an_image_error(data: bytes) -> None:
+    with pytest.raises(ImageError, match="cannot be decoded"):
+        decode(partial(open_bytes, data))
+
+
+def test_a_truncated_image_is_an_image_error() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    data = encoded(Image.fromarray(noise), "JPEG")().read()
+
+    with pytest.raises(ImageError, match="truncated"):
+        decode(partial(open_bytes, data[: len(data) // 2]))
+
+
+def test_an_image_of_the_right_size_is_not_touched(grey: Image.Image) -> None:
+    assert Fit(6, 8, margin=1.2).apply(grey) is grey
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 40), (40, 80)])
+def test_the_shorter_side_is_resized_and_the_centre_kept(width: int, height: int) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    image = Image.fromarray(noise)
+
+    fitted = Fit(10, 10).apply(image)
+
+    resized = image.resize((width // 4, height // 4), Image.Resampling.BILINEAR)
+    left, top = (width // 4 - 10) // 2, (height // 4 - 10) // 2
+    expected = resized.crop((left, top, left + 10, top + 10))
+    # One level of rounding: the library may resize rows or columns first.
+    np.testing.assert_allclose(pixels_of(fitted).astype(int), pixels_of(expected), atol=1)
+
+
+def test_a_margin_cuts_the_border_off() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    image = Image.fromarray(noise)
+
+    fitted = Fit(14, 14, margin=16 / 14).apply(image)
+
+    expected = image.resize((16, 16), Image.Resampling.BILINEAR).crop((1, 1, 15, 15))
+    # One level of rounding: the library may resize rows or columns first.
+    np.testing.assert_allclose(pixels_of(fitted).astype(int), pixels_of(expected), atol=1)
+
+
+def test_another_size_is_refused_where_images_are_not_resized(grey: Image.Image) -> None:
+    with pytest.raises(ImageError, match=r"8 x 6 pixels.* 5 x 5; set image_size"):
+        Fit(5, 5, resizes=False).apply(grey)

@@ -1,0 +1,168 @@
+"""Folders of features as splits."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from difficulty_service.errors import ConfigError, DatasetError, FeatureStoreError
+from difficulty_service.feature_store import Part, create_store
+from trainer.config import DataConfig
+from trainer.data import open_samples, open_splits
+from trainer.samples import Samples
+
+CPU = torch.device("cpu")
+NAMES = ("bird", "cat", "dog")
+
+WriteStore = Callable[..., str]
+
+
+def features_of(sample_ids: Sequence[str]) -> torch.Tensor:
+    """Features that tell which sample they are of."""
+    numbers = torch.tensor([float(sample_id.rpartition("#")[2]) for sample_id in sample_ids])
+    return torch.stack((numbers, -numbers, numbers.square()), dim=1)
+
+
+def inputs_of(samples: Samples) -> torch.Tensor:
+    plan = torch.arange(len(samples)).split(7)
+    return torch.cat(list(samples.inputs.batches(plan, None)))
+
+
+@pytest.fixture
+def write_store(tmp_path: Path) -> WriteStore:
+    """Writes thirty samples in two parts, with `runs` rows each; gives the folder."""
+
+    def write(
+        name: str = "features", runs: int = 0, class_names: tuple[str, ...] = NAMES, dim: int = 3
+    ) -> str:
+        description = {"class_names": class_names, "num_shards": 2, "augment_runs": runs}
+        store = create_store(tmp_path / name, description)
+        numbers_of_runs = torch.arange(1, runs + 1) if runs else torch.zeros(1)
+        for shard, numbers in enumerate((torch.arange(18), torch.arange(18, 30))):
+            repeated = numbers.repeat_interleave(len(numbers_of_runs))
+            ids = [f"train.parquet#{number}" for number in repeated.tolist()]
+            all_runs = numbers_of_runs.repeat(len(numbers))
+            # Later runs differ, so that taking one of them shows.
+            features = features_of(ids)[:, :dim] + 1000 * (all_runs > 1).unsqueeze(1)
+            part = Part(ids, repeated % 3, all_runs, features)
+            store.write_part(shard, part, [])
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_features_stay_with_their_ids_and_labels(write_store: WriteStore) -> None:
+    config = DataConfig(train=write_store(), kind="features", validation=0.2)
+
+    splits = open_splits(config, 0, CPU)
+
+    assert splits.validation is not None
+    assert len(splits.train) == 24
+    assert len(splits.validation) == 6
+    for samples in (splits.train, splits.validation):
+        assert torch.equal(inputs_of(samples), features_of(samples.sample_ids))
+        numbers = features_of(samples.sample_ids)[:, 0].long()
+        assert torch.equal(samples.labels, numbers % 3)
+    assert list(splits.all_ids) == [f"train.parquet#{number}" for number in range(30)]
+
+
+def test_the_specification_describes_the_training_features(write_store: WriteStore) -> None:
+    config = DataConfig(train=write_store(), kind="features", validation=0.2)
+
+    splits = open_splits(config, 0, CPU)
+
+    values = inputs_of(splits.train)
+    assert splits.spec.shape == (3,)
+    torch.testing.assert_close(splits.spec.mean, values.mean(dim=0))
+    torch.testing.assert_close(splits.spec.std, values.std(dim=0, correction=0))
+
+
+def test_of_several_augmentation_runs_the_first_is_used(write_store: WriteStore) -> None:
+    config = DataConfig(train=write_store(runs=3), kind="features", validation=0.0)
+
+    splits = open_splits(config, 0, CPU)
+
+    assert splits.validation is None
+    assert len(splits.train) == 30
+    assert torch.equal(inputs_of(splits.train), features_of(splits.train.sample_ids))
+
+
+def test_a_limit_uses_fewer_samples_and_knows_the_ids_of_all(write_store: WriteStore) -> None:
+    config = DataConfig(train=write_store(), kind="features", validation=0.0, limit=9)
+
+    splits = open_splits(config, 0, CPU)
+
+    assert len(splits.train) == 9
+    assert splits.train.labels.bincount().tolist() == [3, 3, 3]
+    assert len(splits.all_ids) == 30
+
+
+def test_labels_of_another_dataset_replace_those_of_the_folder(
+    write_store: WriteStore, write_table: Callable[..., str]
+) -> None:
+    noisy = [(number + 1) % 3 for number in range(30)]
+    table = write_table(noisy=noisy)
+    config = DataConfig(
+        train=write_store(), kind="features", validation=0.2, labels=table, label_column="noisy"
+    )
+
+    splits = open_splits(config, 0, CPU)
+
+    numbers = features_of(splits.train.sample_ids)[:, 0].long()
+    assert torch.equal(splits.train.labels, (numbers + 1) % 3)
+    assert splits.train.class_names == NAMES
+
+
+def test_labels_that_lack_samples_are_refused_with_examples(
+    write_store: WriteStore, write_table: Callable[..., str]
+) -> None:
+    table = write_table(images=[b"not read"] * 12)
+    config = DataConfig(train=write_store(), kind="features", labels=table)
+
+    with pytest.raises(DatasetError, match=r"18 of 30 samples .*first \['train.parquet#12'"):
+        open_splits(config, 0, CPU)
+
+
+def test_test_features_take_the_class_indices_of_training(write_store: WriteStore) -> None:
+    config = DataConfig(
+        train=write_store(class_names=("dog", "cat", "bird")),
+        kind="features",
+        test=write_store("test"),
+    )
+
+    splits = open_splits(config, 0, CPU)
+
+    assert splits.test is not None
+    numbers = np.arange(30)
+    np.testing.assert_array_equal(splits.test.labels, 2 - numbers % 3)
+
+
+def test_features_of_another_length_are_refused(write_store: WriteStore) -> None:
+    config = DataConfig(train=write_store(), kind="features")
+    splits = open_splits(config, 0, CPU)
+
+    with pytest.raises(DatasetError, match="of 2 dimensions, and the model takes 3"):
+        open_samples(config, write_store("short", dim=2), splits.spec, CPU)
+
+
+def test_a_validation_folder_that_is_the_training_folder_is_refused(
+    write_store: WriteStore,
+) -> None:
+    folder = write_store()
+
+    with pytest.raises(DatasetError, match=r"30 samples of .* in both"):
+        open_splits(DataConfig(train=folder, kind="features", validation=folder), 0, CPU)
+
+
+def test_a_folder_without_features_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FeatureStoreError, match="not a feature store"):
+        open_splits(DataConfig(train=str(tmp_path), kind="features"), 0, CPU)
+
+
+def test_augmentation_of_features_is_refused(write_store: WriteStore) -> None:
+    config = DataConfig(train=write_store(), kind="features", augmentation="flip")
+
+    with pytest.raises(ConfigError, match="augmentation 'flip' has no meaning for features"):
+        open_splits(config, 0, CPU)

@@ -1,0 +1,35 @@
+"""Classifiers on features."""
+
+import torch
+from torch import nn
+
+from trainer.config import ModelConfig
+from trainer.models import build_model
+from trainer.models.probe import probe
+from trainer.samples import InputSpec
+
+
+def test_a_linear_probe_multiplies_standardised_features() -> None:
+    mean, std = torch.tensor([1.0, -2, 5, 0]), torch.tensor([0.5, 2, 3, 1])
+    model = build_model(ModelConfig("probe"), InputSpec((4,), mean, std), num_classes=3)
+    features = torch.randn(7, 4)
+
+    logits = model(features)
+
+    parameters = dict(model.named_parameters())
+    weight, bias = parameters["network.0.weight"], parameters["network.0.bias"]
+    torch.testing.assert_close(logits, (features - mean) / std @ weight.T + bias)
+
+
+def test_hidden_layers_have_the_widths_asked_for() -> None:
+    model = probe(InputSpec((4,)), 3, hidden=[8, 5], dropout=0.25)
+
+    widths = [(layer.in_features, layer.out_features) for layer in linear_layers(model)]
+
+    assert widths == [(4, 8), (8, 5), (5, 3)]
+    assert model(torch.randn(2, 4)).shape == (2, 3)
+    assert [layer.p for layer in model.modules() if isinstance(layer, nn.Dropout)] == [0.25, 0.25]
+
+
+def linear_layers(model: nn.Module) -> list[nn.Linear]:
+    return [layer for layer in model.modules() if isinstance(layer, nn.Linear)]

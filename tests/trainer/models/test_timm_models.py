@@ -1,0 +1,104 @@
+"""timm's networks, built offline."""
+
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from difficulty_service.errors import ConfigError
+from trainer.config import ModelConfig
+from trainer.models import build_model
+from trainer.models.timm_models import timm_model
+from trainer.samples import InputSpec
+
+SPEC = InputSpec((3, 32, 32))
+NUM_CLASSES = 4
+
+
+def pretrained_parameters(num_classes: int = 1000) -> dict[str, Tensor]:
+    torch.manual_seed(7)
+    return dict(timm.create_model("resnet18", num_classes=num_classes).state_dict())
+
+
+def test_a_network_has_one_logit_per_class() -> None:
+    model = build_model(ModelConfig("timm:resnet18"), SPEC, NUM_CLASSES).eval()
+
+    assert model(torch.randn(2, 3, 32, 32)).shape == (2, NUM_CLASSES)
+
+
+@pytest.mark.parametrize("filename", ["model.safetensors", "model.pth"])
+def test_a_checkpoint_fills_all_but_a_classifier_of_other_classes(
+    tmp_path: Path, filename: str
+) -> None:
+    path, parameters = tmp_path / filename, pretrained_parameters()
+    if path.suffix == ".pth":
+        torch.save({"state_dict": parameters}, path)
+    else:
+        save_file(parameters, path)
+
+    model = timm_model("resnet18", SPEC, NUM_CLASSES, checkpoint=str(path))
+
+    for name, value in model.state_dict().items():
+        if not name.startswith("fc."):
+            torch.testing.assert_close(value, parameters[name], rtol=0, atol=0)
+    assert model.get_parameter("fc.weight").shape == (NUM_CLASSES, 512)
+
+
+def test_a_checkpoint_of_as_many_classes_fills_the_classifier_too(tmp_path: Path) -> None:
+    path, parameters = tmp_path / "model.safetensors", pretrained_parameters(NUM_CLASSES)
+    save_file(parameters, path)
+
+    model = timm_model("resnet18", SPEC, NUM_CLASSES, checkpoint=str(path))
+
+    torch.testing.assert_close(model.get_parameter("fc.weight"), parameters["fc.weight"])
+
+
+def test_a_checkpoint_of_another_network_names_what_differs(tmp_path: Path) -> None:
+    path, parameters = tmp_path / "model.safetensors", pretrained_parameters()
+    parameters["layer9.weight"] = parameters.pop("conv1.weight")
+    save_file(parameters, path)
+
+    with pytest.raises(ConfigError, match=r"2 of its tensors .* conv1\.weight, layer9\.weight"):
+        timm_model("resnet18", SPEC, NUM_CLASSES, checkpoint=str(path))
+
+
+@pytest.mark.parametrize("filename", ["model.safetensors", "model.pth"])
+@pytest.mark.parametrize("content", [None, b"", b"no parameters"])
+def test_a_checkpoint_that_cannot_be_read_is_an_error(
+    tmp_path: Path, filename: str, content: bytes | None
+) -> None:
+    path = tmp_path / filename
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=r"cannot be read as parameters"):
+        timm_model("resnet18", SPEC, NUM_CLASSES, checkpoint=str(path))
+
+
+def test_a_misspelt_network_is_answered_with_close_names() -> None:
+    with pytest.raises(ConfigError, match=r"'resnet81'; close names are .*resnet"):
+        build_model(ModelConfig("timm:resnet81"), SPEC, NUM_CLASSES)
+
+
+def test_an_unknown_tag_is_answered_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"'resnet18\.mine'; its tags are .*tv_in1k"):
+        timm_model("resnet18.mine", SPEC, NUM_CLASSES)
+
+
+def test_two_sources_of_parameters_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        timm_model("resnet18", SPEC, NUM_CLASSES, pretrained=True, checkpoint="file")
+
+
+def test_real_weights_without_a_classifier_fit(shared: Path) -> None:
+    path = shared / "weights" / "mobilenetv2_100.imagenet1k.safetensors"
+    if not path.is_file():
+        pytest.skip(f"no weights at {path}")
+
+    model: nn.Module = timm_model("mobilenetv2_100", SPEC, NUM_CLASSES, checkpoint=str(path))
+
+    stem = load_file(path)["conv_stem.weight"]
+    torch.testing.assert_close(model.get_parameter("conv_stem.weight"), stem)

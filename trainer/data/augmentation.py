@@ -1,0 +1,114 @@
+"""Random changes to batches of images, on their device, each from its sample's own draws.
+
+Every function takes images, uint8 of shape (samples, 3, height, width), and draws, uniform in
+[0, 1) of shape (samples, NUM_DRAWS), in the order of `trainer.samples.NUM_DRAWS`. What is done to
+a sample follows from its own row of draws alone.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from trainer.config import Augmentation
+
+Augment = Callable[[Tensor, Tensor], Tensor]
+"""Images and their draws to images of the same shape."""
+
+FLIP, ROW, COLUMN, AREA, RATIO = range(5)
+"""What each column of the draws decides."""
+
+SMALLEST_AREA = 0.08
+"""Of the image, in a random resized crop; the largest is all of it."""
+
+WIDEST = 4 / 3
+"""Width over height of the widest random resized crop; the narrowest has its inverse."""
+
+
+def augmentation_of(name: Augmentation, crop_padding: int) -> Augment:
+    """The function of an augmentation.
+
+    Args:
+        name: As a recipe names it.
+        crop_padding: Black pixels on each side before a "flip_crop".
+    """
+    augmentations: dict[Augmentation, Augment] = {
+        "none": keep,
+        "flip": flip,
+        "flip_crop": partial(flip_crop, padding=crop_padding),
+        "random_resized_crop": random_resized_crop,
+    }
+    return augmentations[name]
+
+
+def keep(images: Tensor, draws: Tensor) -> Tensor:  # noqa: ARG001 - one signature for all
+    """The images as they are."""
+    return images
+
+
+def flip(images: Tensor, draws: Tensor) -> Tensor:
+    """Left and right exchanged where the draw is below one half."""
+    mirrored = (draws[:, FLIP] < 0.5).view(-1, 1, 1, 1)  # noqa: PLR2004 - one half
+    return torch.where(mirrored, images.flip(-1), images)
+
+
+def flip_crop(images: Tensor, draws: Tensor, padding: int) -> Tensor:
+    """A window of the image's size, anywhere in the image with a black frame; then `flip`.
+
+    Args:
+        images: Shape (samples, 3, height, width).
+        draws: Shape (samples, NUM_DRAWS).
+        padding: Width of the frame in pixels.
+    """
+    height, width = images.shape[-2:]
+    places = 2 * padding + 1
+    offsets = (draws[:, [ROW, COLUMN]] * places).long().clamp_(max=places - 1)
+    # Every window as a view of the same memory: (samples, 3, places, places, height, width).
+    windows = F.pad(images, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+    samples = torch.arange(len(images), device=images.device)
+    return flip(windows[samples, :, offsets[:, 0], offsets[:, 1]], draws)
+
+
+def crop_boxes(draws: Tensor, height: int, width: int) -> Tensor:
+    """Windows of random area and shape, at a random place inside an image.
+
+    The area is uniform in [0.08, 1] of the image and the logarithm of width over height in
+    ±log(4/3), as Szegedy et al. (2015) trained; a side longer than the image's is cut to it.
+
+    Args:
+        draws: Shape (samples, NUM_DRAWS).
+        height: Of the image, in pixels.
+        width: Of the image, in pixels.
+
+    Returns:
+        Left, top, right and bottom in pixels, with fractions; float64. Shape (samples, 4).
+    """
+    draws = draws.double()
+    area = (SMALLEST_AREA + (1 - SMALLEST_AREA) * draws[:, AREA]) * height * width
+    ratio = torch.exp((2 * draws[:, RATIO] - 1) * math.log(WIDEST))
+    widths = torch.sqrt(area * ratio).clamp(max=width)
+    heights = torch.sqrt(area / ratio).clamp(max=height)
+    left = draws[:, COLUMN] * (width - widths)
+    top = draws[:, ROW] * (height - heights)
+    return torch.stack((left, top, left + widths, top + heights), dim=1)
+
+
+def random_resized_crop(images: Tensor, draws: Tensor) -> Tensor:
+    """A window of `crop_boxes`, enlarged bilinearly to the image's size; then `flip`."""
+    height, width = images.shape[-2:]
+    left, top, right, bottom = crop_boxes(draws, height, width).unbind(1)
+    across = _centres(left, right, width) * 2 / width - 1
+    down = _centres(top, bottom, height) * 2 / height - 1
+    shape = (len(images), height, width)
+    grid = torch.stack((across[:, None].expand(shape), down[:, :, None].expand(shape)), dim=-1)
+    views = F.grid_sample(images.float(), grid.float(), padding_mode="border", align_corners=False)
+    return flip(views.round_().clamp_(0, 255).to(torch.uint8), draws)
+
+
+def _centres(start: Tensor, end: Tensor, number: int) -> Tensor:
+    """Middles of `number` equal pieces of each stretch. Shape (samples, number)."""
+    middles = (torch.arange(number, device=start.device) + 0.5) / number
+    return start[:, None] + (end - start)[:, None] * middles

@@ -1,0 +1,104 @@
+"""Images that fit in memory: decoded once, kept on the device, changed there in batches."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from difficulty_service.datasets.sample import Dataset, ImageOpener
+from difficulty_service.errors import DatasetError, ImageError
+from difficulty_service.parallel import map_in_order, num_workers
+from trainer.data.augmentation import Augment
+from trainer.data.decoding import Fit, decode, pixels_of
+
+_IMAGES_PER_TASK = 64
+_SHOWN = 5
+
+Failure = tuple[str, str]
+"""Id of an image that cannot be used, and the reason."""
+
+
+@dataclass(frozen=True)
+class MemoryImages:
+    """Decoded images of a dataset, or of one split of it.
+
+    Attributes:
+        pixels: Of the whole dataset, on the device; splits share it. Uint8 of shape
+            (all samples, 3, height, width).
+        positions: Of this split's samples, on the CPU. Shape (samples,).
+        augment: Changes a batch by its draws.
+    """
+
+    pixels: Tensor
+    positions: Tensor
+    augment: Augment
+
+    def select(self, positions: Tensor) -> "MemoryImages":
+        """One split of them; positions of shape (samples,)."""
+        return replace(self, positions=self.positions[positions])
+
+    def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:
+        """As `trainer.samples.Inputs` says."""
+        device = self.pixels.device
+        for batch in plan:
+            images = self.pixels[self.positions[batch].to(device)]
+            yield images if draws is None else self.augment(images, draws[batch].to(device))
+
+
+def decode_images(dataset: Dataset, fit: Fit) -> Tensor:
+    """All images of a dataset, in its order, decoded on all cores.
+
+    Args:
+        dataset: Of images.
+        fit: How each gets its size.
+
+    Returns:
+        Uint8. Shape (samples, 3, height, width).
+
+    Raises:
+        DatasetError: Some cannot be read, or are of another size and may not be resized.
+    """
+    num_samples = len(dataset.labels)
+    pixels = np.empty((num_samples, 3, fit.height, fit.width), dtype=np.uint8)
+    write = partial(_write, pixels, fit)
+    failures: list[Failure] = []
+    for failed in map_in_order(write, _tasks(dataset, num_samples), num_workers()):
+        failures += [(dataset.sample_ids[position], reason) for position, reason in failed]
+    if failures:
+        raise unreadable(failures, dataset.location)
+    return torch.from_numpy(pixels)
+
+
+def unreadable(failures: Sequence[Failure], location: str) -> DatasetError:
+    """The error for images that cannot be used, with the first few of them."""
+    shown = "; ".join(f"{sample_id!r}: {reason}" for sample_id, reason in failures[:_SHOWN])
+    return DatasetError(
+        f"{len(failures)} images of {location!r} cannot be used, first {shown}; training needs "
+        "all of them: run `difficulty score` first, whose errors.parquet lists those that cannot "
+        "be read, and repair or remove them"
+    )
+
+
+def _tasks(dataset: Dataset, num_samples: int) -> Iterator[tuple[int, list[ImageOpener]]]:
+    openers = dataset.open_images(range(num_samples))
+    for start in range(0, num_samples, _IMAGES_PER_TASK):
+        yield start, list(islice(openers, _IMAGES_PER_TASK))
+
+
+def _write(
+    pixels: NDArray[np.uint8], fit: Fit, task: tuple[int, list[ImageOpener]]
+) -> list[tuple[int, str]]:
+    """Decodes some images to their places; returns positions and reasons of what failed."""
+    start, openers = task
+    failed = []
+    for position, opener in enumerate(openers, start):
+        try:
+            pixels[position] = pixels_of(fit.apply(decode(opener)))
+        except ImageError as error:
+            failed.append((position, str(error)))
+    return failed

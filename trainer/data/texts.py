@@ -1,0 +1,218 @@
+"""Labelled texts from tables as splits: what is held out, and every text as tokens."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from difficulty_service.datasets.labels import decode_dictionary
+from difficulty_service.datasets.listing import choose_positions
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.storage import find_files
+from difficulty_service.datasets.table import open_table
+from difficulty_service.datasets.table_columns import holds_text
+from difficulty_service.datasets.table_files import (
+    TABLE_EXTENSIONS,
+    TableFile,
+    open_table_file,
+    read_columns,
+)
+from difficulty_service.errors import DatasetError
+from trainer.config import DataConfig
+from trainer.data.classes import match_classes, refuse_shared_ids
+from trainer.data.splits import Splits, hold_out, with_label_noise
+from trainer.data.vocabulary import build_vocabulary, encode_texts
+from trainer.samples import InputSpec, Samples
+
+TEXT_NAMES = ("text", "sentence", "document", "content")
+"""Names under which texts are looked for, in this order."""
+
+
+@dataclass(frozen=True)
+class TextInputs:
+    """Texts on the device.
+
+    Attributes:
+        tokens: Int32, padded at the end. Shape (samples, longest).
+        lengths: Number of words of each text, int64 on the CPU. Shape (samples,).
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+
+    def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:  # noqa: ARG002
+        """As `trainer.samples.Inputs` says; a batch is as wide as its longest text."""
+        for positions in plan:
+            width = max([1, *self.lengths[positions].tolist()])
+            yield self.tokens[positions.to(self.tokens.device), :width].long()
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What a table holds.
+
+    Attributes:
+        samples: Ids, labels and class names.
+        texts: One per sample.
+    """
+
+    samples: Dataset
+    texts: pa.ChunkedArray
+
+    def texts_at(self, positions: Tensor) -> list[str]:
+        """Some of the texts."""
+        return self.texts.take(pa.array(positions.numpy())).to_pylist()
+
+
+def open_text_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
+    """Opens and splits tables of texts; the vocabulary is that of the texts learned from.
+
+    Args:
+        config: Of the recipe; its `train` and other locations are those of tables.
+        seed: Of the samples held out and of label noise.
+        device: Where tokens are kept.
+
+    Raises:
+        DatasetError: A table cannot be read or has no texts, labels make no sense, classes do
+            not agree, or the validation dataset shares samples with the training dataset.
+    """
+    table = _read_table(config, config.train, config.split, config.label_column)
+    chosen = torch.from_numpy(choose_positions(table.samples.labels, config.limit))
+    is_share = not isinstance(config.validation, str)
+    share = float(config.validation) if is_share else 0.0
+    learned, held_out = hold_out(torch.from_numpy(table.samples.labels)[chosen], share, seed)
+    vocabulary = build_vocabulary(
+        table.texts_at(chosen[learned]), config.vocabulary_size, config.text_length
+    )
+    spec = InputSpec(shape=(config.text_length,), vocabulary=vocabulary)
+    train = _encode(table, chosen[learned], spec, device)
+    return Splits(
+        train=with_label_noise(train, config.label_noise, seed),
+        validation=(
+            _encode(table, chosen[held_out], spec, device)
+            if len(held_out)
+            else _open_validation(config, spec, device, table.samples)
+        ),
+        test=_open_test(config, spec, device, train.class_names),
+        spec=spec,
+        all_ids=table.samples.sample_ids,
+    )
+
+
+def open_text_samples(
+    config: DataConfig,
+    location: str,
+    spec: InputSpec,
+    device: torch.device,
+    split: str | None = None,
+    label_column: str | None = None,
+) -> Samples:
+    """Opens a table of texts to judge a model on, in its tokens; its classes stay its own.
+
+    Args:
+        config: Of the recipe; its columns of texts and ids are used.
+        location: Parquet, CSV or JSON Lines: a file, a folder or a glob of them.
+        spec: Of the model.
+        device: Where tokens are kept.
+        split: Takes the rows whose column `split` says so; None takes all.
+        label_column: None finds it.
+
+    Raises:
+        DatasetError: The table cannot be read or has no texts, or its labels make no sense.
+    """
+    table = _read_table(config, location, split, label_column)
+    return _encode(table, torch.arange(len(table.samples.labels)), spec, device)
+
+
+def _open_validation(
+    config: DataConfig, spec: InputSpec, device: torch.device, train: Dataset
+) -> Samples | None:
+    """The validation dataset, where the recipe names one."""
+    location = config.validation
+    if not isinstance(location, str):
+        return None
+    samples = open_text_samples(
+        config, location, spec, device, config.validation_split, config.label_column
+    )
+    if location == config.train:
+        refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
+    return match_classes(samples, train.class_names, location)
+
+
+def _open_test(
+    config: DataConfig, spec: InputSpec, device: torch.device, class_names: tuple[str, ...]
+) -> Samples | None:
+    if config.test is None:
+        return None
+    column = config.test_label_column or config.label_column
+    samples = open_text_samples(config, config.test, spec, device, config.test_split, column)
+    return match_classes(samples, class_names, config.test)
+
+
+def _encode(table: _Table, positions: Tensor, spec: InputSpec, device: torch.device) -> Samples:
+    """Some samples of a table."""
+    tokens, lengths = encode_texts(table.texts_at(positions), spec.vocabulary, spec.shape[0])
+    return Samples(
+        sample_ids=[table.samples.sample_ids[position] for position in positions.tolist()],
+        labels=torch.from_numpy(table.samples.labels).long()[positions],
+        class_names=table.samples.class_names,
+        inputs=TextInputs(tokens.to(device), lengths),
+    )
+
+
+def _read_table(
+    config: DataConfig, location: str, split: str | None, label_column: str | None
+) -> _Table:
+    files = [f for f in find_files(location) if f.place.name.lower().endswith(TABLE_EXTENSIONS)]
+    if not files:
+        raise DatasetError(
+            f"{location!r} holds no table; texts are read from files ending in "
+            f"{', '.join(TABLE_EXTENSIONS)}"
+        )
+    named = (config.text_column, config.id_column, "label_name", "split", *TEXT_NAMES)
+    text_columns = tuple(name for name in named if name)
+    tables = [open_table_file(file, file.place.name, text_columns) for file in files]
+    column = _text_column(tables[0], config.text_column)
+    # To the service a text is the path of an image that nobody opens: ids and labels are its own.
+    samples = open_table(
+        location,
+        DatasetOptions(
+            split=split,
+            image_column=column,
+            label_column=label_column,
+            id_column=config.id_column,
+        ),
+    )
+    texts = pa.chunked_array(
+        [chunk for table in tables for chunk in _read_texts(table, column, split).chunks],
+        pa.large_string(),
+    )
+    if texts.null_count:
+        first = int(pc.index(pc.is_null(texts), value=True).as_py())
+        raise DatasetError(
+            f"text column {column!r} of {location!r} is null {texts.null_count} times, first at "
+            f"sample {samples.sample_ids[first]!r}; remove those rows"
+        )
+    return _Table(samples, texts)
+
+
+def _text_column(table: TableFile, asked_for: str | None) -> str:
+    names = (asked_for,) if asked_for else TEXT_NAMES
+    for name in names:
+        if name in table.schema.names and holds_text(table.schema.field(name).type):
+            return name
+    raise DatasetError(
+        f"no column of texts called {' or '.join(map(repr, names))} in {table.name!r}, which has "
+        f"{table.schema.names}; name it with text_column"
+    )
+
+
+def _read_texts(table: TableFile, column: str, split: str | None) -> pa.ChunkedArray:
+    if split is None:
+        return decode_dictionary(read_columns(table, [column]).column(0)).cast(pa.large_string())
+    rows = read_columns(table, list(dict.fromkeys([column, "split"])))
+    chosen = pc.equal(rows.column("split").cast(pa.string()), split)
+    return decode_dictionary(rows.column(column).filter(chosen)).cast(pa.large_string())

@@ -1,0 +1,68 @@
+"""Words of texts as tokens, of a vocabulary that the training texts give.
+
+A word is a run of letters and digits in lower case, with apostrophes inside: "Don't" is one word,
+"e-mail" two; everything else separates words. Tokens count from 0, padding, over 1, any word that
+is not in the vocabulary, to the words in order of falling frequency.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+
+PADDING, UNKNOWN = 0, 1
+
+MIN_COUNT = 2
+"""A word that the training texts hold less often has no token of its own."""
+
+_SPECIAL = ("<padding>", "<unknown>")  # no words by the expression below
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+
+
+def build_vocabulary(texts: Iterable[str], size: int, length: int) -> tuple[str, ...]:
+    """The word of each token: the most frequent ones, equally frequent ones by the alphabet.
+
+    Args:
+        texts: To learn from.
+        size: Most words there may be, besides padding and unknown words.
+        length: Words of a text that count, from its start.
+    """
+    counts = Counter(word for text in texts for word in split_words(text, length))
+    frequent = [word for word, count in counts.items() if count >= MIN_COUNT]
+    frequent.sort(key=lambda word: (-counts[word], word))
+    return (*_SPECIAL, *frequent[:size])
+
+
+def encode_texts(
+    texts: Iterable[str], vocabulary: tuple[str, ...], length: int
+) -> tuple[Tensor, Tensor]:
+    """Tokens of the first words of each text.
+
+    Args:
+        texts: Any.
+        vocabulary: The word of each token.
+        length: Most words of a text.
+
+    Returns:
+        Tokens, int32, padded to the longest text, of shape (samples, longest), and the number of
+        words of each text, int64, of shape (samples,).
+    """
+    token_of = {word: token for token, word in enumerate(vocabulary)}
+    rows = [
+        np.array([token_of.get(word, UNKNOWN) for word in split_words(text, length)], np.int32)
+        for text in texts
+    ]
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+    tokens = np.full((len(rows), max([1, *lengths.tolist()])), PADDING, dtype=np.int32)
+    for row, words in zip(tokens, rows, strict=True):
+        row[: len(words)] = words
+    return torch.from_numpy(tokens), lengths
+
+
+def split_words(text: str, length: int) -> Iterator[str]:
+    """The first words of a text."""
+    return (match.group() for match in islice(_WORD.finditer(text.lower()), length))

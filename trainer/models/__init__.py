@@ -1,0 +1,123 @@
+"""Classifiers by name: raw inputs in, logits out.
+
+A builder is a function `(spec, num_classes, **options)`; its keyword-only parameters are the
+model's options. What it builds takes normalised inputs; `build_model` puts the normalisation in
+front, so that a model takes what `Inputs.batches` yields and returns logits of shape
+(samples, num_classes).
+"""
+
+import difflib
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from difficulty_service.errors import ConfigError
+from trainer.config import Kind, ModelConfig
+from trainer.models.densenet import densenet121
+from trainer.models.normalisation import Normalisation
+from trainer.models.probe import probe
+from trainer.models.resnet import resnet18, resnet34, resnet50, resnet110, small_resnet
+from trainer.models.text_cnn import text_cnn
+from trainer.models.timm_models import timm_model
+from trainer.models.wide_resnet import wide_resnet
+from trainer.samples import InputSpec
+
+Builder = Callable[..., nn.Module]
+
+MODELS: dict[str, Builder] = {
+    "densenet121": densenet121,
+    "probe": probe,
+    "resnet18": resnet18,
+    "resnet34": resnet34,
+    "resnet50": resnet50,
+    "resnet110": resnet110,
+    "small_resnet": small_resnet,
+    "text_cnn": text_cnn,
+    "wide_resnet": wide_resnet,
+}
+
+TIMM_PREFIX = "timm:"
+
+# What a model learns from, where that is not images.
+KINDS: dict[str, Kind] = {"probe": "features", "text_cnn": "text"}
+
+
+def model_options(name: str) -> dict[str, Any]:
+    """The options of a model and their defaults.
+
+    Args:
+        name: A key of `MODELS`, or `timm:NAME`.
+
+    Returns:
+        Default values by name.
+
+    Raises:
+        ConfigError: No model has that name.
+    """
+    return {
+        parameter.name: parameter.default
+        for parameter in inspect.signature(_builder(name)).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def build_model(config: ModelConfig, spec: InputSpec, num_classes: int) -> nn.Module:
+    """A model with fresh parameters, drawn from PyTorch's global generator.
+
+    Args:
+        config: Its name and options.
+        spec: Of the inputs it will see.
+        num_classes: Number of logits.
+
+    Returns:
+        From what `Inputs.batches` yields to logits of shape (samples, num_classes).
+
+    Raises:
+        ConfigError: There is no such model or option, or it does not fit the inputs.
+    """
+    known = model_options(config.name)
+    unknown = sorted(config.options.keys() - known.keys())
+    if unknown:
+        takes = f"choose from {', '.join(sorted(known))}" if known else "it takes none"
+        raise ConfigError(f"model {config.name!r} has no option {unknown[0]!r}; {takes}")
+    _require_kind(config.name, spec)
+    try:
+        network = _builder(config.name)(spec, num_classes, **config.options)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"model {config.name!r} cannot be built with options {dict(config.options)} ({error}); "
+            f"the defaults are {known}"
+        ) from error
+    if spec.mean is None or spec.std is None:
+        return network
+    normalisation = Normalisation(spec.mean, spec.std, len(spec.shape))
+    return nn.Sequential(OrderedDict(normalisation=normalisation, network=network))
+
+
+def _builder(name: str) -> Builder:
+    if name.startswith(TIMM_PREFIX):
+        return partial(timm_model, name.removeprefix(TIMM_PREFIX))
+    if name not in MODELS:
+        close = difflib.get_close_matches(name, MODELS, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise ConfigError(
+            f"no model {name!r}; {hint}choose one of {', '.join(sorted(MODELS))}, or "
+            f"{TIMM_PREFIX}NAME"
+        )
+    return MODELS[name]
+
+
+def _require_kind(name: str, spec: InputSpec) -> None:
+    is_image = len(spec.shape) == 3  # noqa: PLR2004 - channels, height and width
+    given: Kind = "images" if is_image else "text" if spec.vocabulary else "features"
+    needed = KINDS.get(name, "images")
+    if given != needed:
+        fitting = sorted(model for model in MODELS if KINDS.get(model, "images") == given)
+        raise ConfigError(
+            f"model {name!r} learns from {needed}, and the data are {given} of shape "
+            f"{spec.shape}; choose {' or '.join(fitting)}"
+        )

@@ -1,0 +1,243 @@
+"""Residual networks (He et al., arXiv:1512.03385) for small images."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from difficulty_service.errors import ConfigError
+from trainer.models.initialisation import initialise
+from trainer.samples import InputSpec
+
+
+class ProjectionShortcut(nn.Sequential):
+    """A 1x1 convolution with batch normalisation where the shape changes, the identity elsewhere.
+
+    Option B of He et al.
+    """
+
+    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
+        changes = stride != 1 or in_channels != channels
+        layers: list[nn.Module] = []
+        if changes:
+            layers.append(nn.Conv2d(in_channels, channels, 1, stride, bias=False))
+            layers.append(nn.BatchNorm2d(channels))
+        super().__init__(*layers)
+
+
+class PaddingShortcut(nn.Module):
+    """Every stride-th pixel, and channels of zeros behind: no parameters. Option A of He et al."""
+
+    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.new_channels = channels - in_channels
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images of the block's input shape to its output shape."""
+        if self.stride == 1 and self.new_channels == 0:
+            return images
+        fewer = images[:, :, :: self.stride, :: self.stride]
+        return F.pad(fewer, (0, 0, 0, 0, 0, self.new_channels))
+
+
+Shortcut = type[ProjectionShortcut] | type[PaddingShortcut]
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions beside a shortcut."""
+
+    expansion = 1
+
+    def __init__(
+        self,
+        in_channels: int,
+        channels: int,
+        stride: int,
+        shortcut: Shortcut = ProjectionShortcut,
+    ) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, channels, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.shortcut = shortcut(in_channels, channels, stride)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Shape (samples, in_channels, h, w) to (samples, channels, h / stride, w / stride)."""
+        hidden = F.relu(self.bn1(self.conv1(images)))
+        hidden = self.bn2(self.conv2(hidden))
+        return F.relu(hidden + self.shortcut(images))
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 and 1x1 convolutions beside a shortcut; four times as many channels leave it."""
+
+    expansion = 4
+
+    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
+        super().__init__()
+        wide = channels * self.expansion
+        self.conv1 = nn.Conv2d(in_channels, channels, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.conv3 = nn.Conv2d(channels, wide, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(wide)
+        self.shortcut = ProjectionShortcut(in_channels, wide, stride)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Shape (samples, in_channels, h, w) to (samples, 4 channels, h / stride, w / stride)."""
+        hidden = F.relu(self.bn1(self.conv1(images)))
+        hidden = F.relu(self.bn2(self.conv2(hidden)))
+        hidden = self.bn3(self.conv3(hidden))
+        return F.relu(hidden + self.shortcut(images))
+
+
+@dataclass(frozen=True)
+class ResNetPlan:
+    """What one residual network has where.
+
+    Attributes:
+        stem: Channels after the first convolution.
+        widths: Channels of each stage's convolutions; every stage but the first halves the image.
+        blocks: Blocks of each stage.
+        bottleneck: Whether blocks are of three convolutions rather than two.
+        stem_stride: Of the first convolution.
+        shortcut: Of basic blocks, where the shape changes.
+    """
+
+    stem: int
+    widths: Sequence[int]
+    blocks: Sequence[int]
+    bottleneck: bool = False
+    stem_stride: int = 1
+    shortcut: Shortcut = ProjectionShortcut
+
+
+class ResNet(nn.Module):
+    """A 3x3 convolution, stages of blocks, the mean over all pixels, and a linear layer."""
+
+    def __init__(self, in_channels: int, num_classes: int, plan: ResNetPlan) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, plan.stem, 3, plan.stem_stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(plan.stem)
+        blocks: list[nn.Module] = []
+        channels = plan.stem
+        for stage, (width, count) in enumerate(zip(plan.widths, plan.blocks, strict=True)):
+            for index in range(count):
+                stride = 2 if stage > 0 and index == 0 else 1
+                if plan.bottleneck:
+                    blocks.append(Bottleneck(channels, width, stride))
+                    channels = width * Bottleneck.expansion
+                else:
+                    blocks.append(BasicBlock(channels, width, stride, plan.shortcut))
+                    channels = width
+        self.blocks = nn.Sequential(*blocks)
+        self.classifier = nn.Linear(channels, num_classes)
+        initialise(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of normalised images.
+
+        Args:
+            images: Shape (samples, channels, height, width).
+
+        Returns:
+            Shape (samples, num_classes).
+        """
+        hidden = F.relu(self.bn1(self.conv1(images)))
+        return self.classifier(self.blocks(hidden).mean((2, 3)))
+
+
+def resnet18(spec: InputSpec, num_classes: int) -> nn.Module:
+    """ResNet-18 with a 3x3 first convolution of stride 1 and no max-pool.
+
+    Args:
+        spec: Of images.
+        num_classes: Number of logits.
+
+    Returns:
+        From normalised images to logits; 11.2 million parameters at 10 classes.
+    """
+    plan = ResNetPlan(64, (64, 128, 256, 512), (2, 2, 2, 2))
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def resnet34(spec: InputSpec, num_classes: int) -> nn.Module:
+    """ResNet-34 with a 3x3 first convolution of stride 1 and no max-pool.
+
+    Args:
+        spec: Of images.
+        num_classes: Number of logits.
+
+    Returns:
+        From normalised images to logits; 21.3 million parameters at 10 classes.
+    """
+    plan = ResNetPlan(64, (64, 128, 256, 512), (3, 4, 6, 3))
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def resnet50(spec: InputSpec, num_classes: int) -> nn.Module:
+    """ResNet-50 with a 3x3 first convolution of stride 1 and no max-pool.
+
+    Args:
+        spec: Of images.
+        num_classes: Number of logits.
+
+    Returns:
+        From normalised images to logits; 23.5 million parameters at 10 classes.
+    """
+    plan = ResNetPlan(64, (64, 128, 256, 512), (3, 4, 6, 3), bottleneck=True)
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def resnet110(spec: InputSpec, num_classes: int) -> nn.Module:
+    """ResNet-110 of He et al.'s section 4.2: three stages of 18 basic blocks.
+
+    Shortcuts are theirs of that section: without parameters, new channels filled with zeros.
+
+    Args:
+        spec: Of images.
+        num_classes: Number of logits.
+
+    Returns:
+        From normalised images to logits; 1.7 million parameters at 10 classes.
+    """
+    plan = ResNetPlan(16, (16, 32, 64), (18, 18, 18), shortcut=PaddingShortcut)
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def small_resnet(
+    spec: InputSpec,
+    num_classes: int,
+    *,
+    widths: Sequence[int] = (32, 96, 256),
+    blocks: Sequence[int] = (1, 1, 2),
+) -> nn.Module:
+    """A residual network that two CPU cores train on CIFAR-10 in minutes.
+
+    The first convolution halves the image, so that nothing is computed at full resolution, and
+    most parameters lie where 32x32 images have become 4x4 and a parameter costs least.
+
+    Args:
+        spec: Of images.
+        num_classes: Number of logits.
+        widths: Channels of each stage of basic blocks; the first convolution has the first's.
+        blocks: Basic blocks of each stage.
+
+    Returns:
+        From normalised images to logits; 2.2 million parameters and, for 32x32 images, 45
+        million multiply-adds as it stands.
+
+    Raises:
+        ConfigError: As many widths as numbers of blocks were expected, each at least 1.
+    """
+    if len(widths) != len(blocks) or not blocks or min(*widths, *blocks) < 1:
+        raise ConfigError(
+            f"small_resnet has widths {list(widths)} and blocks {list(blocks)}; give as many "
+            "widths as numbers of blocks, each at least 1"
+        )
+    plan = ResNetPlan(widths[0], widths, blocks, stem_stride=2)
+    return ResNet(spec.shape[0], num_classes, plan)

@@ -1,0 +1,86 @@
+"""Wide residual networks (Zagoruyko and Komodakis, arXiv:1605.07146)."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from difficulty_service.errors import ConfigError
+from trainer.models.initialisation import initialise
+from trainer.samples import InputSpec
+
+
+class WideBlock(nn.Module):
+    """Batch normalisation and ReLU before each of two 3x3 convolutions, beside a shortcut."""
+
+    def __init__(self, in_channels: int, channels: int, stride: int, dropout: float) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(in_channels)
+        self.conv1 = nn.Conv2d(in_channels, channels, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.dropout = nn.Dropout(dropout)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.shortcut: nn.Conv2d | None = None
+        if stride != 1 or in_channels != channels:
+            self.shortcut = nn.Conv2d(in_channels, channels, 1, stride, bias=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Shape (samples, in_channels, h, w) to (samples, channels, h / stride, w / stride)."""
+        active = F.relu(self.bn1(images))
+        hidden = F.relu(self.bn2(self.conv1(active)))
+        hidden = self.conv2(self.dropout(hidden))
+        return hidden + (images if self.shortcut is None else self.shortcut(active))
+
+
+class WideResNet(nn.Module):
+    """A 3x3 convolution, three stages of blocks, the mean over all pixels, a linear layer."""
+
+    def __init__(
+        self, in_channels: int, num_classes: int, blocks: int, widen: int, dropout: float
+    ) -> None:
+        super().__init__()
+        channels = 16
+        self.conv1 = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
+        layers: list[nn.Module] = []
+        for stage, width in enumerate((16 * widen, 32 * widen, 64 * widen)):
+            for index in range(blocks):
+                stride = 2 if stage > 0 and index == 0 else 1
+                layers.append(WideBlock(channels, width, stride, dropout))
+                channels = width
+        self.blocks = nn.Sequential(*layers)
+        self.bn = nn.BatchNorm2d(channels)
+        self.classifier = nn.Linear(channels, num_classes)
+        initialise(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalised images, shape (samples, channels, h, w), to logits (samples, num_classes)."""
+        hidden = F.relu(self.bn(self.blocks(self.conv1(images))))
+        return self.classifier(hidden.mean((2, 3)))
+
+
+def wide_resnet(
+    spec: InputSpec, num_classes: int, *, depth: int = 26, widen: int = 10, dropout: float = 0.0
+) -> nn.Module:
+    """WRN-26-10 of the focal calibration papers, and its relatives.
+
+    Depth is counted as those papers do, without the 1x1 convolutions of the shortcuts: their
+    WRN-26-10 has the four blocks per stage of what Zagoruyko and Komodakis call WRN-28-10.
+
+    Args:
+        spec: Of images.
+        num_classes: Number of logits.
+        depth: Convolutions and linear layers in a row: two more than a multiple of six.
+        widen: How many times wider than 16, 32 and 64 channels the stages are.
+        dropout: Share of values zeroed between the convolutions of a block in training.
+
+    Returns:
+        From normalised images to logits; 36.5 million parameters at 10 classes as it stands.
+
+    Raises:
+        ConfigError: No number of blocks gives that depth.
+    """
+    blocks, rest = divmod(depth - 2, 6)
+    if rest or blocks < 1:
+        raise ConfigError(
+            f"wide_resnet has depth {depth}; it must be two more than a multiple of six, such as "
+            "14, 20 or 26"
+        )
+    return WideResNet(spec.shape[0], num_classes, blocks, widen, dropout)

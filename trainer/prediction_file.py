@@ -1,0 +1,109 @@
+"""The file of what a model said about each sample of a split, so that judging needs no model."""
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.lib.npyio import NpzFile
+from torch import Tensor
+
+from difficulty_service.atomic_file import replacing
+from difficulty_service.errors import MetricError, TrainingError
+from trainer.metrics.predictions import check_predictions
+
+REMEDY = "train or evaluate again to write it anew"
+
+DAMAGE = (
+    OSError,
+    ValueError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+)
+"""What NumPy and its zip reader raise on files cut short, overwritten or of another kind."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Logits of some samples beside the truth.
+
+    Attributes:
+        sample_ids: One per sample.
+        logits: Float32. Shape (samples, classes).
+        targets: Class indices, int64. Shape (samples,).
+    """
+
+    sample_ids: Sequence[str]
+    logits: Tensor
+    targets: Tensor
+
+
+def write_predictions(path: Path, predictions: Predictions) -> None:
+    """Writes predictions; the file appears whole or not at all.
+
+    Args:
+        path: The .npz file to write; an existing one is replaced.
+        predictions: On any device; logits are stored in float32.
+
+    Raises:
+        TrainingError: Ids, logits and targets do not belong together.
+    """
+    _check(path, predictions)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(
+            file,
+            sample_ids=np.asarray(list(predictions.sample_ids), dtype=np.str_),
+            logits=predictions.logits.detach().cpu().float().numpy(),
+            targets=predictions.targets.detach().cpu().long().numpy(),
+        )
+
+
+def read_predictions(path: Path) -> Predictions:
+    """Reads what `write_predictions` wrote.
+
+    Raises:
+        TrainingError: The file is not there, damaged, or of another kind.
+    """
+    try:
+        # NumPy leaves a file that it opened itself open where the archive is damaged.
+        with path.open("rb") as file:
+            predictions = _parse(path, np.load(file, allow_pickle=False))
+    except FileNotFoundError:
+        raise TrainingError(f"there is no file of predictions {path}; {REMEDY}") from None
+    except KeyError as error:
+        raise TrainingError(f"{path} lacks an array: {error}; {REMEDY}") from error
+    except DAMAGE as error:
+        raise TrainingError(f"the predictions {path} are damaged: {error}; {REMEDY}") from error
+    _check(path, predictions)
+    return predictions
+
+
+def _parse(path: Path, arrays: object) -> Predictions:
+    if not isinstance(arrays, NpzFile):
+        raise TrainingError(f"{path} holds one array, not predictions; {REMEDY}")
+    with arrays:
+        return Predictions(
+            sample_ids=tuple(arrays["sample_ids"].tolist()),
+            logits=torch.from_numpy(arrays["logits"]),
+            targets=torch.from_numpy(arrays["targets"]),
+        )
+
+
+def _check(path: Path, predictions: Predictions) -> None:
+    if len(predictions.sample_ids) != len(predictions.logits):
+        raise TrainingError(
+            f"{path}: {len(predictions.sample_ids)} sample ids beside "
+            f"{len(predictions.logits)} rows of logits; give one id per row"
+        )
+    try:
+        check_predictions(predictions.logits, predictions.targets)
+    except MetricError as error:
+        raise TrainingError(f"{path}: {error}") from error

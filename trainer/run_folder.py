@@ -1,0 +1,105 @@
+"""The files of a run: one folder per recipe, in it one per seed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from difficulty_service.atomic_file import replacing
+from difficulty_service.errors import TrainingError
+from trainer.samples import InputSpec
+
+CHECKPOINT = "checkpoint.pt"
+CORRUPTIONS = "corruptions.json"
+EVALUATED = "evaluation.npz"
+EVALUATION = "evaluation.json"
+HISTORY = "history.jsonl"
+INPUTS = "inputs.json"
+METRICS = "metrics.json"
+MODEL = "model.safetensors"
+OOD = "ood.json"
+RECIPE = "recipe.json"
+TENSORBOARD = "tensorboard"
+TEST = "test.npz"
+VALIDATION = "validation.npz"
+WEIGHTS = "weights.json"
+
+
+def seed_folder(run: Path, seed: int) -> Path:
+    """Where the files of one seed are."""
+    return run / f"seed-{seed}"
+
+
+def seed_folders(run: Path) -> list[Path]:
+    """Those of all seeds that were begun, by seed.
+
+    Raises:
+        TrainingError: There is none.
+    """
+    folders = [folder for folder in run.glob("seed-*") if (folder / RECIPE).exists()]
+    if not folders:
+        raise TrainingError(
+            f"{run} holds no run: no seed-*/{RECIPE} in it; name a folder that "
+            "`difficulty train --out` wrote"
+        )
+    return sorted(folders, key=lambda folder: int(folder.name.removeprefix("seed-")))
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Writes strict JSON whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads what `write_json` wrote.
+
+    Raises:
+        TrainingError: It is missing or damaged.
+    """
+    try:
+        values = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise TrainingError(f"{path} is missing; finish the run with --resume") from None
+    except ValueError as error:
+        raise TrainingError(f"{path} is damaged ({error}); train again") from error
+    if not isinstance(values, dict):
+        raise TrainingError(f"{path} does not hold a JSON object; train again")
+    return values
+
+
+def write_history(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    """Writes one line of JSON per epoch."""
+    with replacing(path) as temporary:
+        temporary.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def write_inputs(path: Path, spec: InputSpec, class_names: Sequence[str]) -> None:
+    """Writes what a model takes and the names of what it gives."""
+    values = {
+        "shape": list(spec.shape),
+        "mean": None if spec.mean is None else spec.mean.tolist(),
+        "std": None if spec.std is None else spec.std.tolist(),
+        "vocabulary": list(spec.vocabulary),
+        "class_names": list(class_names),
+    }
+    write_json(path, values)
+
+
+def read_inputs(path: Path) -> tuple[InputSpec, tuple[str, ...]]:
+    """Reads what `write_inputs` wrote.
+
+    Raises:
+        TrainingError: It is missing or damaged.
+    """
+    values = read_json(path)
+    try:
+        mean, std = (
+            None if values[name] is None else torch.tensor(values[name]) for name in ("mean", "std")
+        )
+        spec = InputSpec(tuple(values["shape"]), mean, std, tuple(values["vocabulary"]))
+        return spec, tuple(values["class_names"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise TrainingError(f"{path} is damaged ({error!r}); train again") from error
