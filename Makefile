@@ -8,10 +8,10 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture bench format clean
+.PHONY: help demo test check lint types architecture bench study-quick study-scratch format clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## score bundled images offline, show the hardest and the easiest
 	$(BIN)/difficulty demo
@@ -35,6 +35,12 @@ bench: $(INSTALLED) ## speed and memory beside other packages and the machine's 
 	@for script in benchmarks/*.py; do \
 	    echo "$$script"; $(BIN)/python "$$script" || exit 1; \
 	done
+
+study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (an hour)
+	$(BIN)/python -m benchmarks.studies.quick
+
+study-scratch: $(INSTALLED) ## train small networks on CIFAR-10 from scratch (hours, resumes)
+	$(BIN)/python -m benchmarks.studies.scratch
 
 format: $(INSTALLED) ## lay out the code, mend what can be mended
 	$(BIN)/ruff check --fix .

@@ -1,10 +1,14 @@
 """Fixtures that every test may use."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
+
+from difficulty_service.feature_store import Part, create_store
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,3 +25,20 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data at {folder}; name their folder in DIFFICULTY_SHARED")
     return folder
+
+
+@pytest.fixture(scope="session")
+def write_features() -> Callable[..., str]:
+    """Writes a folder of features of three overlapping classes; gives its path."""
+
+    def write(folder: Path, num_samples: int = 90, seed: int = 0) -> str:
+        labels = torch.arange(num_samples) % 3
+        generator = torch.Generator().manual_seed(seed)
+        features = torch.randn(num_samples, 6, generator=generator) + F.one_hot(labels, 6)
+        ids = [f"{folder.name}/{number:03d}.png" for number in range(num_samples)]
+        names = ("bird", "cat", "dog")
+        store = create_store(folder, {"class_names": names, "num_shards": 1, "augment_runs": 0})
+        store.write_part(0, Part(ids, labels, torch.zeros(num_samples), features), [])
+        return str(folder)
+
+    return write

@@ -1,13 +1,24 @@
 """What the pages say works: their Python runs, their commands and links exist."""
 
+import dataclasses
 import re
+import tomllib
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from difficulty_service.cli import COMMANDS
+from difficulty_service.cli import create_app
 from difficulty_service.score_file import SCHEMA, write_scores
+from trainer.config import (
+    DataConfig,
+    OptimiserConfig,
+    RegulariserConfig,
+    ScheduleConfig,
+    TrainingConfig,
+)
+from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
+from trainer.recipe_file import recipe_from_dict, shipped_recipes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -31,7 +42,7 @@ def test_python_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_on_a_page_exist(page: Path) -> None:
-    names = {command.__name__ for command in COMMANDS}
+    names = {each.callback.__name__ for each in create_app().registered_commands if each.callback}
 
     used = re.findall(
         r"^(?:\.venv/bin/)?difficulty (\w+)", "\n".join(blocks(page, "")), re.MULTILINE
@@ -46,7 +57,36 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_recipes_on_a_page_can_be_read(page: Path) -> None:
+    for block in blocks(page, "toml"):
+        assert recipe_from_dict(tomllib.loads(block), page.name).name
+
+
 def test_every_score_column_is_described() -> None:
     page = (ROOT / "docs" / "score-file.md").read_text()
 
     assert all(f"`{name}`" in page for name in SCHEMA.names)
+
+
+def test_every_key_of_a_recipe_is_described() -> None:
+    page = (ROOT / "docs" / "training.md").read_text()
+    tables = (DataConfig, RegulariserConfig, OptimiserConfig, ScheduleConfig, TrainingConfig)
+
+    keys = {field.name for table in tables for field in dataclasses.fields(table)} - {"name"}
+
+    assert [key for key in sorted(keys) if not re.search(rf"`(\w+\.)?{key}`", page)] == []
+
+
+def test_every_loss_model_constant_and_shipped_recipe_is_described() -> None:
+    page = (ROOT / "docs" / "training.md").read_text()
+
+    losses = LOSSES | LOSSES_WITH_MEMORY
+    names = {*losses, *(constant for loss in losses for constant in loss_constants(loss))}
+
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+    assert [
+        name
+        for name in shipped_recipes()
+        if f"`{name}`" not in page and f"`_{name.rpartition('_')[2]}`" not in page
+    ] == []

@@ -46,6 +46,14 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
     return Accelerator(mixed_precision=mixed, cpu=on_cpu)
 
 
+def any_process(value: bool, accelerator: Accelerator) -> bool:  # noqa: FBT001 - its one argument
+    """Whether something is so in this process or in another; all processes ask together."""
+    if accelerator.num_processes == 1:
+        return value
+    flag = torch.tensor([float(value)], device=accelerator.device)
+    return bool(accelerator.reduce(flag, "sum").item() > 0)
+
+
 def _require_device(name: str) -> None:
     try:
         torch.empty(1, device=torch.device(name))

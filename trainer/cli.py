@@ -18,7 +18,9 @@ RecipeName = Annotated[
         metavar="RECIPE", help="TOML file, or the name of a recipe that ships with the package."
     ),
 ]
-RunFolder = Annotated[Path, typer.Argument(help="Folder that `difficulty train --out` wrote.")]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder that `difficulty train --out` wrote.")
+]
 RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 
@@ -97,6 +99,8 @@ def evaluate(
     from trainer.evaluation_report import Wanted, evaluate_seeds
     from trainer.run_folder import seed_folders
 
+    if data is None and (split is not None or label_column is not None):
+        raise typer.BadParameter("--split and --label-column are of --data; name that dataset too")
     choice = None if data is None else DatasetChoice(data, split, label_column)
     wanted = Wanted(choice, tuple(ood or ()), corruptions)
     passes = len(CORRUPTIONS) * len(SEVERITIES) * len(seed_folders(run)) if corruptions else 0

@@ -14,7 +14,7 @@ from trainer import run_folder
 from trainer.accelerator import make_accelerator
 from trainer.config import ModelConfig, Recipe
 from trainer.corruptions import CORRUPTIONS, SEVERITIES, corrupt
-from trainer.data import match_classes, open_samples
+from trainer.data import match_classes, open_samples, open_test_images
 from trainer.evaluate import Measures, judge, judge_ood
 from trainer.metrics.bootstrap import Resampling
 from trainer.models import build_model
@@ -103,8 +103,7 @@ def load_model(folder: Path, device: str) -> TrainedModel:
     Raises:
         TrainingError: The run is not finished, or its files are damaged.
     """
-    described = run_folder.read_json(folder / run_folder.RECIPE)
-    recipe = recipe_from_dict(described["recipe"], str(folder / run_folder.RECIPE))
+    recipe, seed = _read_recipe(folder / run_folder.RECIPE)
     spec, class_names = run_folder.read_inputs(folder / run_folder.INPUTS)
     accelerator = make_accelerator(device, recipe.training.precision)
     model = build_model(_without_files(recipe.model), spec, len(class_names))
@@ -116,9 +115,7 @@ def load_model(folder: Path, device: str) -> TrainedModel:
     except Exception as error:  # safetensors and torch raise kinds of their own
         raise TrainingError(f"{path} is damaged ({error}); train again") from error
     model = model.to(accelerator.device).eval()
-    return TrainedModel(
-        folder, recipe, int(described["seed"]), spec, class_names, model, accelerator
-    )
+    return TrainedModel(folder, recipe, seed, spec, class_names, model, accelerator)
 
 
 def judge_stored(folder: Path, resampling: Resampling) -> Record:
@@ -163,7 +160,12 @@ def judge_against(trained: TrainedModel, location: str) -> dict[str, Any]:
         TrainingError: The run has no test predictions.
         DatasetError: The dataset cannot be read.
     """
-    own = read_predictions(trained.folder / run_folder.TEST)
+    path = trained.folder / run_folder.TEST
+    if not path.exists():
+        raise TrainingError(
+            f"{trained.folder} has no test data to tell {location!r} from; train with data.test"
+        )
+    own = read_predictions(path)
     return judge_ood(own.logits, trained.predict(_open(trained, DatasetChoice(location))))
 
 
@@ -183,14 +185,16 @@ def judge_corrupted(
         ConfigError: The model does not learn from images, or its recipe names no test dataset.
     """
     data = trained.recipe.data
-    if data.kind != "images" or data.test is None:
+    samples = (
+        open_test_images(data, trained.spec, trained.accelerator.device, trained.class_names)
+        if data.kind == "images"
+        else None
+    )
+    if samples is None:
         raise ConfigError(
             "--corruptions needs a recipe of images with data.test, and this one has kind "
             f"{data.kind!r} and test {data.test!r}; leave it out"
         )
-    column = data.test_label_column or data.label_column
-    samples = _open(trained, DatasetChoice(data.test, data.test_split, column))
-    samples = match_classes(samples, trained.class_names, data.test)
     validation = _validation(trained.folder)
     records: dict[str, dict[str, Record]] = {}
     for name in CORRUPTIONS:
@@ -201,6 +205,15 @@ def judge_corrupted(
             records.setdefault(name, {})[str(severity)] = record
             advance()
     return records
+
+
+def _read_recipe(path: Path) -> tuple[Recipe, int]:
+    """What a seed learned by, and its number."""
+    described = run_folder.read_json(path)
+    try:
+        return recipe_from_dict(described["recipe"], str(path)), int(described["seed"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TrainingError(f"{path} is damaged ({error!r}); train again") from error
 
 
 def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:

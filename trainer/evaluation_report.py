@@ -93,13 +93,19 @@ def evaluate_seeds(
 def _judge(folder: Path, choice: DatasetChoice | None, device: str) -> Record:
     """The record of one seed, written to its folder."""
     if choice is None:
-        record, source = judge_stored(folder, Resampling()), "the recipe's test data"
+        record, source = judge_stored(folder, Resampling()), _stored_source(folder)
     else:
         record, said = judge_on(load_model(folder, device), choice, Resampling())
         source = choice.location
         write_predictions(folder / run_folder.EVALUATED, said)
     write_metrics(folder / run_folder.EVALUATION, {"data": source, **record})
     return record
+
+
+def _stored_source(folder: Path) -> str:
+    """What the predictions that a run kept are of."""
+    has_test = (folder / run_folder.TEST).exists()
+    return "the recipe's test data" if has_test else "the validation samples held out"
 
 
 def _judge_ood(folder: Path, locations: Sequence[str], device: str) -> dict[str, Any]:
@@ -125,7 +131,7 @@ def _ood_table(records: Sequence[Mapping[str, Any]]) -> str:
     """A row per dataset and score."""
     rows = [
         [
-            location,
+            location.replace("|", r"\|"),
             score,
             *(
                 _spread([record[location][score] for record in records], column)

@@ -101,7 +101,7 @@ def run_seed(request: RunRequest, observer: Observer) -> bool:
     identity = _identity(request, splits.train, weights)
     if request.resume and (folder / run_folder.METRICS).exists():
         saved = run_folder.read_json(folder / run_folder.RECIPE)
-        require_same_run(folder / run_folder.RECIPE, saved["identity"], identity)
+        require_same_run(folder / run_folder.RECIPE, saved.get("identity", {}), identity)
         return True
     learner = make_learner(recipe, request.seed, splits, accelerator)
     if request.resume and (folder / run_folder.CHECKPOINT).exists():

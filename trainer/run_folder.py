@@ -101,5 +101,5 @@ def read_inputs(path: Path) -> tuple[InputSpec, tuple[str, ...]]:
         )
         spec = InputSpec(tuple(values["shape"]), mean, std, tuple(values["vocabulary"]))
         return spec, tuple(values["class_names"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise TrainingError(f"{path} is damaged ({error!r}); train again") from error

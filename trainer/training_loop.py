@@ -1,5 +1,6 @@
 """Epochs of gradient steps for any objective; knows no loss and no model by name."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,10 +8,12 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from difficulty_service.errors import TrainingError
+from trainer.accelerator import any_process
 from trainer.checkpoint import Progress
 from trainer.config import Recipe
 from trainer.metrics import METRICS
@@ -61,10 +64,15 @@ class Learner:
     progress: Progress
 
     def final_model(self, accelerator: Accelerator) -> nn.Module:
-        """The one to judge and to keep: the moving average where there is one."""
-        if self.average is not None:
-            return self.average.module
-        return accelerator.unwrap_model(self.model)
+        """The one to judge and to keep: the moving average where there is one.
+
+        All processes call this together.
+        """
+        model = self.average.module if self.average else accelerator.unwrap_model(self.model)
+        if accelerator.num_processes > 1:
+            # Batch statistics are of each process's own share; the main process's are kept.
+            broadcast(list(model.buffers()))
+        return model
 
 
 @dataclass(frozen=True)
@@ -115,9 +123,13 @@ def train(
             watch.save()
             return False
         record = _end_epoch(learner, material, recipe, accelerator)
-        if progress.epoch % settings.checkpoint_every == 0 or progress.epoch == settings.epochs:
-            watch.save()
         watch.epoch(record)
+        is_last = progress.epoch == settings.epochs
+        stopped = not is_last and any_process(watch.stop(), accelerator)
+        if is_last or stopped or progress.epoch % settings.checkpoint_every == 0:
+            watch.save()
+        if stopped:
+            return False
     return True
 
 
@@ -145,7 +157,7 @@ def _train_epoch(
         draws = draw_augmentation(len(samples), seed, progress.epoch)
     step = _Step(learner, material, recipe, accelerator)
     dropout_seed = seed_of(seed, Purpose.DROPOUT, progress.epoch, accelerator.process_index)
-    totals = torch.zeros(2, dtype=torch.float64, device=accelerator.device)
+    sums: list[Tensor] = []
     began, stopped = time.perf_counter(), False
     learner.model.train()
     for batch, share, inputs in zip(
@@ -153,18 +165,17 @@ def _train_epoch(
     ):
         _set_rate(learner, recipe, progress.epoch * len(plan) + progress.step, len(plan))
         torch.manual_seed((dropout_seed + progress.step) % 2**63)
-        totals += step.take(batch, share, inputs)
+        sums.append(step.take(batch, share, inputs))
         progress.step += 1
         watch.step(len(batch))
-        if progress.step % STEPS_BETWEEN_CHECKS == 0 or accelerator.num_processes == 1:
-            stopped = _any_process(watch.stop(), accelerator) and progress.step < len(plan)
-        if progress.step % STEPS_BETWEEN_CHECKS == 0 or progress.step == len(plan):
-            _require_finite(totals, progress)
+        is_checked = progress.step % STEPS_BETWEEN_CHECKS == 0
+        if progress.step < len(plan) and (is_checked or accelerator.num_processes == 1):
+            stopped = any_process(watch.stop(), accelerator)
+        if is_checked or stopped or progress.step == len(plan):
+            _add_up(sums, progress, accelerator)
+            sums.clear()
         if stopped:
             break
-    loss, correct = accelerator.reduce(totals).tolist()
-    progress.loss += loss
-    progress.correct += round(correct)
     progress.seconds += time.perf_counter() - began
     return not stopped
 
@@ -190,7 +201,7 @@ class _Step:
         targets = samples.labels[share].to(device, non_blocking=True)
         weights = self.material.weights
         if weights is not None:
-            weights = weights[share].to(device, non_blocking=True)
+            weights = weights[share].float().to(device, non_blocking=True)
         logits = self.learner.model(
             to_memory_format(inputs, channels_last=settings.channels_last)
         ).float()
@@ -205,12 +216,11 @@ class _Step:
         self.learner.optimiser.step()
         self.learner.optimiser.zero_grad(set_to_none=True)
         if self.learner.average is not None:
-            self.learner.average.update_parameters(
-                self.accelerator.unwrap_model(self.learner.model)
-            )
+            model = self.accelerator.unwrap_model(self.learner.model)
+            self.learner.average.update_parameters(model)
         correct = logits.detach().argmax(dim=1) == targets
         self._report_correct(batch, correct)
-        return torch.stack([losses.detach().sum(), correct.sum()]).double()
+        return torch.stack([losses.detach().sum(), correct.sum()])
 
     def _name_samples(self, positions: Tensor) -> None:
         loss = self.learner.objective.loss
@@ -255,6 +265,8 @@ def _end_epoch(
             accelerator,
             channels_last=recipe.training.channels_last,
         )
+        if not logits.isfinite().all():
+            raise _divergence("predictions are not finite any more at the end", progress)
         targets = material.validation.labels
         for name in VALIDATION_METRICS:
             record[f"validation_{name}"] = METRICS[name](logits, targets)
@@ -272,17 +284,17 @@ def _set_rate(learner: Learner, recipe: Recipe, step: int, steps_per_epoch: int)
         group["lr"] = recipe.optimiser.learning_rate * share
 
 
-def _any_process(value: bool, accelerator: Accelerator) -> bool:  # noqa: FBT001 - its one argument
-    if accelerator.num_processes == 1:
-        return value
-    flag = torch.tensor([float(value)], device=accelerator.device)
-    return bool(accelerator.reduce(flag).item() > 0)
+def _add_up(sums: list[Tensor], progress: Progress, accelerator: Accelerator) -> None:
+    """Adds the sums of the latest steps, in order, so that a resumed epoch adds the same."""
+    for loss, correct in accelerator.reduce(torch.stack(sums), "sum").tolist():
+        progress.loss += loss
+        progress.correct += round(correct)
+    if not math.isfinite(progress.loss):
+        raise _divergence(f"the loss is not finite any more by step {progress.step}", progress)
 
 
-def _require_finite(totals: Tensor, progress: Progress) -> None:
-    if not totals.isfinite().all():
-        raise TrainingError(
-            f"the loss is not finite any more in epoch {progress.epoch + 1}, by step "
-            f"{progress.step}; lower optimiser.learning_rate or set optimiser.gradient_clip (the "
-            "focal family's papers clip at 2)"
-        )
+def _divergence(what: str, progress: Progress) -> TrainingError:
+    return TrainingError(
+        f"{what} of epoch {progress.epoch + 1}; lower optimiser.learning_rate or set "
+        "optimiser.gradient_clip (the focal family's papers clip at 2)"
+    )

@@ -3,8 +3,21 @@
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import pyarrow.dataset as ds
+import torch
+
+from difficulty_service.feature_store import create_store, open_store
+
+LABELS = {
+    "label": "the official labels",
+    "noisy_aggre": "CIFAR-10N's aggregated labels, 9 % wrong",
+    "noisy_worst": "CIFAR-10N's worst labels, 40 % wrong",
+}
+"""Columns of the training tables."""
 
 
 @dataclass(frozen=True)
@@ -14,14 +27,14 @@ class Cifar10:
     Attributes:
         train: Glob of the training tables.
         test: The test table.
-        features: Folder of `builtin` features of the training images.
+        features: Folder of features of the training images, by backbone.
         test_features: Of the test images.
-        scores: Score file of the training images, by the backbone it was made with.
+        scores: Score file of the training images and official labels, by backbone.
     """
 
     train: str
     test: str
-    features: Path
+    features: dict[str, Path]
     test_features: Path
     scores: dict[str, Path]
 
@@ -51,7 +64,46 @@ def prepare(folder: Path) -> Cifar10 | None:
     if not (test_features / "errors.parquet").exists():
         options = backbones["builtin"]
         _difficulty("extract", test, "--id-column", "index", *options, "--out", test_features)
-    return Cifar10(train, str(test), folder / "builtin.features", test_features, scores)
+    features = {name: path.with_suffix(".features") for name, path in scores.items()}
+    return Cifar10(train, str(test), features, test_features, scores)
+
+
+def official_labels(data: Cifar10) -> dict[str, int]:
+    """The official label of every training image, by sample id."""
+    return _column(data, "label")
+
+
+def relabelled(data: Cifar10, column: str) -> tuple[dict[str, Path], dict[str, Path]]:
+    """Features and scores by backbone, as they are where these labels are all one has."""
+    if column == "label":
+        return data.features, data.scores
+    labels = _column(data, column)
+    stores, scores = {}, {}
+    for name, path in data.scores.items():
+        stores[name] = path.with_name(f"{path.stem}-{column}.features")
+        scores[name] = path.with_name(f"{path.stem}-{column}.parquet")
+        if not scores[name].exists():
+            _relabel(data.features[name], labels, column, stores[name])
+            _difficulty("score", stores[name], "--out", scores[name])
+    return stores, scores
+
+
+def _column(data: Cifar10, column: str) -> dict[str, int]:
+    files = sorted(Path(data.train).parent.glob(Path(data.train).name))
+    table = ds.dataset(files).to_table(columns=["index", column])
+    ids = (str(index) for index in table["index"].to_pylist())
+    return dict(zip(ids, table[column].to_pylist(), strict=True))
+
+
+def _relabel(source: Path, labels: Mapping[str, int], column: str, target: Path) -> None:
+    """The same features with other labels."""
+    store = open_store(source)
+    description = {**store.description, "label_column": column}
+    copy = create_store(target, description)
+    for shard in copy.missing_parts():
+        part = store.read_part(shard)
+        new = torch.tensor([labels[sample_id] for sample_id in part.sample_ids])
+        copy.write_part(shard, replace(part, labels=new), [])
 
 
 def _difficulty(*arguments: object) -> None:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.studies.cifar10 import Cifar10, prepare
-from benchmarks.studies.tables import print_tables, validation_nll
+from benchmarks.studies.tables import print_searches, print_test_table, validation_nll
 from benchmarks.studies.trials import Search, Study, Trial, run_trials, search
 
 WIDTHS = ("model.widths=[32, 64, 128, 256]", "model.blocks=[1, 1, 1, 2]")
@@ -36,13 +36,14 @@ def searches(data: Cifar10) -> list[Search]:
     """Methods whose alpha is chosen."""
     alpha = "regulariser.alpha"
     return [
-        Search("constant entropy", (), alpha, CONSTANT),
+        Search("constant entropy", (), alpha, CONSTANT, refine=False),
         *(
             Search(
                 f"difficulty-weighted, {name}",
                 ("regulariser.weights=scores", f"regulariser.scores={scores}"),
                 alpha,
                 WEIGHTED,
+                refine=False,
             )
             for name, scores in data.scores.items()
         ),
@@ -72,10 +73,11 @@ def main() -> None:
     seeds = range(arguments.seeds)
     begun = [each.trial(value) for each in searches(data) for value in each.values]
     run_trials(study, [*fixed_trials(), *begun], seeds[:1])
-    chosen = [search(study, each, seeds[:1], validation_nll) for each in searches(data)]
-    trials = [*fixed_trials(), *chosen]
+    found = [search(study, each, seeds[:1], validation_nll) for each in searches(data)]
+    trials = [*fixed_trials(), *(each.best for each in found)]
     run_trials(study, trials, seeds)
-    print_tables(study, trials, seeds, searched=[trial for trial in begun if trial not in trials])
+    print_test_table(study, trials)
+    print_searches(found)
 
 
 if __name__ == "__main__":

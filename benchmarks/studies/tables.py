@@ -1,10 +1,10 @@
 """What a study prints: the test metrics of the chosen trials, and what they were chosen from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.studies.trials import Study, Trial
+from benchmarks.studies.trials import Found, Judge, Study, Trial
 from trainer.metrics.proper_scores import nll
-from trainer.prediction_file import read_predictions
+from trainer.prediction_file import Predictions, read_predictions
 from trainer.report import compare_runs, markdown_table
 from trainer.run_folder import VALIDATION
 
@@ -12,22 +12,47 @@ COLUMNS = ("accuracy", "adaptive_ece", "ece", "nll", "misclassification_auroc_ms
 
 
 def validation_nll(study: Study, trial: Trial, seeds: Sequence[int]) -> float:
-    """Mean NLL of the validation samples over some seeds."""
-    folder = study.run_folder(trial)
-    said = [read_predictions(folder / f"seed-{seed}" / VALIDATION) for seed in seeds]
-    return sum(nll(each.logits, each.targets) for each in said) / len(said)
+    """Mean NLL of the validation samples over some seeds, with the labels of the run."""
+    return _mean_nll(study, trial, seeds, lambda said: said)
 
 
-def print_tables(
-    study: Study, trials: Sequence[Trial], seeds: Sequence[int], searched: Sequence[Trial]
-) -> None:
-    """Prints test metrics over all seeds, then the constants chosen and not chosen."""
+def validation_nll_with(labels: Mapping[str, int]) -> Judge:
+    """The same with other labels, by sample id."""
+    import torch
+
+    def relabelled(said: Predictions) -> Predictions:
+        targets = torch.tensor([labels[sample_id] for sample_id in said.sample_ids])
+        return Predictions(said.sample_ids, said.logits, targets)
+
+    return lambda study, trial, seeds: _mean_nll(study, trial, seeds, relabelled)
+
+
+def print_test_table(study: Study, trials: Sequence[Trial]) -> None:
+    """Prints the test metrics of some trials over all their seeds."""
     comparison = compare_runs([study.run_folder(trial) for trial in trials])
     print(markdown_table(comparison, COLUMNS))
-    print("\nchosen by the NLL of the validation samples:\n")
-    print("| method | constants | validation NLL | |\n| --- | --- | --- | --- |")
-    rows = sorted({*trials, *searched}, key=lambda trial: (trial.method, trial.settings))
-    for trial in rows:
-        own = ", ".join(setting for setting in trial.settings if "scores" not in setting)
-        loss = validation_nll(study, trial, seeds[:1])
-        print(f"| {trial.method} | {own} | {loss:.4f} | {'chosen' if trial in trials else ''} |")
+
+
+def print_searches(found: Sequence[Found]) -> None:
+    """Prints what every searched constant was chosen from."""
+    print("| method | constant: NLL of the validation samples, the chosen one bold |")
+    print("| --- | --- |")
+    for each in found:
+        cells = []
+        for trial, judged in zip(each.trials, each.judged, strict=True):
+            constant = trial.settings[-1].rpartition(".")[2].replace("=", " ")
+            text = f"{constant}: {judged:.4f}"
+            cells.append(f"**{text}**" if trial == each.best else text)
+        print(f"| {each.best.method} | {', '.join(cells)} |")
+    print()
+
+
+def _mean_nll(
+    study: Study,
+    trial: Trial,
+    seeds: Sequence[int],
+    prepare: Callable[[Predictions], Predictions],
+) -> float:
+    folder = study.run_folder(trial)
+    said = [prepare(read_predictions(folder / f"seed-{seed}" / VALIDATION)) for seed in seeds]
+    return sum(nll(each.logits, each.targets) for each in said) / len(said)

@@ -13,10 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-
-NEXT = math.sqrt(10)
-"""Factor from one value of a searched constant to the next."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +45,20 @@ class Search:
         settings: Keys and values besides the constant.
         key: Of the constant.
         values: To begin with, ascending; the search goes on beyond an end that is the best.
-        most: No value above it makes sense.
+        least: The search does not go below it.
+        most: The search does not go above it.
+        factor: From one value to the next, beyond the ends.
+        refine: Whether to try the values half-way to the best one's neighbours, too.
     """
 
     method: str
     settings: tuple[str, ...]
     key: str
     values: tuple[float, ...]
+    least: float = 0.0
     most: float = math.inf
+    factor: float = math.sqrt(10)
+    refine: bool = True
 
     def trial(self, value: float) -> Trial:
         """The method with this value."""
@@ -116,20 +120,40 @@ def run_trials(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> N
             )
 
 
-def search(study: Study, searched: Search, seeds: Sequence[int], judge: Judge) -> Trial:
-    """The value with the least judgement, between two that are worse or at the most it may be."""
-    values = sorted(searched.values)
+@dataclass(frozen=True)
+class Found:
+    """What a search ended with.
+
+    Attributes:
+        best: The trial with the least judgement.
+        trials: All that were tried, by value.
+        judged: The judgement of each.
+    """
+
+    best: Trial
+    trials: tuple[Trial, ...]
+    judged: tuple[float, ...]
+
+
+def search(study: Study, searched: Search, seeds: Sequence[int], judge: Judge) -> Found:
+    """The value with the least judgement: between two that are worse, or at a bound."""
+    values, refined = sorted(searched.values), not searched.refine
     while True:
         trials = [searched.trial(value) for value in values]
         run_trials(study, trials, seeds)
         judged = [judge(study, trial, seeds) for trial in trials]
         best = judged.index(min(judged))
-        if best == 0:
-            values.insert(0, values[0] / NEXT)
-        elif best == len(values) - 1 and values[-1] * NEXT <= searched.most:
-            values.append(values[-1] * NEXT)
+        below, above = values[0] / searched.factor, values[-1] * searched.factor
+        if best == 0 and below >= searched.least:
+            values.insert(0, below)
+        elif best == len(values) - 1 and above <= searched.most:
+            values.append(above)
+        elif not refined:
+            around = pairwise(values[max(0, best - 1) : best + 2])
+            values = sorted([*values, *(math.sqrt(low * high) for low, high in around)])
+            refined = True
         else:
-            return trials[best]
+            return Found(trials[best], tuple(trials), tuple(judged))
 
 
 def _run(study: Study, trial: Trial, seed: int) -> None:

@@ -7,12 +7,23 @@ import torch
 from trainer.config import DataConfig, Kind
 from trainer.data.classes import match_classes
 from trainer.data.features import open_feature_samples, open_feature_splits
-from trainer.data.image_splits import open_image_samples, open_image_splits
+from trainer.data.image_splits import (
+    open_image_samples,
+    open_image_splits,
+    open_test_images,
+)
 from trainer.data.splits import Splits
 from trainer.data.texts import open_text_samples, open_text_splits
 from trainer.samples import InputSpec, Samples
 
-__all__ = ["SPLITS", "Splits", "match_classes", "open_samples", "open_splits"]
+__all__ = [
+    "SPLITS",
+    "Splits",
+    "match_classes",
+    "open_samples",
+    "open_splits",
+    "open_test_images",
+]
 
 
 SPLITS: dict[Kind, Callable[[DataConfig, int, torch.device], Splits]] = {

@@ -93,7 +93,7 @@ def open_image_splits(config: DataConfig, seed: int, device: torch.device) -> Sp
             if len(held_out)
             else _open_validation(config, spec, device, everything)
         ),
-        test=_open_test(config, spec, device, everything),
+        test=open_test_images(config, spec, device, everything.class_names),
         spec=spec,
         all_ids=(
             dataset.sample_ids
@@ -129,6 +129,23 @@ def open_image_samples(
     fit = Fit(spec.shape[1], spec.shape[2], _margin(config))
     inputs = _Keeping(config, fit, device).open_inputs(dataset)
     return Samples(dataset.sample_ids, _labels(dataset), dataset.class_names, inputs)
+
+
+def open_test_images(
+    config: DataConfig, spec: InputSpec, device: torch.device, class_names: tuple[str, ...]
+) -> Samples | None:
+    """Opens the test dataset of a recipe, in the model's classes; None where it names none.
+
+    Raises:
+        DatasetError: It cannot be read, or has classes that the model does not know.
+    """
+    location, column = config.test, config.test_label_column
+    if location is None:
+        return None
+    if column is None and _is_kind_of_train(config, location):
+        column = config.label_column
+    samples = open_image_samples(config, location, spec, device, config.test_split, column)
+    return match_classes(samples, class_names, location)
 
 
 def _options(
@@ -196,16 +213,4 @@ def _open_validation(
     samples = open_image_samples(config, location, spec, device, config.validation_split, column)
     if location == config.train:
         refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
-    return match_classes(samples, train.class_names, location)
-
-
-def _open_test(
-    config: DataConfig, spec: InputSpec, device: torch.device, train: Samples
-) -> Samples | None:
-    location, column = config.test, config.test_label_column
-    if location is None:
-        return None
-    if column is None and _is_kind_of_train(config, location):
-        column = config.label_column
-    samples = open_image_samples(config, location, spec, device, config.test_split, column)
     return match_classes(samples, train.class_names, location)

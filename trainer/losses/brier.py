@@ -76,7 +76,10 @@ def bsce_gra(
 
 def _error(logits: Tensor, targets: Tensor) -> Tensor:
     """Probabilities minus one-hot targets. Shape (samples, classes)."""
-    return logits.softmax(dim=-1) - F.one_hot(targets, logits.shape[-1])
+    probabilities = logits.softmax(dim=-1)
+    # Subtracting `F.one_hot` would make int64 and convert it: slow with many classes.
+    minus_one = probabilities.new_full((len(targets), 1), -1.0)
+    return probabilities.scatter_add(-1, targets.unsqueeze(-1), minus_one)
 
 
 def _generalised_brier(error: Tensor, gamma: float, beta: float, form: Form) -> Tensor:

@@ -80,8 +80,8 @@ def mmce_weighted(
         ValueError: The normalisation has another name.
     """
     _check(normalisation)
-    squared = squared_weighted_mmce(logits, targets, normalisation=normalisation)
-    correct = _confidence(logits, targets)[1]
+    confidence, correct = _confidence(logits, targets)
+    squared = _squared_weighted(confidence, correct, normalisation)
     both_kinds = (correct.amax() > correct.amin()).to(squared)
     term = both_kinds * _root(squared)
     return F.cross_entropy(logits, targets, reduction="none") + coefficient * term
@@ -115,7 +115,10 @@ def squared_weighted_mmce(
     Returns:
         A scalar. A kind of prediction that the batch lacks counts as zero.
     """
-    confidence, correct = _confidence(logits, targets)
+    return _squared_weighted(*_confidence(logits, targets), normalisation)
+
+
+def _squared_weighted(confidence: Tensor, correct: Tensor, normalisation: Normalisation) -> Tensor:
     kernel = _kernel(confidence)
     count, wrong_count = correct.sum(), (1 - correct).sum()
     right = (1 - confidence) * correct / count.clamp_min(1)

@@ -1,0 +1,204 @@
+"""`difficulty evaluate` and `difficulty compare` on small runs that are finished."""
+
+import csv
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from trainer.recipe_file import recipe_from_dict
+from trainer.run import Observer, RunRequest, run_seed
+
+Done = subprocess.CompletedProcess[str]
+Command = Callable[..., Done]
+WriteFeatures = Callable[..., str]
+
+
+def train(
+    folder: Path, data: dict[str, str], learning_rate: float = 0.05, *, stop: bool = False
+) -> Path:
+    """Two seeds of a probe; the run is called as its folder is."""
+    recipe = recipe_from_dict(
+        {
+            "name": folder.name,
+            "data": {"kind": "features", "validation": 0.2} | data,
+            "model": {"name": "probe"},
+            "optimiser": {"learning_rate": learning_rate},
+            "training": {"epochs": 2, "batch_size": 16, "precision": "fp32"},
+        },
+        "the recipe of the test",
+    )
+    observer = Observer(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
+    for seed in (0, 1):
+        run_seed(RunRequest(recipe, seed, folder, "cpu"), observer)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, write_features: WriteFeatures) -> dict[str, str]:
+    """Features to learn from and features to judge on."""
+    folder = tmp_path_factory.mktemp("features")
+    return {
+        "train": write_features(folder / "train"),
+        "test": write_features(folder / "test", num_samples=31, seed=1),
+    }
+
+
+@pytest.fixture(scope="module")
+def quick(data: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that learned."""
+    return train(tmp_path_factory.mktemp("runs") / "quick", data)
+
+
+@pytest.fixture(scope="module")
+def slow(data: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that learned next to nothing."""
+    return train(tmp_path_factory.mktemp("runs") / "slow", data, learning_rate=1e-6)
+
+
+def only_line(text: str) -> str:
+    """The one line that says what the error is."""
+    lines = [line for line in text.splitlines() if line]
+    assert len(lines) == 1, text
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def test_evaluate_prints_a_table_and_keeps_the_numbers(
+    difficulty_process: Command, quick: Path
+) -> None:
+    done = difficulty_process("evaluate", quick, "--device", "cpu")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0] == "| metric | as trained | temperature by NLL | temperature by ECE |"
+    accuracy = next(line for line in lines if line.startswith("| accuracy (%) ↑ |"))
+    assert re.fullmatch(r"\| accuracy \(%\) ↑ (\| \d+\.\d\d ± \d+\.\d\d ){3}\|", accuracy)
+    for seed in (0, 1):
+        record = json.loads((quick / f"seed-{seed}" / "evaluation.json").read_text())
+        assert record["raw"]["accuracy_low"] <= record["raw"]["accuracy"]
+
+
+def test_evaluate_takes_other_data_and_several_ood_datasets(
+    difficulty: Command, quick: Path, data: dict[str, str], write_features: WriteFeatures
+) -> None:
+    other = write_features(quick.parent / "other", num_samples=20, seed=3)
+
+    done = difficulty(
+        *("evaluate", quick, "--data", data["test"], "--ood", other, "--ood", data["train"]),
+        *("--device", "cpu"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "| against | by | AUROC (%) ↑ |" in done.stdout
+    record = json.loads((quick / "seed-1" / "ood.json").read_text())
+    assert list(record) == [other, data["train"]]
+    kept, before = (
+        json.loads((quick / "seed-1" / name).read_text())
+        for name in ("evaluation.json", "metrics.json")
+    )
+    assert kept["data"] == data["test"]
+    assert kept["raw"]["accuracy"] == before["raw"]["accuracy"]
+
+
+def test_compare_shows_both_runs_with_the_better_one_bold_and_writes_its_files(
+    difficulty: Command, quick: Path, slow: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "table.md"
+
+    done = difficulty("compare", quick, slow, "--out", table)
+
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith(("| quick", "| slow"))]
+    assert len(rows) == 2 * 3
+    better, worse = (row.split(" | ")[2:] for row in rows[:2])
+    assert better[0].startswith("**")
+    assert better[1].startswith("**")
+    assert not worse[0].startswith("**")
+    assert table.read_text().strip() in done.stdout
+    with (tmp_path / "table.csv").open() as file:
+        assert {row["run"] for row in csv.DictReader(file)} == {"quick", "slow"}
+    assert json.loads((tmp_path / "table.json").read_text()).keys() == {"metrics", "seeds"}
+    with Image.open(tmp_path / "table-reliability.png") as picture:
+        picture.load()
+        assert min(picture.size) > 100
+
+
+def test_a_folder_that_is_no_run_is_one_line_and_exit_code_1(
+    difficulty_process: Command, tmp_path: Path
+) -> None:
+    done = difficulty_process("evaluate", tmp_path)
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "holds no run" in only_line(done.stderr)
+    assert "difficulty train --out" in done.stderr
+
+
+def test_what_cannot_be_done_is_one_line_and_exit_code_1(
+    difficulty: Command, quick: Path, data: dict[str, str], tmp_path: Path
+) -> None:
+    unfinished = train(tmp_path / "unfinished", data, stop=True)
+    missing = tmp_path / "missing"
+    calls = {
+        "--resume": ("evaluate", unfinished),
+        "none of the 2 seeds": ("compare", quick, unfinished),
+        "holds no run": ("compare", quick, missing),
+        "each once": ("compare", quick, quick),
+        "--corruptions needs a recipe of images": ("evaluate", quick, "--corruptions"),
+        str(missing): ("evaluate", quick, "--data", missing),
+        "device 'abacus'": ("evaluate", quick, "--device", "abacus", "--ood", data["train"]),
+    }
+
+    for complaint, arguments in calls.items():
+        done = difficulty(*arguments)
+
+        assert done.returncode == 1, complaint
+        assert complaint in only_line(done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("evaluate",), "RUN"),
+        (("compare",), "RUN"),
+        (("evaluate", "run", "--split", "test"), "--data"),
+        (("evaluate", "run", "--label-column", "label"), "--data"),
+        (("evaluate", "run", "--no-such-option"), "--no-such-option"),
+        (("compare", "run", "--out"), "--out"),
+    ],
+)
+def test_a_wrong_call_ends_with_2_and_names_what_is_wrong(
+    difficulty: Command, arguments: tuple[str, ...], complaint: str
+) -> None:
+    done = difficulty(*arguments)
+
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        (
+            "evaluate",
+            ("--data", "--split", "--label-column", "--ood", "--corruptions", "--device"),
+        ),
+        ("compare", ("--out",)),
+    ],
+)
+def test_the_help_names_the_options(
+    difficulty: Command, monkeypatch: pytest.MonkeyPatch, name: str, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    done = difficulty(name, "--help")
+
+    assert done.returncode == 0
+    assert [option for option in options if option not in done.stdout] == []

@@ -1,0 +1,280 @@
+"""`difficulty train`: killed, stopped, resumed, and in two processes at once."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from trainer.prediction_file import read_predictions
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+EPOCHS = 4
+
+RECIPE = """
+[data]
+train = "{photos}"
+image_size = 16
+augmentation = "flip_crop"
+validation = 0.2
+
+[model]
+name = "small_resnet"
+widths = [4, 8]
+blocks = [1, 1]
+
+[loss]
+name = "correctness_ranking"
+
+[optimiser]
+learning_rate = 0.01
+
+[training]
+epochs = {epochs}
+batch_size = 4
+ema_decay = 0.9
+"""
+
+FEATURES_RECIPE = """
+[data]
+train = "{features}"
+kind = "features"
+validation = 0.2
+
+[model]
+name = "probe"
+
+[optimiser]
+learning_rate = 0.005
+
+[training]
+epochs = 3
+batch_size = 15
+"""
+
+SEVERAL_COMMANDS = """
+import json, sys
+from difficulty_service.cli import create_app
+
+for words in json.loads(sys.argv[1]):
+    create_app()(words, standalone_mode=False)
+"""
+
+LAUNCH = (
+    "--cpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no "
+    "--main_process_port 0"
+)
+
+# Two processes share batches of 15 as 8 and 7.
+VARIATIONS = {
+    "sum": ["training.reduction=sum"],
+    "mean": ["training.ema_decay=0.8"],
+    "memory": ["loss.name=correctness_ranking"],
+}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Path:
+    """Batch normalisation, augmentation, a loss with memory, and a moving average."""
+    path = tmp_path_factory.mktemp("recipe") / "tiny.toml"
+    path.write_text(RECIPE.format(photos=photos, epochs=EPOCHS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(
+    tmp_path_factory: pytest.TempPathFactory, recipe: Path, difficulty_process: Command
+) -> Path:
+    """The folder of a run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = difficulty_process("train", recipe, "--out", folder, "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert f"epoch {EPOCHS}/{EPOCHS}: loss" in done.stdout
+    return folder / "seed-0"
+
+
+@contextmanager
+def running(command: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """The command, well into its second epoch."""
+    words = [str(command), *map(str, arguments)]
+    with subprocess.Popen(  # noqa: S603 - our own command
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if line.startswith("epoch 1/"):
+                break
+        assert said[-1].startswith("epoch 1/"), said
+        yield process
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_in_an_epoch_and_resumed_ends_the_same(
+    command: Path, difficulty_process: Command, recipe: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    words = ("train", recipe, "--out", tmp_path, "--device", "cpu")
+
+    with running(command, *words) as process:
+        wait_for_a_checkpoint(tmp_path / "seed-0")
+        process.kill()
+    done = difficulty_process(*words, "--resume")
+
+    assert process.returncode == -signal.SIGKILL
+    assert done.returncode == 0, done.stderr
+    assert "going on after epoch" in done.stdout
+    assert_same_run(tmp_path / "seed-0", uninterrupted)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_asked_to_end_saves_itself_first(
+    command: Path, difficulty_process: Command, recipe: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    words = ("train", recipe, "--out", tmp_path, "--device", "cpu")
+
+    with running(command, *words) as process:
+        wait_for_a_checkpoint(tmp_path / "seed-0")
+        process.send_signal(signal.SIGTERM)
+        _, complaint = process.communicate()
+    stopped_at = torch.load(tmp_path / "seed-0" / "checkpoint.pt")["progress"]
+    done = difficulty_process(*words, "--resume")
+
+    assert process.returncode == 143
+    assert "stopped and saved; go on with the same command and --resume" in complaint
+    assert 1 <= stopped_at["epoch"] < EPOCHS
+    assert stopped_at["step"] > 0
+    assert done.returncode == 0, done.stderr
+    assert f"after epoch {stopped_at['epoch']}, step {stopped_at['step']}" in done.stdout
+    assert_same_run(tmp_path / "seed-0", uninterrupted)
+
+
+def test_a_folder_that_is_taken_and_a_learning_rate_that_is_too_high_are_one_line(
+    difficulty: Command, write_features: Callable[..., str], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "probe.toml"
+    recipe.write_text(FEATURES_RECIPE.format(features=write_features(tmp_path / "features")))
+    wild = ("--set", "optimiser.learning_rate=1e9", "--set", "model.hidden=[8, 8]")
+
+    done = difficulty("train", recipe, "--out", tmp_path / "run", "--device", "cpu")
+    taken = difficulty("train", recipe, "--out", tmp_path / "run", "--device", "cpu")
+    diverged = difficulty("train", recipe, "--out", tmp_path / "wild", "--device", "cpu", *wild)
+
+    assert done.returncode == 0, done.stderr
+    assert (taken.returncode, diverged.returncode) == (1, 1)
+    assert "holds a run already" in taken.stderr
+    assert "lower optimiser.learning_rate" in diverged.stderr
+    assert [len(run.stderr.splitlines()) for run in (taken, diverged)] == [1, 1]
+
+
+def test_one_seed_or_those_of_the_recipe_are_trained(
+    difficulty: Command, write_features: Callable[..., str], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "probe.toml"
+    recipe.write_text(FEATURES_RECIPE.format(features=write_features(tmp_path / "features")))
+    words = ("train", recipe, "--device", "cpu", "--set", "training.seeds=[3, 5]", "--out")
+
+    all_seeds = difficulty(*words, tmp_path / "all")
+    one_seed = difficulty(*words, tmp_path / "one", "--seed", 7)
+
+    assert (all_seeds.returncode, one_seed.returncode) == (0, 0)
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["seed-3", "seed-5"]
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["seed-7"]
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_learns(
+    difficulty: Command, write_features: Callable[..., str], tmp_path: Path
+) -> None:
+    recipe, script = tmp_path / "probe.toml", tmp_path / "commands.py"
+    recipe.write_text(FEATURES_RECIPE.format(features=write_features(tmp_path / "features", 94)))
+    script.write_text(SEVERAL_COMMANDS)
+
+    def words(name: str, folder: str) -> list[str]:
+        settings = [word for change in VARIATIONS[name] for word in ("--set", change)]
+        return ["train", str(recipe), "--out", str(tmp_path / folder / name), *settings]
+
+    commands = json.dumps([words(name, "two") for name in VARIATIONS])
+    two = subprocess.run(  # noqa: S603 - our own script
+        [
+            sys.executable,
+            "-m",
+            "accelerate.commands.launch",
+            *LAUNCH.split(),
+            str(script),
+            commands,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    for name in VARIATIONS:
+        assert difficulty(*words(name, "one"), "--device", "cpu").returncode == 0
+
+    assert two.returncode == 0, two.stderr
+    assert two.stdout.count("epoch 3/3") == len(VARIATIONS), "only one process speaks"
+    for name in ("sum", "mean"):
+        assert_nearly_same_run(
+            tmp_path / "two" / name / "seed-0", tmp_path / "one" / name / "seed-0"
+        )
+    counts, others = (
+        torch.load(tmp_path / folder / "memory" / "seed-0" / "checkpoint.pt")["loss"]["counts"]
+        for folder in ("two", "one")
+    )
+    assert counts.shape == others.shape
+    # Their ranking terms differ, so a prediction at the border may; but all samples are counted.
+    assert (counts - others).abs().sum() <= 0.1 * others.sum()
+    history = read_history(tmp_path / "two" / "memory" / "seed-0")
+    right = sum(record["train_accuracy"] for record in history) * len(counts)
+    assert counts.sum() == pytest.approx(right)
+
+
+def wait_for_a_checkpoint(folder: Path) -> None:
+    """Until the first epoch is saved, and a little into the second."""
+    while not (folder / "checkpoint.pt").exists():
+        time.sleep(0.001)
+    time.sleep(0.1)
+
+
+def read_history(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "history.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    timed = {"seconds", "samples_per_second"}
+    return [{key: record[key] for key in record.keys() - timed} for record in records]
+
+
+def parameters_of(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    """Bit for bit, except for the time it took."""
+    parameters, others = parameters_of(one), parameters_of(other)
+    assert parameters.keys() == others.keys()
+    for name, value in parameters.items():
+        assert torch.equal(value, others[name]), name
+    assert read_history(one) == read_history(other)
+    assert (one / "metrics.json").read_bytes() == (other / "metrics.json").read_bytes()
+
+
+def assert_nearly_same_run(one: Path, other: Path) -> None:
+    """To rounding."""
+    parameters, others = parameters_of(one), parameters_of(other)
+    for name, value in parameters.items():
+        torch.testing.assert_close(value, others[name], rtol=1e-5, atol=1e-6)
+    for record, other_record in zip(read_history(one), read_history(other), strict=True):
+        assert record == pytest.approx(other_record, rel=1e-4)
+    said, others_said = (read_predictions(folder / "validation.npz") for folder in (one, other))
+    assert said.sample_ids == others_said.sample_ids
+    torch.testing.assert_close(said.logits, others_said.logits, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,91 @@
+"""Files of a run, written and read."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from difficulty_service.errors import TrainingError
+from trainer.run_folder import (
+    read_inputs,
+    read_json,
+    seed_folder,
+    seed_folders,
+    write_history,
+    write_inputs,
+    write_json,
+)
+from trainer.samples import InputSpec
+
+
+def test_folders_of_seeds_are_ordered_by_number(tmp_path: Path) -> None:
+    for seed in (10, 9, 2):
+        write_json(seed_folder(tmp_path, seed) / "recipe.json", {})
+    (tmp_path / "seed-3").mkdir()
+
+    assert [folder.name for folder in seed_folders(tmp_path)] == ["seed-2", "seed-9", "seed-10"]
+
+
+def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="holds no run"):
+        seed_folders(tmp_path)
+
+
+def test_json_comes_back(tmp_path: Path) -> None:
+    write_json(tmp_path / "new" / "a.json", {"b": [1, 2.5, None]})
+
+    assert read_json(tmp_path / "new" / "a.json") == {"b": [1, 2.5, None]}
+
+
+def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "a.json", {"b": float("nan")})
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [(None, "is missing"), ('{"a": ', "is damaged"), ("[1]", "does not hold a JSON object")],
+)
+def test_json_that_cannot_be_read_is_named(
+    tmp_path: Path, text: str | None, complaint: str
+) -> None:
+    path = tmp_path / "a.json"
+    if text is not None:
+        path.write_text(text)
+
+    with pytest.raises(TrainingError, match=rf"a\.json {complaint}"):
+        read_json(path)
+
+
+def test_a_history_has_a_line_per_epoch(tmp_path: Path) -> None:
+    write_history(tmp_path / "history.jsonl", [{"epoch": 1}, {"epoch": 2}])
+
+    assert (tmp_path / "history.jsonl").read_text() == '{"epoch": 1}\n{"epoch": 2}\n'
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        InputSpec((3, 8, 8), torch.tensor([0.1, 120.7, 3]), torch.tensor([1 / 3, 2, 60.2])),
+        InputSpec((100,), vocabulary=("", "the", "müde")),
+    ],
+    ids=["images", "texts"],
+)
+def test_what_a_model_takes_comes_back_as_it_was(tmp_path: Path, spec: InputSpec) -> None:
+    write_inputs(tmp_path / "inputs.json", spec, ("bird", "cat"))
+
+    read, names = read_inputs(tmp_path / "inputs.json")
+
+    assert (read.shape, read.vocabulary, names) == (spec.shape, spec.vocabulary, ("bird", "cat"))
+    for value, expected in ((read.mean, spec.mean), (read.std, spec.std)):
+        assert (value is None) == (expected is None)
+        assert value is None or expected is None or torch.equal(value, expected)
+
+
+def test_damaged_inputs_are_named(tmp_path: Path) -> None:
+    write_json(tmp_path / "inputs.json", {"shape": [6]})
+
+    with pytest.raises(TrainingError, match=r"inputs\.json is damaged"):
+        read_inputs(tmp_path / "inputs.json")
