@@ -1,6 +1,7 @@
 """The files of a run: one folder per recipe, in it one per seed."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,11 @@ def seed_folders(run: Path) -> list[Path]:
     Raises:
         TrainingError: There is none.
     """
-    folders = [folder for folder in run.glob("seed-*") if (folder / RECIPE).exists()]
+    folders = [
+        folder
+        for folder in run.glob("seed-*")
+        if re.fullmatch(r"seed-\d+", folder.name) and (folder / RECIPE).exists()
+    ]
     if not folders:
         raise TrainingError(
             f"{run} holds no run: no seed-*/{RECIPE} in it; name a folder that "

@@ -40,10 +40,11 @@ def print_searches(found: Sequence[Found]) -> None:
     for each in found:
         cells = []
         for trial, judged in zip(each.trials, each.judged, strict=True):
-            constant = trial.settings[-1].rpartition(".")[2].replace("=", " ")
-            text = f"{constant}: {judged:.4f}"
+            value = trial.settings[-1].partition("=")[2]
+            text = f"{value}: {judged:.4f}"
             cells.append(f"**{text}**" if trial == each.best else text)
-        print(f"| {each.best.method} | {', '.join(cells)} |")
+        constant = each.best.settings[-1].partition("=")[0].rpartition(".")[2]
+        print(f"| {each.best.method} | {constant} {', '.join(cells)} |")
     print()
 
 
