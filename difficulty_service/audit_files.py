@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from difficulty_service.datasets.storage import find_files
+from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.table_files import (
     TABLE_EXTENSIONS,
     open_table_file,

@@ -123,9 +123,7 @@ class FeatureStore:
                 f"{path} is missing; run `difficulty extract` again to complete the store"
             ) from None
         except (pa.ArrowInvalid, OSError) as error:
-            raise FeatureStoreError(
-                f"{path} is damaged ({error}); delete it and run `difficulty extract` again"
-            ) from error
+            raise _damaged(path, error) from error
         return Part(
             sample_ids=table["sample_id"].to_pylist() if "sample_id" in names else [],
             labels=_integers(table, "label"),
@@ -134,10 +132,18 @@ class FeatureStore:
         )
 
     def bad_images(self) -> list[BadImage]:
-        """What could not be read so far, in the order of the dataset."""
+        """What could not be read so far, in the order of the dataset.
+
+        Raises:
+            FeatureStoreError: A part is damaged.
+        """
         missing, found = set(self.missing_parts()), []
         for shard in sorted(set(range(self.num_parts)) - missing):
-            metadata = pq.read_schema(self.part_file(shard)).metadata or {}
+            path = self.part_file(shard)
+            try:
+                metadata = pq.read_schema(path).metadata or {}
+            except (pa.ArrowInvalid, OSError) as error:
+                raise _damaged(path, error) from error
             found += [BadImage(*entry) for entry in json.loads(metadata.get(ERRORS_KEY, b"[]"))]
         return found
 
@@ -209,6 +215,12 @@ def open_store(folder: Path) -> FeatureStore:
 def is_store(folder: Path) -> bool:
     """Whether a folder holds a feature store, complete or not."""
     return (folder / DESCRIPTION_FILE).is_file()
+
+
+def _damaged(path: Path, error: Exception) -> FeatureStoreError:
+    return FeatureStoreError(
+        f"{path} is damaged ({error}); delete it and run `difficulty extract` again"
+    )
 
 
 def _read_description(folder: Path) -> Mapping[str, Any]:

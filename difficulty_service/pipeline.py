@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from difficulty_service.backbones import load_backbone
+from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
@@ -84,8 +84,24 @@ def extract(request: ExtractRequest, watch: Watch = unwatched) -> Extracted:
         FeatureStoreError: The folder holds features that were made otherwise.
         ImageError: A bad image, where the options say to stop at one.
     """
-    dataset = open_dataset(request.location, request.dataset)
-    backbone = load_backbone(request.backbone, request.network)
+    return extract_dataset(open_dataset(request.location, request.dataset), request, watch)
+
+
+def extract_dataset(
+    dataset: Dataset,
+    request: ExtractRequest,
+    watch: Watch = unwatched,
+    load: Loader = load_backbone,
+) -> Extracted:
+    """As `extract`, of a dataset that is open already and with a backbone that may be.
+
+    Args:
+        dataset: Takes the place of what lies at the request's location.
+        request: The rest of it.
+        watch: Sees every batch; whatever it raises ends the extraction.
+        load: Gives the backbone.
+    """
+    backbone = load(request.backbone, request.network)
     description = describe(request, dataset, backbone)
     if request.fitted_on is not None:
         require_same_features(description, request.fitted_on)

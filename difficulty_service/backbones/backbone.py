@@ -6,6 +6,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from difficulty_service.errors import BackboneError
+
 
 @dataclass(frozen=True)
 class Preprocessing:
@@ -72,3 +74,28 @@ class BackboneOptions:
     features: str = "penultimate"
     device: torch.device = torch.device("cpu")
     precision: torch.dtype = torch.float32
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name, or the best there is for `auto`.
+
+    Raises:
+        BackboneError: There is no such device here.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise BackboneError(f"device {name!r} cannot be used here: {reason}") from None
+    return device
+
+
+def best_precision(device: torch.device) -> torch.dtype:
+    """bf16 on a GPU with the hardware for it, otherwise fp32."""
+    recent = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.bfloat16 if recent else torch.float32

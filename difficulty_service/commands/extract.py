@@ -9,7 +9,7 @@ import typer
 
 from difficulty_service.commands.console import err, out, watch_images
 from difficulty_service.commands.extraction import Extraction, takes_extraction
-from difficulty_service.commands.options import OnError, choose_device, choose_precision
+from difficulty_service.commands.options import OnError, choose_precision
 
 if TYPE_CHECKING:
     from difficulty_service.pipeline import Extracted, ExtractRequest
@@ -37,7 +37,7 @@ def extract(
 
 def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRequest":
     """The options of the command line, as the pipeline takes them."""
-    from difficulty_service.backbones.backbone import BackboneOptions
+    from difficulty_service.backbones.backbone import BackboneOptions, choose_device
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.features import ExtractOptions
     from difficulty_service.parallel import num_workers

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from difficulty_service.errors import BackboneError
-
 if TYPE_CHECKING:
     import torch
 
@@ -184,34 +182,14 @@ Force = Annotated[
 StorePath = Annotated[Path, typer.Argument(help="Folder made by `difficulty extract`.")]
 
 
-def choose_device(name: str) -> "torch.device":
-    """The device of that name, or the best there is for `auto`.
-
-    Raises:
-        BackboneError: There is no such device here.
-    """
-    import torch
-
-    if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise BackboneError(f"device {name!r} cannot be used here: {reason}") from None
-    return device
-
-
 def choose_precision(precision: Precision, device: "torch.device") -> "torch.dtype":
     """bf16 where asked for, or on a GPU with the hardware for it; otherwise fp32."""
     import torch
 
+    from difficulty_service.backbones.backbone import best_precision
+
     if precision is Precision.AUTO:
-        recent = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
-        return torch.bfloat16 if recent else torch.float32
+        return best_precision(device)
     return torch.bfloat16 if precision is Precision.BF16 else torch.float32
 
 

@@ -28,4 +28,4 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
         DatasetError: Nothing is there, or it cannot be read as what it looks like.
         MissingPackage: Reading it needs an optional package.
     """
-    return DATASETS[detect_kind(location)](location, options)
+    return DATASETS[detect_kind(location, options.boundary)](location, options)

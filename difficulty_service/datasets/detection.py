@@ -1,6 +1,8 @@
 """Which kind of dataset lies at a location."""
 
-from difficulty_service.datasets.storage import find_files, is_folder, list_folder, resolve
+from difficulty_service.datasets.boundary import Boundary
+from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.storage import is_folder, list_folder, resolve
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
 from difficulty_service.datasets.tar_index import TAR_EXTENSIONS
 from difficulty_service.errors import DatasetError
@@ -10,11 +12,12 @@ HUB_PREFIX = "hf:"
 _SAVED_TO_DISK = ({"dataset_dict.json"}, {"dataset_info.json", "state.json"})
 
 
-def detect_kind(location: str) -> str:
+def detect_kind(location: str, boundary: Boundary | None = None) -> str:
     """The kind of dataset at a location, by its prefix, its files or their extensions.
 
     Args:
         location: A path, a URI, a glob of either, or `hf:NAME`.
+        boundary: What reading it may not leave.
 
     Returns:
         `image-folder`, `table`, `webdataset` or `hugging-face`.
@@ -24,14 +27,14 @@ def detect_kind(location: str) -> str:
     """
     if location.startswith(HUB_PREFIX) and not location.startswith(f"{HUB_PREFIX}//"):
         return "hugging-face"
-    place = resolve(location)
+    place = resolve(location, boundary)
     if is_folder(place, location):
         try:
             entries = list_folder(place)
         except (OSError, ValueError) as error:
             raise DatasetError(f"{location!r} cannot be listed: {error}") from error
         return _kind_of_folder(entries, location)
-    names = [file.place.name for file in find_files(location)]
+    names = [file.place.name for file in find_files(location, boundary)]
     kind = _kind_of_files(names, location)
     if kind is None:
         raise DatasetError(

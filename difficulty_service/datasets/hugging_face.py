@@ -42,6 +42,12 @@ def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
         MissingPackage: The package `datasets` is not installed.
     """
     check_options(options, "a Hugging Face dataset", unused=())
+    if options.boundary is not None:
+        # Its rows lie in a cache, or name files anywhere, which no boundary surrounds.
+        raise DatasetError(
+            f"{location!r} is a Hugging Face dataset, which is not read for others; save it as "
+            "Parquet tables"
+        )
     rows, place = _load(location, options.split)
     schema = rows.features.arrow_schema
     columns = choose_columns(schema, replace(options, split=None), repr(location))

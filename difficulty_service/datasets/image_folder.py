@@ -59,7 +59,7 @@ def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
     """
     unused = ("image_column", "label_column", "id_column")
     check_options(options, "a folder of class folders", unused)
-    place = resolve(location)
+    place = resolve(location, options.boundary)
     if not is_folder(place, location):
         raise DatasetError(f"{location!r} is not there or is no folder; check the path or URI")
     tree = _tree(place, location)

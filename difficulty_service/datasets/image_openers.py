@@ -10,10 +10,12 @@ import io
 import os
 import posixpath
 import stat
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
+from difficulty_service.datasets.boundary import OUTSIDE, Boundary
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.datasets.storage import StoredPath, is_uri, resolve
 from difficulty_service.errors import DifficultyError, ImageError
@@ -61,13 +63,15 @@ def open_image(place: StoredPath) -> BinaryIO:
         ImageError: It is missing, unreadable, too large or not a regular file.
     """
     try:
-        return _open_local(place.path) if place.is_local else _read_remote(place)
+        return _open_local(place) if place.is_local else _read_remote(place)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ImageError(f"cannot be read: {reason}") from error
 
 
-def _open_local(path: str) -> BinaryIO:
+def _open_local(place: StoredPath) -> BinaryIO:
+    place.require_inside()
+    path = place.path
     try:
         status = os.stat(path)  # noqa: PTH116 - a Path per image costs more than the call
     except FileNotFoundError as error:
@@ -79,10 +83,11 @@ def _open_local(path: str) -> BinaryIO:
     if not stat.S_ISREG(status.st_mode):
         raise ImageError("not a regular file")
     check_size(status.st_size)
-    return Path(path).open("rb")
+    return Path(path).open("rb") if place.boundary is None else place.boundary.open_file(path)
 
 
 def _read_remote(place: StoredPath) -> BinaryIO:
+    place.require_inside()
     with place.filesystem.open_input_file(place.path) as file:
         check_size(file.size())
         return io.BytesIO(file.read())
@@ -119,9 +124,25 @@ def _open_base64(text: str) -> BinaryIO:
 def _open_reference(reference: str, folder: StoredPath) -> BinaryIO:
     if not is_uri(reference):
         absolute = posixpath.isabs(reference)
-        return open_image(resolve(reference) if absolute else folder.join(reference))
+        return open_image(
+            resolve(reference, folder.boundary) if absolute else folder.join(reference)
+        )
+    if folder.boundary is not None:
+        return _open_uri_inside(reference, folder, folder.boundary)
     try:
         place = resolve(reference)
     except DifficultyError as error:
         raise ImageError(str(error)) from error
     return open_image(place)
+
+
+def _open_uri_inside(uri: str, folder: StoredPath, boundary: Boundary) -> BinaryIO:
+    """Opens a URI below the boundary's own; others could name any server, in a query as well."""
+    if boundary.uri is not None and uri.startswith(f"{boundary.uri}/"):
+        below = uri.removeprefix(f"{boundary.uri}/")
+        return open_image(replace(folder, path=boundary.root).join(below.lstrip("/")))
+    if uri.lower().startswith("https://"):
+        if boundary.fetch is None:
+            raise ImageError("an https address, and reading those is switched off")
+        return boundary.fetch(uri)
+    raise ImageError(f"cannot be read: {OUTSIDE}")

@@ -7,6 +7,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from difficulty_service.datasets.boundary import Boundary
+
 ImageOpener = Callable[[], BinaryIO]
 """Opens one encoded image for reading from its start; seekable; raises ImageError."""
 
@@ -37,6 +39,7 @@ class DatasetOptions:
         id_column: Column whose text is the sample id; None uses `file#row`.
         limit: Use this many samples, evenly spaced over the dataset.
         shard_size: Samples per shard, the unit of work and of resuming.
+        boundary: What reading it may not leave; None lets links, paths and URIs lead anywhere.
     """
 
     split: str | None = None
@@ -45,6 +48,7 @@ class DatasetOptions:
     id_column: str | None = None
     limit: int | None = None
     shard_size: int = 4096
+    boundary: Boundary | None = None
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION, or in the URI i
 `s3://bucket/photos?endpoint_override=127.0.0.1:9000&scheme=http&region=us-east-1`.
 """
 
-import fnmatch
-import glob
 import io
 import os
 import posixpath
@@ -31,13 +29,13 @@ from pyarrow.fs import (
     PyFileSystem,
 )
 
+from difficulty_service.datasets.boundary import Boundary, Fetch
 from difficulty_service.errors import DatasetError, MissingPackage
 
 READ_AHEAD = 8 << 20
 """Bytes of one request to remote storage; neighbouring small reads share it."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_WILDCARD = re.compile(r"[*?[]")
 
 Entry = tuple[str, bool, int]
 """Name inside its folder, whether it is a folder, size in bytes."""
@@ -50,10 +48,12 @@ class StoredPath:
     Attributes:
         filesystem: Of pyarrow.
         path: Absolute, in the file system's own form.
+        boundary: What may not be left on the way to it; None lets it lie anywhere.
     """
 
     filesystem: FileSystem
     path: str
+    boundary: Boundary | None = None
 
     @property
     def is_local(self) -> bool:
@@ -68,11 +68,16 @@ class StoredPath:
     @property
     def parent(self) -> "StoredPath":
         """The folder it is in."""
-        return StoredPath(self.filesystem, posixpath.dirname(self.path.rstrip("/")))
+        return StoredPath(self.filesystem, posixpath.dirname(self.path.rstrip("/")), self.boundary)
 
     def join(self, relative: str) -> "StoredPath":
         """A path below this one."""
-        return StoredPath(self.filesystem, posixpath.join(self.path, relative))
+        return StoredPath(self.filesystem, posixpath.join(self.path, relative), self.boundary)
+
+    def require_inside(self) -> None:
+        """Raises PermissionError if it lies outside of its boundary."""
+        if self.boundary is not None:
+            self.boundary.require(self.path, is_local=self.is_local)
 
 
 @dataclass(frozen=True)
@@ -93,22 +98,43 @@ def is_uri(location: str) -> bool:
     return _URI.match(location) is not None
 
 
-def resolve(location: str) -> StoredPath:
+def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
     """The file system and path of a location, without touching either.
+
+    Args:
+        location: A path, a URI, a glob of either.
+        boundary: What reading it may not leave.
 
     Raises:
         DatasetError: The scheme is unknown, or the address is malformed.
         MissingPackage: The scheme needs an fsspec package that is not installed.
     """
     if not is_uri(location):
-        return StoredPath(LocalFileSystem(), Path(location).absolute().as_posix())
+        return StoredPath(LocalFileSystem(), Path(location).absolute().as_posix(), boundary)
     try:
         filesystem, path = FileSystem.from_uri(_quote_wildcards(location))
     except pa.ArrowInvalid:
-        return _resolve_with_fsspec(location)
+        return _resolve_with_fsspec(location, boundary)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{location!r} cannot be reached: {error}") from error
-    return StoredPath(filesystem, path.rstrip("/") or "/")
+    return StoredPath(filesystem, path.rstrip("/") or "/", boundary)
+
+
+def boundary_at(location: str, fetch: Fetch | None = None) -> Boundary:
+    """The boundary around everything below a folder.
+
+    Args:
+        location: Path or URI of the folder.
+        fetch: Opens the https addresses that tables name; None refuses them.
+
+    Raises:
+        DatasetError: The scheme is unknown, or the address is malformed.
+        MissingPackage: The scheme needs an fsspec package that is not installed.
+    """
+    place = resolve(location)
+    if place.is_local:
+        return Boundary(Path(place.path).resolve().as_posix(), None, fetch)
+    return Boundary(place.path, location.partition("?")[0].rstrip("/"), fetch)
 
 
 def _quote_wildcards(location: str) -> str:
@@ -116,7 +142,7 @@ def _quote_wildcards(location: str) -> str:
     return location.replace("[", "%5B").replace("]", "%5D").replace(" ", "%20")
 
 
-def _resolve_with_fsspec(location: str) -> StoredPath:
+def _resolve_with_fsspec(location: str, boundary: Boundary | None) -> StoredPath:
     try:
         import fsspec
 
@@ -128,7 +154,7 @@ def _resolve_with_fsspec(location: str) -> StoredPath:
             f"{location!r} is no location this computer can read: {error}; "
             "give a local path or a URI such as s3://bucket/folder"
         ) from error
-    return StoredPath(PyFileSystem(FSSpecHandler(filesystem)), path)
+    return StoredPath(PyFileSystem(FSSpecHandler(filesystem)), path, boundary)
 
 
 def is_folder(place: StoredPath, location: str) -> bool | None:
@@ -138,6 +164,7 @@ def is_folder(place: StoredPath, location: str) -> bool | None:
         DatasetError: The storage refuses to answer.
     """
     try:
+        place.require_inside()
         if place.is_local:
             path = Path(place.path)
             return path.is_dir() if path.exists() else None
@@ -151,13 +178,21 @@ def list_folder(place: StoredPath) -> list[Entry]:
     """What is directly in a folder, in no particular order, symbolic links followed.
 
     Raises:
-        OSError: The folder is not there or not readable.
+        OSError: The folder is not there, not readable, or outside of the boundary.
     """
     if not place.is_local:
+        place.require_inside()
         infos = place.filesystem.get_file_info(FileSelector(place.path))
         return [(posixpath.basename(info.path), *_kind_and_size(info)) for info in infos]
-    with os.scandir(place.path) as entries:
-        return [(entry.name, *_local_kind_and_size(entry)) for entry in entries]
+    if place.boundary is None:
+        with os.scandir(place.path) as entries:
+            return [(entry.name, *_local_kind_and_size(entry)) for entry in entries]
+    descriptor = place.boundary.open_folder(place.path)
+    try:
+        with os.scandir(descriptor) as entries:
+            return [(entry.name, *_local_kind_and_size(entry)) for entry in entries]
+    finally:
+        os.close(descriptor)
 
 
 def _local_kind_and_size(entry: "os.DirEntry[str]") -> tuple[bool, int]:
@@ -175,8 +210,9 @@ def list_tree(place: StoredPath) -> dict[str, list[Entry]]:
     """Everything below a remote folder in one listing: relative folder to its entries.
 
     Raises:
-        OSError: The folder is not there or not readable.
+        OSError: The folder is not there, not readable, or outside of the boundary.
     """
+    place.require_inside()
     folders: dict[str, list[Entry]] = {"": []}
     for info in place.filesystem.get_file_info(FileSelector(place.path, recursive=True)):
         folder, name = posixpath.split(info.path[len(place.path) :].strip("/"))
@@ -184,83 +220,18 @@ def list_tree(place: StoredPath) -> dict[str, list[Entry]]:
     return folders
 
 
-def find_files(location: str) -> list[StoredFile]:
-    """The file at a location, the files that match a glob, or those directly in a folder, sorted.
-
-    Raises:
-        DatasetError: Nothing is there, or nothing matches.
-    """
-    place = resolve(location)
-    try:
-        files = _find(place, location)
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{location!r} cannot be read: {error}") from error
-    if files:
-        return sorted(files, key=lambda file: file.place.path)
-    if _WILDCARD.search(place.path):
-        raise DatasetError(f"no file matches {location!r}; check the folder and the pattern")
-    raise DatasetError(f"{location!r} is not there; check the path or URI")
-
-
-def _find(place: StoredPath, location: str) -> list[StoredFile]:
-    folder = is_folder(place, location)
-    if folder:
-        return [
-            StoredFile(place.join(name), size)
-            for name, is_dir, size in list_folder(place)
-            if not is_dir and not name.startswith(".")
-        ]
-    if folder is not None:
-        return [StoredFile(place, _size(place))]
-    if not _WILDCARD.search(place.path):
-        return []
-    if place.is_local:
-        found = (Path(path) for path in glob.glob(place.path, recursive=True))  # noqa: PTH207
-        return [
-            StoredFile(StoredPath(place.filesystem, path.as_posix()), path.stat().st_size)
-            for path in found
-            if path.is_file()
-        ]
-    return _glob_remote(place)
-
-
-def _size(place: StoredPath) -> int:
-    return int(place.filesystem.get_file_info(place.path).size or 0)
-
-
-def _glob_remote(place: StoredPath) -> list[StoredFile]:
-    start = _WILDCARD.search(place.path)
-    base = posixpath.dirname(place.path[: start.start()]) if start else place.path
-    pattern = place.path[len(base) :].strip("/").split("/")
-    selector = FileSelector(base, allow_not_found=True, recursive=len(pattern) > 1)
-    return [
-        StoredFile(StoredPath(place.filesystem, info.path), info.size)
-        for info in place.filesystem.get_file_info(selector)
-        if info.type == FileType.File
-        and _matches(info.path[len(base) :].strip("/").split("/"), pattern)
-    ]
-
-
-def _matches(parts: list[str], pattern: list[str]) -> bool:
-    """Whether path parts match glob parts; `**` stands for any number of folders."""
-    if not parts or not pattern:
-        return not parts and not pattern
-    if pattern[0] == "**":
-        return _matches(parts, pattern[1:]) or _matches(parts[1:], pattern)
-    hidden = parts[0].startswith(".") and not pattern[0].startswith(".")
-    same = not hidden and fnmatch.fnmatchcase(parts[0], pattern[0])
-    return same and _matches(parts[1:], pattern[1:])
-
-
 def open_file(place: StoredPath) -> BinaryIO:
     """Opens a regular file for reading, buffered and seekable; the caller closes it.
 
     Raises:
-        OSError: The file is missing, unreadable, or not a regular file.
+        OSError: The file is missing, unreadable, not a regular file, or outside of its boundary.
     """
     if not place.is_local:
+        place.require_inside()
         remote = place.filesystem.open_input_file(place.path)
         return io.BufferedReader(remote, buffer_size=READ_AHEAD)
+    if place.boundary is not None:
+        return place.boundary.open_file(place.path)
     _refuse_irregular(place)
     return Path(place.path).open("rb")
 
@@ -269,8 +240,11 @@ def open_arrow_file(place: StoredPath) -> pa.NativeFile:
     """Opens a regular file for pyarrow's own readers, which read it without Python between.
 
     Raises:
-        OSError: The file is missing, unreadable, or not a regular file.
+        OSError: The file is missing, unreadable, not a regular file, or outside of its boundary.
     """
+    place.require_inside()
+    if place.is_local and place.boundary is not None:
+        return pa.PythonFile(place.boundary.open_file(place.path), mode="r")
     if place.is_local:
         _refuse_irregular(place)
     return place.filesystem.open_input_file(place.path)

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import cell_opener
 from difficulty_service.datasets.labels import decode_dictionary, index_labels
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
-from difficulty_service.datasets.storage import common_folder, find_files
+from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import (
     IMAGE_NAMES,
     TableColumns,
@@ -109,7 +110,11 @@ def open_table(location: str, options: DatasetOptions) -> Dataset:
 
 
 def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
-    files = [f for f in find_files(location) if f.place.name.lower().endswith(TABLE_EXTENSIONS)]
+    files = [
+        f
+        for f in find_files(location, options.boundary)
+        if f.place.name.lower().endswith(TABLE_EXTENSIONS)
+    ]
     if not files:
         raise DatasetError(
             f"{location!r} holds no table; expected files ending in {', '.join(TABLE_EXTENSIONS)}"

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import open_bytes, refusing
 from difficulty_service.datasets.labels import Describe, index_labels
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
-from difficulty_service.datasets.storage import StoredFile, StoredPath, find_files, open_file
+from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
 from difficulty_service.datasets.tar_index import (
     TAR_ERRORS,
     TAR_EXTENSIONS,
@@ -59,7 +60,11 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
         DuplicateSampleId: Two samples have one key.
     """
     check_options(options, "WebDataset tars", ("split", "image_column", "id_column"))
-    files = [f for f in find_files(location) if f.place.name.lower().endswith(TAR_EXTENSIONS)]
+    files = [
+        f
+        for f in find_files(location, options.boundary)
+        if f.place.name.lower().endswith(TAR_EXTENSIONS)
+    ]
     if not files:
         raise DatasetError(
             f"{location!r} holds no tar; expected files ending in {', '.join(TAR_EXTENSIONS)}"

@@ -111,6 +111,8 @@ def test_a_damaged_part_is_named_with_the_remedy(tmp_path: Path) -> None:
 
     with pytest.raises(FeatureStoreError, match=r"part-00000\.parquet is damaged.*delete it"):
         store.read_part(0)
+    with pytest.raises(FeatureStoreError, match=r"part-00000\.parquet is damaged.*delete it"):
+        store.bad_images()
 
 
 def test_a_folder_of_something_else_is_not_a_store(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.datasets.storage import find_files
 from difficulty_service.datasets.table import open_table
 from difficulty_service.datasets.table_columns import holds_text
 from difficulty_service.datasets.table_files import (
