@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from difficulty_service.datasets.archive import open_archive
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.hugging_face import open_hugging_face
 from difficulty_service.datasets.image_folder import open_image_folder
@@ -13,6 +14,7 @@ DATASETS: dict[str, Callable[[str, DatasetOptions], Dataset]] = {
     "image-folder": open_image_folder,
     "table": open_table,
     "webdataset": open_webdataset,
+    "archive": open_archive,
     "hugging-face": open_hugging_face,
 }
 

@@ -1,10 +1,11 @@
 """Which kind of dataset lies at a location."""
 
+from difficulty_service.datasets.archive_index import ZIP_EXTENSION, holds_class_folders
 from difficulty_service.datasets.boundary import Boundary
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.storage import is_folder, list_folder, resolve
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
-from difficulty_service.datasets.tar_index import TAR_EXTENSIONS
+from difficulty_service.datasets.tar_headers import TAR_EXTENSIONS
 from difficulty_service.errors import DatasetError
 
 HUB_PREFIX = "hf:"
@@ -20,7 +21,7 @@ def detect_kind(location: str, boundary: Boundary | None = None) -> str:
         boundary: What reading it may not leave.
 
     Returns:
-        `image-folder`, `table`, `webdataset` or `hugging-face`.
+        `image-folder`, `table`, `webdataset`, `archive` or `hugging-face`.
 
     Raises:
         DatasetError: Nothing is there, or nothing that this package reads.
@@ -34,17 +35,24 @@ def detect_kind(location: str, boundary: Boundary | None = None) -> str:
         except (OSError, ValueError) as error:
             raise DatasetError(f"{location!r} cannot be listed: {error}") from error
         return _kind_of_folder(entries, location)
-    names = [file.place.name for file in find_files(location, boundary)]
+    files = find_files(location, boundary)
+    names = [file.place.name for file in files]
+    if all(name.lower().endswith(ZIP_EXTENSION) for name in names):
+        return "archive"
     kind = _kind_of_files(names, location)
     if kind is None:
         raise DatasetError(
             f"{location!r} is no dataset that can be read, for example {names[0]!r}; expected a "
-            f"folder of class folders, or files ending in {', '.join(_EXTENSIONS)}"
+            f"folder of class folders, or files ending in {', '.join(_ALL_EXTENSIONS)}"
         )
+    # Several tars are shards of samples with labels; one may be a folder that was packed.
+    if kind == "webdataset" and len(files) == 1 and holds_class_folders(files[0].place):
+        return "archive"
     return kind
 
 
 _EXTENSIONS = TABLE_EXTENSIONS + TAR_EXTENSIONS
+_ALL_EXTENSIONS = (*_EXTENSIONS, ZIP_EXTENSION)
 
 
 def _kind_of_folder(entries: list[tuple[str, bool, int]], location: str) -> str:

@@ -41,6 +41,14 @@ def _refuse(reason: str) -> NoReturn:
     raise ImageError(reason)
 
 
+def why_not_by_name(name: str) -> str:
+    """Why a file without an image extension is no image."""
+    extension = os.path.splitext(name)[1]  # noqa: PTH122
+    if extension:
+        return f"not an image file by its extension {extension!r}"
+    return "not an image file: its name has no extension"
+
+
 def check_size(size: int) -> None:
     """Refuses an image of more than MAX_IMAGE_BYTES encoded bytes.
 

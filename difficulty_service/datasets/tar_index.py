@@ -3,15 +3,12 @@
 The members of one sample share the path up to the first dot of the file name: `a/7.jpg`, `a/7.cls`.
 """
 
-import gzip
 import json
 import re
 import tarfile
-import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from difficulty_service.datasets.image_openers import (
     IMAGE_EXTENSIONS,
@@ -20,15 +17,17 @@ from difficulty_service.datasets.image_openers import (
 )
 from difficulty_service.datasets.labels import LABEL_NAMES
 from difficulty_service.datasets.listing import as_text
-from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
+from difficulty_service.datasets.storage import StoredFile
+from difficulty_service.datasets.tar_headers import (
+    TAR_ERRORS,
+    open_tar,
+    read_headers,
+    why_unreadable,
+)
 from difficulty_service.errors import DatasetError, DuplicateSampleId
 
-TAR_EXTENSIONS = (".tar", ".tar.gz", ".tgz")
-
-TAR_ERRORS = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError)
-"""What reading a damaged or truncated archive raises."""
-
 _MAX_TEXT_BYTES = 16 << 20
+_MAX_TEXTS_BYTES = 1 << 30  # of all labels in one archive, which are in memory together
 _TEXTS = ("cls", "json")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 
@@ -71,16 +70,6 @@ class TarSample:
     problem: str | None
 
 
-@contextmanager
-def open_tar(place: StoredPath) -> Iterator[BinaryIO]:
-    """The archive as a file, decompressed; seeking forward is cheap, backward may not be."""
-    with ExitStack() as stack:
-        file = stack.enter_context(open_file(place))
-        if not place.name.lower().endswith(".tar"):
-            file = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=file)))
-        yield file
-
-
 def read_tar_index(file: StoredFile, label_key: str | None) -> list[TarSample]:
     """The samples of an archive, in the order of their images.
 
@@ -93,10 +82,13 @@ def read_tar_index(file: StoredFile, label_key: str | None) -> list[TarSample]:
         DuplicateSampleId: A key has two members of one extension.
     """
     groups: dict[str, dict[str, TarMember]] = {}
+    length = 0
     try:
         with open_tar(file.place) as archive:
-            for header in _headers(archive):
-                _add(groups, header, archive, file.place.name)
+            for header in _visible_headers(archive):
+                length += len(_add(groups, header, archive, file.place.name))
+                if length > _MAX_TEXTS_BYTES:
+                    raise tarfile.ReadError(f"labels of more than {_MAX_TEXTS_BYTES:,} characters")
     except TAR_ERRORS as error:
         raise DatasetError(
             f"the tar {file.place.path!r} is damaged or truncated: {error}; "
@@ -106,18 +98,12 @@ def read_tar_index(file: StoredFile, label_key: str | None) -> list[TarSample]:
     return sorted(samples, key=lambda sample: sample.offset)
 
 
-def _headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:
+def _visible_headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:
     """Everything but folders and hidden names; the consumer may move the archive's position."""
-    with tarfile.open(fileobj=archive, mode="r:") as tar:
-        while (member := tar.next()) is not None:
-            tar.members.clear()  # type: ignore[attr-defined]  # else a million headers stay in memory
-            name = member.name.rpartition("/")[2]
-            if not member.isdir() and not name.startswith((".", "__")):
-                yield member
-        # tarfile takes an unreadable header for the end; the real end is a block of zeros.
-        archive.seek(tar.offset)
-        if archive.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-            raise tarfile.ReadError(f"no end-of-archive mark at byte {tar.offset:,}")
+    for member in read_headers(archive):
+        name = member.name.rpartition("/")[2]
+        if not member.isdir() and not name.startswith((".", "__")):
+            yield member
 
 
 def _add(
@@ -125,8 +111,12 @@ def _add(
     header: tarfile.TarInfo,
     archive: BinaryIO,
     tar_name: str,
-) -> None:
-    """Puts a member into the group of its key: `a/7` and `seg.png` of `./a/7.seg.png`."""
+) -> str:
+    """Puts a member into the group of its key: `a/7` and `seg.png` of `./a/7.seg.png`.
+
+    Returns:
+        Its text; "" where it is not read.
+    """
     folder, slash, name = as_text(header.name).removeprefix("./").rpartition("/")
     stem, _, extension = name.partition(".")
     key, extension = folder + slash + stem, extension.lower()
@@ -136,20 +126,11 @@ def _add(
             f"the id {key!r} belongs to two samples: {tar_name!r} has two members "
             f"{key}.{extension}, at bytes {group[extension].offset:,} and {header.offset_data:,}"
         )
-    problem = _problem(header)
+    problem = why_unreadable(header, MAX_IMAGE_BYTES)
     is_text = extension in _TEXTS and problem is None
     text = _read_text(header, archive) if is_text else None
     group[extension] = TarMember(header.offset_data, header.size, problem, text)
-
-
-def _problem(header: tarfile.TarInfo) -> str | None:
-    if header.issym() or header.islnk():
-        return f"a link to {as_text(header.linkname)!r} inside a tar, not an image"
-    if not header.isreg() or header.issparse():
-        return "not a regular file in the tar"
-    if header.size > MAX_IMAGE_BYTES:
-        return f"{header.size:,} bytes, more than the {MAX_IMAGE_BYTES:,} one image may have"
-    return None
+    return text or ""
 
 
 def _read_text(header: tarfile.TarInfo, archive: BinaryIO) -> str:

@@ -19,13 +19,8 @@ from difficulty_service.datasets.labels import Describe, index_labels
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
-from difficulty_service.datasets.tar_index import (
-    TAR_ERRORS,
-    TAR_EXTENSIONS,
-    TarSample,
-    open_tar,
-    read_tar_index,
-)
+from difficulty_service.datasets.tar_headers import TAR_ERRORS, TAR_EXTENSIONS, open_tar
+from difficulty_service.datasets.tar_index import TarSample, read_tar_index
 from difficulty_service.errors import DatasetError, ImageError
 
 

@@ -21,6 +21,7 @@ from difficulty_service.errors import DatasetError
         (["a.tar", "b.tar"], "", "webdataset"),
         (["a.tar.gz"], "a.tar.gz", "webdataset"),
         (["a.tgz", "b.tar"], "*", "webdataset"),
+        (["a.ZIP"], "a.ZIP", "archive"),
         (["cat/a.png", "labels.csv"], "", "image-folder"),
         (["dataset_info.json", "state.json", "data-00000.arrow"], "", "hugging-face"),
         (["dataset_dict.json", "train/state.json"], "", "hugging-face"),
@@ -47,12 +48,14 @@ def test_the_prefix_of_the_hub_is_seen_before_any_file() -> None:
         ("nothing", "nothing' is not there"),
         ("nothing.parquet", "is not there"),
         ("*.tar", "no file matches"),
-        ("photos.zip", "is no dataset that can be read"),
+        ("photos.rar", "is no dataset that can be read"),
+        ("photos.zip", "damaged, truncated or no archive"),
         ("mixed/*", r"tables \('a.csv'\) and tars \('b.tar'\)"),
         ("empty", "no class folders"),
     ],
 )
 def test_what_cannot_be_opened_says_so(tmp_path: Path, location: str, message: str) -> None:
+    (tmp_path / "photos.rar").write_bytes(b"")
     (tmp_path / "photos.zip").write_bytes(b"")
     (tmp_path / "empty").mkdir()
     (tmp_path / "mixed").mkdir()

@@ -1,0 +1,87 @@
+"""The web application: routes, what stands before them, and what they work with."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from asgi_correlation_id import CorrelationIdMiddleware
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from api.artifacts import open_artifacts
+from api.body_limits import BodyLimits, limits_of
+from api.database import connect, migrate
+from api.metrics import Metrics
+from api.openapi import described
+from api.problem_responses import add_handlers
+from api.rate_limits import rate_limiter
+from api.requests_seen import RequestsSeen
+from api.routes import gaussians, system
+from api.scoring_models import ScoringModels
+from api.security import Gate
+from api.settings import Settings
+from api.single_scoring import Networks
+from difficulty_service.backbones.backbone import choose_device
+
+ROUTERS = (system.router, gaussians.router)
+
+DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
+
+Errors are problem details (RFC 9457) with a stable `type`, what is wrong in `detail`, where in
+`field` and what to do in `remedy`.
+"""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application; it opens nothing before it is started.
+
+    Args:
+        settings: Kept in `app.state.settings`. While the application runs, `app.state` has
+            `engine`, `artifacts`, `networks` and `scoring_models` as well; `stopping` says
+            whether long answers should end, as the server is about to.
+
+    Raises:
+        ConfigError: A setting makes no sense.
+    """
+    app = FastAPI(
+        title="difficulty",
+        version=version("difficulty-service"),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+    )
+    app.state.settings = settings
+    app.state.metrics = Metrics()
+    app.state.stopping = lambda: False
+    add_handlers(app)
+    # The last one added is the first to see a request.
+    app.add_middleware(BodyLimits, limit_of=limits_of(settings))
+    app.add_middleware(Gate, count=rate_limiter(settings.rate_limit))
+    app.add_middleware(RequestsSeen, metrics=app.state.metrics)
+    app.add_middleware(CorrelationIdMiddleware)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.openapi = described(app)  # type: ignore[method-assign]
+    return app
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Opens what requests need, the newest tables included, and closes it at the end."""
+    settings: Settings = app.state.settings
+    state = app.state
+    state.engine = connect(settings.resolved_database_url.get_secret_value())
+    try:
+        await run_in_threadpool(migrate, state.engine)
+        state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
+        device = await run_in_threadpool(choose_device, settings.device)
+        state.networks = Networks(device, settings.max_pixels)
+        state.scoring_models = ScoringModels(state.artifacts, settings.data_dir / "gaussians")
+        try:
+            yield
+        finally:
+            await run_in_threadpool(state.networks.close)
+    finally:
+        state.engine.dispose()

@@ -1,0 +1,119 @@
+"""What is logged: events with the ids of request and job, never secrets or contents."""
+
+import logging
+import re
+import sys
+from typing import Any
+
+import structlog
+from asgi_correlation_id import correlation_id
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from api.settings import Settings
+
+HIDDEN = "[hidden]"
+LONGEST_TEXT = 8000  # characters; a traceback fits, an image does not
+
+SECRET_NAME = re.compile(r"authorization|cookie|passw|secret|token|api[-_]?key", re.IGNORECASE)
+
+SECRETS = (
+    # Keys of this service, wherever they turn up.
+    (re.compile(r"difficulty_[A-Za-z0-9_-]{20,}"), HIDDEN),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[^\s'\",]+"), rf"\1 {HIDDEN}"),
+    # Passwords and access keys in URLs: before the host, and in the query.
+    (re.compile(r"(?<=://)[^/@\s]+@"), f"{HIDDEN}@"),
+    (re.compile(r"(?<=[\w/.:])\?[^\s'\"]*=[^\s'\"]*"), f"?{HIDDEN}"),
+)
+"""Patterns of what must not be read in a log, and what stands there instead."""
+
+
+def set_up_logs(settings: Settings) -> None:
+    """Has the whole process log to standard error, in one form, at one level."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(allow=()),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        add_request_id,
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        hide_secrets,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _renderer(settings),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.log_level.upper())
+    # These tell every statement, request or step at their lower levels.
+    for noisy in ("alembic", "asyncio", "httpcore2", "httpx2", "PIL", "slowapi", "sqlalchemy"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.captureWarnings(capture=True)
+
+
+def _renderer(settings: Settings) -> Processor:
+    if settings.log_format == "json":
+        return structlog.processors.JSONRenderer(default=repr)
+    return structlog.dev.ConsoleRenderer(colors=False, sort_keys=False)
+
+
+def add_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Names the request that is being answered, if one is."""
+    identity = correlation_id.get()
+    if identity is not None:
+        event.setdefault("request_id", identity)
+    return event
+
+
+def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Takes secrets and contents out of an event, however deep they are in it."""
+    # What begins with _ belongs to structlog.
+    return {
+        name: value if name.startswith("_") else _shown(name, value)
+        for name, value in event.items()
+    }
+
+
+def _shown(name: str, value: object) -> object:
+    if SECRET_NAME.search(name):
+        return HIDDEN
+    if isinstance(value, dict):
+        return {str(key): _shown(str(key), each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_shown(name, each) for each in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"[{len(value)} bytes]"
+    return without_secrets(value) if isinstance(value, str) else value
+
+
+def without_secrets(text: str) -> str:
+    """The text with every secret in it replaced, and cut where it is very long."""
+    for pattern, replacement in SECRETS:
+        text = pattern.sub(replacement, text)
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}... [cut]"
+
+
+def shown_settings(settings: Settings) -> dict[str, Any]:
+    """The settings as they may be printed."""
+    values = settings.model_dump(mode="json", exclude={"database_url"})
+    values["database_url"] = settings.resolved_database_url.get_secret_value()
+    return {name: _shown(name, value) for name, value in values.items()}

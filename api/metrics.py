@@ -1,0 +1,137 @@
+"""What Prometheus is told: requests of this process, jobs and workers of the database."""
+
+from collections.abc import Iterator
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.types import Scope
+
+from api.job_store import counts, oldest_queued_age
+from api.tables import JOBS
+from api.worker_registry import alive
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """The counters of one application.
+
+    Labels take few values whatever clients send: a path counts as its route, and what is no route
+    counts as `unknown`.
+    """
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "difficulty_http_requests",
+            "Requests answered",
+            ("route", "method", "status"),
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "difficulty_http_request_seconds",
+            "Time until the end of the answer",
+            ("route", "method"),
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self._problems = Counter(
+            "difficulty_http_problems",
+            "Requests answered with a problem, by its type",
+            ("type",),
+            registry=self._registry,
+        )
+
+    def see_request(self, scope: Scope, status: int, seconds: float, problem: str | None) -> None:
+        """Counts one request that was answered.
+
+        Args:
+            scope: Of the request.
+            status: Of the answer.
+            seconds: Until its end.
+            problem: Its type, where the answer is one.
+        """
+        route = getattr(scope.get("route"), "path", "unknown")
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self._requests.labels(route, method, str(status)).inc()
+        self._seconds.labels(route, method).observe(seconds)
+        if problem is not None:
+            self._problems.labels(problem).inc()
+
+    def render(self, engine: Engine, within: float) -> bytes:
+        """All metrics in Prometheus' text format.
+
+        Args:
+            engine: The database; if it does not answer, what it knows is left out.
+            within: Seconds in which a living worker must have been heard of.
+        """
+        registry = CollectorRegistry()
+        registry.register(_Stored(engine, within))
+        return generate_latest(self._registry) + generate_latest(registry)
+
+
+class _Stored:
+    """What the database knows, read when it is asked for."""
+
+    def __init__(self, engine: Engine, within: float) -> None:
+        self._engine = engine
+        self._within = within
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics, and whether the database answered."""
+        try:
+            found = [*self._jobs(), *self._workers()]
+        except SQLAlchemyError as error:
+            structlog.get_logger().warning("metrics-incomplete", reason=type(error).__name__)
+            found = []
+        up = GaugeMetricFamily("difficulty_database_up", "Whether the database answers")
+        up.add_metric((), float(bool(found)))
+        yield from (up, *found)
+
+    def _jobs(self) -> Iterator[Metric]:
+        jobs = GaugeMetricFamily(
+            "difficulty_jobs", "Jobs in each state; queued ones wait", labels=("state",)
+        )
+        for state, number in counts(self._engine).items():
+            jobs.add_metric((state,), number)
+        age = GaugeMetricFamily(
+            "difficulty_oldest_queued_job_seconds", "How long the oldest waiting job has waited"
+        )
+        age.add_metric((), oldest_queued_age(self._engine) or 0.0)
+        yield from (jobs, age, *self._images())
+
+    def _images(self) -> Iterator[Metric]:
+        running = JOBS.c.state == "running"
+        query = select(
+            func.coalesce(func.sum(JOBS.c.done), 0),
+            func.coalesce(func.sum(JOBS.c.bad), 0),
+            func.coalesce(func.sum(JOBS.c.rate).filter(running), 0.0),
+        )
+        with self._engine.connect() as connection:
+            done, bad, rate = connection.execute(query).one()
+        for name, meaning, value in (
+            ("difficulty_job_images", "Images done of all jobs that are kept", done),
+            ("difficulty_job_bad_images", "Those of them that cannot be read", bad),
+            ("difficulty_images_per_second", "Speed of all running jobs together", rate),
+        ):
+            gauge = GaugeMetricFamily(name, meaning)
+            gauge.add_metric((), float(value))
+            yield gauge
+
+    def _workers(self) -> Iterator[Metric]:
+        workers = alive(self._engine, self._within)
+        number = GaugeMetricFamily("difficulty_workers", "Workers that are alive")
+        number.add_metric((), len(workers))
+        images = CounterMetricFamily(
+            "difficulty_worker_images",
+            "Images a worker has worked through since it started",
+            labels=("worker", "device"),
+        )
+        for worker in workers:
+            images.add_metric((worker.id, worker.device), worker.images)
+        yield from (number, images)

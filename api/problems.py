@@ -1,0 +1,67 @@
+"""Errors as problem details (RFC 9457): a stable type, what is wrong, which field, what to do."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+CONTENT_TYPE = "application/problem+json"
+
+
+@dataclasses.dataclass(eq=False)
+class Problem(Exception):
+    """An answer that is not what was asked for.
+
+    Attributes:
+        status: HTTP status.
+        type: Stable name, such as "not-found"; a key of `TITLES`.
+        detail: What is wrong, with the value.
+        remedy: What to do about it.
+        field: Where in the request; a path such as "dataset.path".
+        headers: To send with it.
+    """
+
+    status: int
+    type: str
+    detail: str
+    remedy: str
+    field: str | None = None
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def body(self) -> dict[str, Any]:
+        """The problem as JSON values."""
+        values = {
+            "type": f"/problems/{self.type}",
+            "title": TITLES[self.type],
+            "status": self.status,
+            "detail": self.detail,
+            "remedy": self.remedy,
+        }
+        return values if self.field is None else values | {"field": self.field}
+
+
+TITLES = {
+    "bad-request": "The request cannot be understood",
+    "invalid-request": "A field of the request is wrong",
+    "unauthorised": "A valid API key is needed",
+    "forbidden": "The key does not allow this",
+    "not-found": "There is no such thing, or it belongs to another key",
+    "method-not-allowed": "The address does not take this method",
+    "conflict": "It does not fit the present state",
+    "gone": "It was there and has expired",
+    "too-large": "The body is larger than allowed",
+    "unsupported-media-type": "The body is of another kind than expected",
+    "range-not-satisfiable": "The file has no such bytes",
+    "too-many-requests": "Too many requests",
+    "too-many-jobs": "Too many jobs are waiting",
+    "unreadable": "The data sent cannot be read",
+    "unavailable": "The service cannot do this now",
+    "internal": "Something went wrong inside",
+}
+"""What each type means, in a few words."""
+
+
+def not_found(what: str, identity: str) -> Problem:
+    """For what is not there, and for what another key owns: nobody can tell the two apart."""
+    return Problem(
+        404, "not-found", f"no {what} {identity!r}", f"list what there is with GET /v1/{what}s"
+    )

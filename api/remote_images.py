@@ -1,0 +1,159 @@
+"""Images at https addresses that tables name, fetched without letting them reach inside.
+
+The host is looked up once and the connection made to the address that was checked, so that a
+name that changes its mind meanwhile gains nothing. There are no redirects.
+"""
+
+import contextlib
+import http.client
+import io
+import ipaddress
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+from urllib.parse import SplitResult, urlsplit
+
+from api.settings import Settings
+from difficulty_service.errors import ImageError
+
+PORT = 443
+TIMEOUT = 30.0  # seconds for everything
+CHUNK = 1 << 16
+LONGEST_URL = 8192
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True)
+class FetchLimits:
+    """What fetching one image may take.
+
+    Attributes:
+        max_bytes: Of the image.
+        timeout: Seconds from the first byte sent to the last one received.
+        port: The only one that is asked.
+        authorities: File of the certificates to trust; None are the system's.
+        is_allowed: Whether an address may be asked.
+    """
+
+    max_bytes: int
+    timeout: float = TIMEOUT
+    port: int = PORT
+    authorities: str | None = None
+    is_allowed: "Callable[[Address], bool] | None" = None
+
+
+def fetch_limits(settings: Settings) -> FetchLimits:
+    """The limits that the operator set."""
+    return FetchLimits(settings.max_image_bytes)
+
+
+def fetch_image(url: str, limits: FetchLimits) -> BinaryIO:
+    """The image at an https address, in memory.
+
+    Raises:
+        ImageError: It is not there, too large, too slow, or not somewhere public.
+    """
+    parts = _split(url, limits)
+    addresses = _public_addresses(str(parts.hostname), limits)
+    try:
+        with _connected(parts, addresses[0], limits) as connection:
+            return io.BytesIO(_read(connection, parts, limits))
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise ImageError(f"{parts.hostname} does not give it: {error}") from error
+
+
+def _split(url: str, limits: FetchLimits) -> SplitResult:
+    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
+        raise ImageError("an address that is too long or not percent-encoded")
+    try:
+        parts = urlsplit(url)
+        port = parts.port or limits.port
+    except ValueError as error:
+        raise ImageError(f"no address: {error}") from error
+    if parts.scheme != "https" or not parts.hostname:
+        raise ImageError("only https addresses are read")
+    if port != limits.port or "@" in parts.netloc:
+        raise ImageError("an address with a port or a password of its own")
+    return parts
+
+
+def _public_addresses(host: str, limits: FetchLimits) -> list[str]:
+    """Where a host is; nowhere if only one of its addresses is inside."""
+    try:
+        found = socket.getaddrinfo(host, limits.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ImageError(f"there is no host {host!r}") from error
+    addresses = [str(entry[4][0]) for entry in found]
+    allowed = limits.is_allowed or is_public
+    # A zone, as in fe80::1%eth0, names an interface of this computer.
+    if not addresses or not all(
+        "%" not in each and allowed(ipaddress.ip_address(each)) for each in addresses
+    ):
+        raise ImageError(f"{host!r} is no public address")
+    return addresses
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the open internet, also where it wraps another."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inside = address.ipv4_mapped or address.sixtofour
+        if inside is None and address in NAT64:
+            inside = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inside is not None:
+            return is_public(inside)
+    unusual = address.is_multicast or address.is_reserved or address.is_unspecified
+    return address.is_global and not unusual
+
+
+@contextlib.contextmanager
+def _connected(
+    parts: SplitResult, address: str, limits: FetchLimits
+) -> Iterator[http.client.HTTPSConnection]:
+    """A connection to that very address, whose certificate must be the host's."""
+    host = str(parts.hostname)
+    context = ssl.create_default_context(cafile=limits.authorities)
+    connection = http.client.HTTPSConnection(host, limits.port, context=context)
+    with (
+        socket.create_connection((address, limits.port), limits.timeout) as plain,
+        plain.dup() as handle,
+    ):
+        # A server may send a byte now and then for ever, which no timeout of a read notices.
+        timer = threading.Timer(limits.timeout, _hang_up, [handle])
+        timer.daemon = True
+        timer.start()
+        try:
+            connection.sock = context.wrap_socket(plain, server_hostname=host)
+            yield connection
+        finally:
+            timer.cancel()
+            timer.join()
+            connection.close()
+
+
+def _hang_up(handle: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        handle.shutdown(socket.SHUT_RDWR)
+
+
+def _read(
+    connection: http.client.HTTPSConnection, parts: SplitResult, limits: FetchLimits
+) -> bytes:
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection.request("GET", target, headers={"Accept": "image/*", "Connection": "close"})
+    with connection.getresponse() as response:
+        if response.status != http.client.OK:
+            raise ImageError(f"{parts.hostname} answers {response.status}; redirects do not count")
+        declared = response.length
+        data = bytearray()
+        while chunk := response.read1(CHUNK):
+            data += chunk
+            if len(data) > limits.max_bytes or (declared or 0) > limits.max_bytes:
+                raise ImageError(f"more than {limits.max_bytes:,} bytes")
+    if declared is not None and len(data) < declared:
+        raise ImageError("the connection ended early, or took too long")
+    return bytes(data)

@@ -1,0 +1,214 @@
+"""Scores of new images or feature vectors against the Gaussians of a finished job."""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
+
+import torch
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException
+
+from api.feature_bodies import (
+    ARROW_STREAM,
+    FeatureBody,
+    Label,
+    Vectors,
+    label_indices,
+    read_arrow,
+    read_json,
+)
+from api.job_store import Job, get_job
+from api.problems import CONTENT_TYPE, Problem, not_found
+from api.scoring_models import ScoringModels
+from api.security import ReadKey
+from api.settings import Settings
+from api.single_scoring import Networks, ScoringModel
+
+router = APIRouter(tags=["single samples"])
+
+MULTIPART = "multipart/form-data"
+JSON = "application/json"
+
+
+class ClassLabel(BaseModel):
+    """A class of the job's dataset."""
+
+    index: int
+    name: str
+
+
+class ScoredSample(BaseModel):
+    """One sample; larger is harder.
+
+    Where no label was given, the distances are those to the nearest class. The percentile is the
+    share of the job's own samples that are easier.
+    """
+
+    name: str | None = None
+    label: ClassLabel | None = None
+    nearest_label: ClassLabel | None = None
+    md: float | None = None
+    md_agnostic: float | None = None
+    rmd: float | None = None
+    label_margin: float | None = None
+    percentile: float | None = None
+    error: str | None = None
+
+
+class ScoredSamples(BaseModel):
+    """Scores in the order of the samples sent."""
+
+    gaussians: str
+    samples: list[ScoredSample]
+
+
+IMAGES_SCHEMA = {
+    "type": "object",
+    "required": ["images"],
+    "properties": {
+        "images": {"type": "array", "items": {"type": "string", "format": "binary"}},
+        "labels": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "name or index of each image's class, empty where unknown",
+        },
+    },
+}
+
+REQUEST_BODY = {
+    "required": True,
+    "content": {
+        MULTIPART: {"schema": IMAGES_SCHEMA},
+        JSON: {"schema": FeatureBody.model_json_schema()},
+        ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
+    },
+}
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": text, "content": {CONTENT_TYPE: {}}}
+    for status, text in {
+        400: "The body cannot be understood",
+        401: "A valid API key is needed",
+        403: "The key does not allow this",
+        404: "No such job",
+        409: "The job is not finished, or has no Gaussians of its own",
+        413: "The body is too large",
+        415: "The body is of another kind",
+        422: "A field is wrong",
+        429: "Too many requests",
+    }.items()
+}
+
+
+@router.post(
+    "/v1/gaussians/{job_id}/score",
+    responses=PROBLEMS,
+    openapi_extra={"requestBody": REQUEST_BODY},
+    summary="Score single images or feature vectors",
+)
+async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
+    """Scores images (multipart) or feature vectors (JSON or an Arrow stream) at once.
+
+    Images go through the network that the job used; those of concurrent requests share its
+    passes. An image that cannot be read has an `error` in place of numbers.
+    """
+    job = await run_in_threadpool(get_job, request.app.state.engine, key.owner, job_id)
+    if job is None:
+        raise not_found("job", job_id)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == MULTIPART:
+        return await _score_images(job, request)
+    readers = {JSON: read_json, ARROW_STREAM: read_arrow}
+    if kind not in readers:
+        raise Problem(
+            415,
+            "unsupported-media-type",
+            f"a body of {kind or 'no content type'!r}",
+            f"send {MULTIPART} with images, or {JSON} or {ARROW_STREAM} with feature vectors",
+        )
+    body = await request.body()
+    return await run_in_threadpool(_score_vectors, job, request, readers[kind], body)
+
+
+def _score_vectors(
+    job: Job, request: Request, read: Callable[[bytes, int], Vectors], body: bytes
+) -> ScoredSamples:
+    models: ScoringModels = request.app.state.scoring_models
+    model = models.get(job)
+    vectors = read(body, model.dim)
+    labels = label_indices(vectors.labels, model.class_names)
+    rows = model.score(vectors.features, labels)
+    return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])
+
+
+async def _score_images(job: Job, request: Request) -> ScoredSamples:
+    settings: Settings = request.app.state.settings
+    limit = settings.max_images_per_request
+    try:
+        async with request.form(max_files=limit, max_fields=limit) as form:
+            files = [each for each in form.getlist("images") if isinstance(each, UploadFile)]
+            labels = [each for each in form.getlist("labels") if isinstance(each, str)]
+            names = [each.filename for each in files]
+            contents = [await each.read(settings.max_image_bytes + 1) for each in files]
+    except MultiPartException as error:
+        raise Problem(
+            400, "bad-request", error.message, f"send at most {limit} files as `images`"
+        ) from None
+    _check(contents, labels, settings)
+    return await run_in_threadpool(_score_contents, job, request, names, contents, labels)
+
+
+def _check(contents: Sequence[bytes], labels: Sequence[str], settings: Settings) -> None:
+    if not contents:
+        raise Problem(422, "invalid-request", "no images", "send files as `images`", field="images")
+    if labels and len(labels) != len(contents):
+        raise Problem(
+            422,
+            "invalid-request",
+            f"{len(labels)} labels for {len(contents)} images",
+            "send one label for each image, empty where unknown, or none at all",
+            field="labels",
+        )
+    for row, content in enumerate(contents):
+        if len(content) > settings.max_image_bytes:
+            raise Problem(
+                413,
+                "too-large",
+                f"image {row} is larger than {settings.max_image_bytes:,} bytes",
+                "send a smaller one",
+                field=f"images.{row}",
+            )
+
+
+def _score_contents(
+    job: Job,
+    request: Request,
+    names: Sequence[str | None],
+    contents: Sequence[bytes],
+    labels: Sequence[str],
+) -> ScoredSamples:
+    models: ScoringModels = request.app.state.scoring_models
+    networks: Networks = request.app.state.networks
+    model: ScoringModel = models.get(job)
+    given: Sequence[Label | None] = labels or [None] * len(contents)
+    indices = label_indices(given, model.class_names)
+    openers = [_opener(content) for content in contents]
+    encoded = networks.encode(openers, model.description)
+    readable = [row for row, each in enumerate(encoded) if not isinstance(each, str)]
+    samples = [
+        ScoredSample(name=name, error=each if isinstance(each, str) else None)
+        for name, each in zip(names, encoded, strict=True)
+    ]
+    if readable:
+        features = torch.stack([each for each in encoded if not isinstance(each, str)])
+        rows = model.score(features, indices[readable])
+        for place, row in zip(readable, rows, strict=True):
+            samples[place] = ScoredSample(name=names[place], **row)
+    return ScoredSamples(gaussians=job.id, samples=samples)
+
+
+def _opener(content: bytes) -> Callable[[], BinaryIO]:
+    return lambda: io.BytesIO(content)

@@ -1,0 +1,122 @@
+"""The service itself: is it there, can it work, how much does it do, what does it offer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from fastapi import APIRouter, Request, Response
+from pyarrow.fs import FileType
+from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
+
+from api.artifacts import Artifacts
+from api.database import require_current
+from api.metrics import CONTENT_TYPE, Metrics
+from api.schemas_system import BackbonePublic, Backbones, Health, Part, Readiness
+from api.security import ReadKey
+from api.settings import Settings
+from api.worker_registry import alive
+from difficulty_service.backbones import BackboneListing, list_backbones
+
+router = APIRouter(tags=["service"])
+
+NOT_READY: dict[int | str, dict[str, Any]] = {
+    503: {"model": Readiness, "description": "A part is missing; the body says which"}
+}
+METRICS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+
+
+@router.get("/healthz", summary="Is the server there?")
+async def get_health() -> Health:
+    """Answers as long as the process does; needs no key and no database."""
+    return Health()
+
+
+@router.get("/readyz", responses=NOT_READY, summary="Can jobs be accepted and run?")
+def get_readiness(request: Request, response: Response) -> Readiness:
+    """Looks at database, artifacts and workers; needs no key."""
+    state = request.app.state
+    parts = {
+        "database": _part(lambda: _find_database(state.engine)),
+        "artifacts": _part(lambda: _find_artifacts(state.artifacts)),
+        "workers": _part(lambda: _find_workers(state.engine, state.settings)),
+    }
+    missing = [name for name, part in parts.items() if not part.ready]
+    if missing:
+        response.status_code = 503
+    return Readiness(ready=not missing, missing=missing, parts=parts)
+
+
+@router.get(
+    "/metrics", responses=METRICS, response_class=Response, summary="Metrics for Prometheus"
+)
+async def get_metrics(request: Request, _key: ReadKey) -> Response:
+    """Requests, problems, jobs by state, age of the oldest waiting one, workers, images."""
+    state = request.app.state
+    metrics: Metrics = state.metrics
+    text = await run_in_threadpool(metrics.render, state.engine, state.settings.lease)
+    return Response(text, media_type=CONTENT_TYPE)
+
+
+@router.get("/v1/backbones", summary="What can turn images into features?")
+def get_backbones(request: Request, _key: ReadKey) -> Backbones:
+    """The backbones that jobs may ask for, and whether their weights are on this machine."""
+    settings: Settings = request.app.state.settings
+    known = {listing.name: listing for listing in list_backbones()}
+    names = settings.backbones or tuple(known)
+    return Backbones(
+        backbones=[
+            _public(known.get(name) or _of_library(name), settings.default_backbone)
+            for name in names
+        ]
+    )
+
+
+def _of_library(name: str) -> BackboneListing:
+    library = name.partition(":")[0]
+    return BackboneListing(name, f"a pretrained network of {library}", None, "any")
+
+
+def _public(listing: BackboneListing, default: str) -> BackbonePublic:
+    return BackbonePublic(
+        name=listing.name,
+        description=listing.description,
+        feature_dim=listing.feature_dim,
+        weights=listing.weights,
+        default=listing.name == default,
+    )
+
+
+def _part(find: Callable[[], Part]) -> Part:
+    try:
+        return find()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the part is not ready
+        # The cause may name hosts and folders, which are not for everybody.
+        structlog.get_logger().warning("not-ready", exc_info=error)
+        return Part(ready=False, detail="does not answer; the log has the reason")
+
+
+def _find_database(engine: Engine) -> Part:
+    require_current(engine)
+    return Part(ready=True, detail="answers")
+
+
+def _find_artifacts(artifacts: Artifacts) -> Part:
+    root = artifacts.root
+    info = root.filesystem.get_file_info(root.path)
+    # In object storage a folder is there only as long as something is in it.
+    if root.is_local and info.type != FileType.Directory:
+        return Part(ready=False, detail="the folder is gone; make it again, or start the server")
+    return Part(ready=True, detail="can be read")
+
+
+def _find_workers(engine: Engine, settings: Settings) -> Part:
+    number = len(alive(engine, settings.lease))
+    if number:
+        return Part(ready=True, detail=f"{number} alive")
+    return Part(
+        ready=False,
+        detail=f"none was heard of in the last {settings.lease:g} s; run `difficulty worker`",
+    )

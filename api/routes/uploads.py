@@ -1,0 +1,223 @@
+"""Datasets that clients send: one file each, in as many requests as it takes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
+
+from api.problems import Problem, not_found
+from api.security import Principal, ReadKey, WriteKey
+from api.settings import Settings
+from api.upload_checks import check_upload
+from api.upload_files import delete_upload_file, locked, sha256_of, upload_path
+from api.upload_store import (
+    Upload,
+    complete,
+    create_upload,
+    delete_upload,
+    get_upload,
+    is_needed,
+    list_uploads,
+)
+from api.upload_stream import mismatch, read_span, receive, refuse_too_long
+
+router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
+
+LARGEST = 1 << 62
+PAGE = 100
+OFFSET_HEADER = {"Upload-Offset": {"description": "Bytes received", "schema": {"type": "integer"}}}
+BODY = {
+    "requestBody": {
+        "description": "The bytes of the file from the offset on",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+class UploadCreate(BaseModel):
+    """A dataset to be sent as one file, which is never unpacked.
+
+    A tar or zip holds a folder per class, or a tar the samples of a WebDataset; Parquet holds
+    encoded images and labels.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"format": "zip", "size": 1048576}]}
+    )
+
+    format: Literal["tar", "zip", "parquet"]
+    size: Annotated[int, Field(ge=1, le=LARGEST)] | None = Field(
+        default=None, description="Bytes, where known; the upload is complete when it has so many"
+    )
+
+
+class UploadPublic(BaseModel):
+    """An upload, and how much of it has arrived."""
+
+    id: str
+    format: str
+    size: int | None
+    received: int
+    state: Literal["open", "complete"]
+    sha256: str | None
+    created_at: datetime
+    links: dict[str, str]
+
+
+class UploadList(BaseModel):
+    """Uploads, newest first."""
+
+    uploads: list[UploadPublic]
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Announce a dataset to be sent",
+    responses={201: {"headers": {"Location": {"schema": {"type": "string"}}}}},
+)
+def create(body: UploadCreate, request: Request, response: Response, key: WriteKey) -> UploadPublic:
+    """Its bytes are then sent with PUT, all at once or in parts, to the address in `Location`."""
+    settings: Settings = request.app.state.settings
+    if body.size is not None and body.size > settings.max_upload_bytes:
+        raise Problem(
+            413,
+            "too-large",
+            f"{body.size:,} bytes are more than the {settings.max_upload_bytes:,} allowed",
+            "send a smaller dataset or several",
+            field="size",
+        )
+    upload = create_upload(request.app.state.engine, key.owner, body.format, body.size)
+    response.headers["Location"] = _address(upload)
+    return _public(upload, response)
+
+
+@router.get("", summary="List uploads")
+def list_all(
+    request: Request,
+    key: ReadKey,
+    limit: Annotated[int, Query(ge=1, le=PAGE)] = PAGE,
+    before: Annotated[str | None, Query(max_length=32, pattern="^[0-9a-z]+$")] = None,
+) -> UploadList:
+    """Newest first; `before` is the id of the last one of the page before."""
+    found = list_uploads(request.app.state.engine, key.owner, limit, before)
+    return UploadList(uploads=[_public(upload) for upload in found])
+
+
+@router.get(
+    "/{upload_id}",
+    summary="How much has arrived",
+    responses={200: {"headers": OFFSET_HEADER}},
+)
+@router.head("/{upload_id}", summary="How much has arrived, in the header Upload-Offset")
+def read(upload_id: str, request: Request, response: Response, key: ReadKey) -> UploadPublic:
+    """An upload goes on where `received` says."""
+    return _public(_find(request, key, upload_id), response)
+
+
+@router.put(
+    "/{upload_id}",
+    summary="Send bytes of an upload",
+    openapi_extra=BODY,
+    responses={200: {"headers": OFFSET_HEADER}, 409: {}, 410: {}},
+)
+async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the request
+    upload_id: str,
+    request: Request,
+    response: Response,
+    key: WriteKey,
+    offset: Annotated[int | None, Query(ge=0, le=LARGEST)] = None,
+    content_range: Annotated[str | None, Header(max_length=200)] = None,
+    last: Annotated[bool, Query(alias="complete", description="These are the last bytes")] = False,  # noqa: FBT002
+) -> UploadPublic:
+    """Appends the body at the offset; what does not fit says in `Upload-Offset` where to go on.
+
+    With its last byte, by its size or `complete`, the file is checked and jobs may use it.
+    """
+    upload = await run_in_threadpool(_find, request, key, upload_id)
+    settings: Settings = request.app.state.settings
+    engine: Engine = request.app.state.engine
+    span = read_span(content_range, offset)
+    if None not in (upload.size, span.total) and upload.size != span.total:
+        raise mismatch(upload, f"the size was {upload.size:,} bytes, now it is {span.total:,}")
+    size = span.total if upload.size is None else upload.size
+    path = upload_path(settings, upload.id, upload.format)
+    limit = min(settings.max_upload_bytes, size or settings.max_upload_bytes)
+    refuse_too_long(span, request.headers.get("content-length"), limit)
+    received = await receive(engine, upload, path, request.stream(), span, limit)
+    upload = replace(upload, received=received)
+    if received == size or last:
+        upload = await run_in_threadpool(_complete, engine, upload, path, size)
+    return _public(upload, response)
+
+
+@router.delete(
+    "/{upload_id}", status_code=204, summary="Delete an upload", responses={404: {}, 409: {}}
+)
+def remove(upload_id: str, request: Request, key: WriteKey) -> None:
+    """Its bytes go with it; not while it is being sent or a job is to read it."""
+    upload = _find(request, key, upload_id)
+    engine: Engine = request.app.state.engine
+    if is_needed(engine, upload.id):
+        raise Problem(
+            409, "conflict", "a job that is not finished reads it", "cancel the job or wait for it"
+        )
+    settings: Settings = request.app.state.settings
+    with _alone(upload, upload_path(settings, upload.id, upload.format)):
+        delete_upload_file(settings, upload.id, upload.format)
+        delete_upload(engine, upload.id)
+
+
+@contextmanager
+def _alone(upload: Upload, path: Path) -> Iterator[None]:
+    """Keeps others from writing the file meanwhile."""
+    try:
+        with locked(path):
+            yield
+    except BlockingIOError:
+        raise mismatch(upload, "another request is sending this upload") from None
+
+
+def _complete(engine: Engine, upload: Upload, path: Path, size: int | None) -> Upload:
+    """Checks the file and lets jobs use it."""
+    if size is not None and upload.received != size:
+        missing = size - upload.received
+        raise mismatch(upload, f"{missing:,} of {size:,} bytes are missing")
+    with _alone(upload, path):
+        if path.stat().st_size != upload.received:
+            raise mismatch(upload, "more bytes arrived meanwhile")
+        check_upload(path, upload.format)
+        return complete(engine, upload.id, upload.received, sha256_of(path))
+
+
+def _find(request: Request, key: Principal, upload_id: str) -> Upload:
+    upload = get_upload(request.app.state.engine, key.owner, upload_id)
+    if upload is None:
+        raise not_found("upload", upload_id)
+    return upload
+
+
+def _address(upload: Upload) -> str:
+    return f"{router.prefix}/{upload.id}"
+
+
+def _public(upload: Upload, response: Response | None = None) -> UploadPublic:
+    if response is not None:
+        response.headers["Upload-Offset"] = str(upload.received)
+    return UploadPublic(
+        id=upload.id,
+        format=upload.format,
+        size=upload.size,
+        received=upload.received,
+        state="complete" if upload.state == "complete" else "open",
+        sha256=upload.sha256,
+        created_at=datetime.fromtimestamp(upload.created_at, UTC),
+        links={"self": _address(upload)},
+    )

@@ -1,0 +1,130 @@
+"""Runs the web application: checks that it may, listens, and ends in order."""
+
+import ipaddress
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from types import FrameType
+
+import structlog
+import uvicorn
+
+from api.app import create_app
+from api.key_store import any_keys
+from api.logs import set_up_logs, shown_settings
+from api.opened_database import opened_database
+from api.settings import Settings
+from api.worker_processes import running_workers
+from difficulty_service.errors import ConfigError
+
+SHUTDOWN_SECONDS = 10
+"""How long answers under way may take once the server is told to stop."""
+
+IDLE_SECONDS = 30  # a connection without a request is closed
+
+
+def run_server(settings: Settings, workers: int) -> None:
+    """Serves until SIGTERM or SIGINT.
+
+    Args:
+        settings: Of server and workers.
+        workers: How many worker processes to run beside it.
+
+    Raises:
+        ConfigError: The address may not be listened on, or the database does not answer.
+        OSError: The address is in use.
+    """
+    set_up_logs(settings)
+    log = structlog.get_logger()
+    log.info("settings", **shown_settings(settings))
+    with opened_database(settings) as engine:
+        has_keys = any_keys(engine)
+    check_address(settings.host, has_keys=has_keys)
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    app.state.stopping = lambda: server.should_exit
+    with closing(listen(settings.host, settings.port)) as listener:
+        log.info("listening", url=url_of(listener), keys=has_keys)
+        if not has_keys:
+            log.warning(
+                "no-keys",
+                consequence="only this machine is answered",
+                remedy="difficulty keys create",
+            )
+        with signals_stop(server), running_workers(settings, workers):
+            server.run(sockets=[listener])
+    if not server.started:
+        raise ConfigError("the server could not start; the reason is logged above")
+    log.info("server-stopped")
+
+
+def check_address(host: str, *, has_keys: bool) -> None:
+    """Keeps a server that asks for no key away from other machines.
+
+    Raises:
+        ConfigError: Others could reach the address and there is no key, or there is no such host.
+    """
+    if has_keys or all(ipaddress.ip_address(address).is_loopback for address in addresses(host)):
+        return
+    raise ConfigError(
+        f"{host or 'an empty host'} can be reached from other machines, and there is no API key; "
+        "make one with `difficulty keys create NAME --scopes write`, or serve 127.0.0.1"
+    )
+
+
+def addresses(host: str) -> list[str]:
+    """All addresses that a host stands for.
+
+    Raises:
+        ConfigError: There are none.
+    """
+    try:
+        found = socket.getaddrinfo(
+            host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise ConfigError(f"host {host!r} is unknown here: {error}") from None
+    # Without the scope that an IPv6 address may end with.
+    return [str(place[4][0]).partition("%")[0] for place in found]
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 is any that is free."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    return socket.create_server(address[:2], family=family)
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where a client finds it."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def signals_stop(server: uvicorn.Server) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the server and do nothing else, so that the process ends in order.
+
+    uvicorn stops at a signal and then sends it once more to the handler that was there before.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

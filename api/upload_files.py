@@ -1,0 +1,77 @@
+"""Uploads as files: streamed to disk, whole or resumable, never unpacked."""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from api.settings import Settings
+
+
+def upload_path(settings: Settings, upload_id: str, format_name: str) -> Path:
+    """The file of an upload, complete or not."""
+    return settings.upload_dir / f"{upload_id}.{format_name}"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """Opens an upload's file, made where it is not there, for nobody else to write meanwhile.
+
+    Raises:
+        BlockingIOError: Somebody else has it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+    try:
+        # Goes with its process, so a killed server leaves no upload that nobody can go on with.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def appending(path: Path, offset: int, confirm: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """Opens an upload's file to go on at an offset; what was written after it is cut off.
+
+    Args:
+        path: Of the file; made where it is not there.
+        offset: Where to go on, at most the size of the file.
+        confirm: Called when nobody else can write any more; raises if the offset is not right.
+
+    Yields:
+        A descriptor at the offset.
+
+    Raises:
+        BlockingIOError: Somebody else is appending to it.
+        ValueError: The file ends before the offset.
+    """
+    with locked(path) as descriptor:
+        confirm()
+        if os.fstat(descriptor).st_size < offset:
+            raise ValueError(f"the file ends before byte {offset}")
+        # Bytes that an interrupted request wrote but nobody noted are sent again.
+        os.ftruncate(descriptor, offset)
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        yield descriptor
+        os.fsync(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all of it, not only what fits at once."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sha256_of(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def delete_upload_file(settings: Settings, upload_id: str, format_name: str) -> None:
+    """Deletes the file of an upload, if there is one."""
+    upload_path(settings, upload_id, format_name).unlink(missing_ok=True)

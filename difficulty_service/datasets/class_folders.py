@@ -1,0 +1,174 @@
+"""The layout of one folder per class, wherever the folders are: on disk, remote, in an archive.
+
+Nothing is dropped silently: whatever lies in a class folder is a sample, also what cannot be an
+image. Only hidden files and the droppings of file managers are left out.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difficulty_service.datasets.image_openers import has_image_extension
+from difficulty_service.datasets.listing import Listing, as_text
+from difficulty_service.datasets.storage import Entry
+from difficulty_service.errors import DatasetError
+
+LEFT_OUT = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
+_SPLIT_NAMES = frozenset(
+    ("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"),
+)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The folders below a location, by their paths relative to it.
+
+    Attributes:
+        scan: What is directly in a folder, hidden entries left out; may raise OSError.
+        identity: Equal for two paths that lead to the same folder.
+    """
+
+    scan: Callable[[str], list[Entry]]
+    identity: Callable[[str], Hashable]
+
+
+@dataclass(frozen=True)
+class ClassFolders:
+    """What lies in the class folders, class by class.
+
+    Attributes:
+        names: Of the classes.
+        paths: Of the samples, relative to the location.
+        labels: Class indices. Shape (samples,).
+        sizes: In bytes. Shape (samples,).
+    """
+
+    names: tuple[str, ...]
+    paths: list[str]
+    labels: NDArray[np.int32]
+    sizes: NDArray[np.int64]
+
+    def listing(self, files: tuple[object, ...] = ()) -> Listing:
+        """As a listing whose ids are the paths."""
+        ids = [as_text(path) for path in self.paths]
+        return Listing(self.names, ids, self.labels, self.sizes, files)
+
+    def describe(self, position: int) -> str:
+        """Path of a sample, for messages."""
+        return repr(self.paths[position])
+
+
+def find_class_folders(tree: Tree, location: str, split: str | None) -> ClassFolders:
+    """The samples of a tree whose folders are the classes, sorted by name.
+
+    Raises:
+        DatasetError: There is no class folder, an empty one, images outside any class, or splits
+            although none is chosen.
+    """
+    folders = _class_folders(tree, location, split)
+    paths, labels, sizes = [], [], []
+    for label, folder in enumerate(folders):
+        found = sorted(_walk(tree, folder))
+        if not found:
+            raise DatasetError(
+                f"the class folder {folder!r} of {location!r} is empty; remove it or fill it"
+            )
+        paths += [path for path, _ in found]
+        sizes += [size for _, size in found]
+        labels.append(np.full(len(found), label, dtype=np.int32))
+    return ClassFolders(
+        names=tuple(as_text(folder.rpartition("/")[2]) for folder in folders),
+        paths=paths,
+        labels=np.concatenate(labels),
+        sizes=np.array(sizes, dtype=np.int64),
+    )
+
+
+def visible(entries: list[Entry]) -> list[Entry]:
+    """All but hidden entries and what file managers leave behind."""
+    return [e for e in entries if not e[0].startswith(".") and e[0] not in LEFT_OUT]
+
+
+def _class_folders(tree: Tree, location: str, split: str | None) -> list[str]:
+    """Class folders relative to the location, sorted.
+
+    Raises:
+        DatasetError: The layout is not one folder per class.
+    """
+    top = _scan_top(tree, location, "")
+    prefix = ""
+    if split is not None:
+        names = sorted(name for name, folder, _ in top if folder)
+        if split not in names:
+            raise DatasetError(f"{location!r} has no sub-folder {split!r}; it has {names[:20]}")
+        top, prefix = _scan_top(tree, location, split), f"{split}/"
+    folders = sorted(name for name, folder, _ in top if folder and not has_image_extension(name))
+    files = sorted(name for name, folder, _ in top if not folder)
+    images = [name for name in files if has_image_extension(name)]
+    where = f"{location!r}, split {split!r}," if split else repr(location)
+    if not folders:
+        raise DatasetError(
+            f"{where} has no class folders, only {files[:5]}; expected one sub-folder per class, "
+            "or give the table or tar file itself"
+        )
+    if images:
+        raise DatasetError(
+            f"{where} has the image {images[0]!r} outside any class folder; move it into its class"
+        )
+    if split is None:
+        _refuse_unchosen_splits(tree, location, folders)
+    return [prefix + folder for folder in folders]
+
+
+def _scan_top(tree: Tree, location: str, folder: str) -> list[Entry]:
+    try:
+        return tree.scan(folder)
+    except OSError as error:
+        raise DatasetError(f"{location!r} cannot be listed: {error}") from error
+
+
+def _refuse_unchosen_splits(tree: Tree, location: str, folders: list[str]) -> None:
+    if all(name.lower() in _SPLIT_NAMES for name in folders) and all(
+        any(folder for _, folder, _ in _scan_top(tree, location, name)) for name in folders
+    ):
+        raise DatasetError(
+            f"{location!r} holds the splits {folders}, not classes; "
+            f"choose one, for example --split {folders[0]}"
+        )
+
+
+def _walk(tree: Tree, class_folder: str) -> list[tuple[str, int]]:
+    """Path and size of everything in a class folder that is not a folder with content.
+
+    Args:
+        tree: Lists folders.
+        class_folder: Where to start.
+
+    Raises:
+        DatasetError: The class folder cannot be listed.
+    """
+    found: list[tuple[str, int]] = []
+    pending = [(class_folder, frozenset([tree.identity("")]))]
+    while pending:
+        folder, above = pending.pop()
+        entries, identity = _scan_once(tree, folder, above)
+        if not entries and folder != class_folder:
+            found.append((folder, 0))
+        for name, is_dir, size in entries:
+            path = f"{folder}/{name}"
+            if is_dir and not has_image_extension(name):
+                pending.append((path, above | {identity}))
+            else:
+                found.append((path, size))
+    return found
+
+
+def _scan_once(tree: Tree, folder: str, above: frozenset[Hashable]) -> tuple[list[Entry], Hashable]:
+    """Entries and identity of a folder; none for one that holds itself or is unreadable."""
+    try:
+        identity = tree.identity(folder)
+        return ([] if identity in above else tree.scan(folder)), identity
+    except OSError:  # listed as an entry without content; opening it gives the reason
+        return [], None

@@ -1,0 +1,178 @@
+"""Databases to test against: files of SQLite, and a PostgreSQL that is started for the tests."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import Engine
+
+from api.database import connect, migrate
+
+START_TIMEOUT = 60.0
+ACCOUNTS = ("postgres", "nobody")  # PostgreSQL refuses to run as root
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[Path]:
+    """The folder of a running PostgreSQL: its socket lies there, its superuser is `difficulty`."""
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL is not installed: no initdb and postgres")
+    account = other_account()
+    folder = Path(tempfile.mkdtemp(prefix="difficulty-pg-"))
+    try:
+        if "user" in account:
+            os.chown(folder, account["user"], account["group"])
+        with running_server(binaries, folder, account):
+            yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def new_postgresql_url(postgresql_server: Path) -> Callable[[], str]:
+    """Makes an empty database of PostgreSQL; gives its URL."""
+    numbers = count()
+
+    def create() -> str:
+        name = f"test{next(numbers)}"
+        with psycopg.connect(address(postgresql_server), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return f"postgresql+psycopg://difficulty@/{name}?host={postgresql_server}"
+
+    return create
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(new_postgresql_url: Callable[[], str]) -> str:
+    """An empty database of PostgreSQL for the whole session."""
+    return new_postgresql_url()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """A database of SQLite that is not there yet."""
+    return f"sqlite:///{tmp_path / 'database' / 'difficulty.sqlite'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An empty database of its own, one test with SQLite and one with PostgreSQL."""
+    if request.param == "sqlite":
+        yield request.getfixturevalue("sqlite_url")
+        return
+    url = request.getfixturevalue("new_postgresql_url")()
+    yield url
+    name = url.partition("@/")[2].partition("?")[0]
+    with psycopg.connect(
+        address(request.getfixturevalue("postgresql_server")), autocommit=True
+    ) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """A database with all tables, at `database_url`."""
+    with migrated(database_url) as engine:
+        yield engine
+
+
+@pytest.fixture
+def sqlite_engine(sqlite_url: str) -> Iterator[Engine]:
+    """A database of SQLite with all tables, at `sqlite_url`."""
+    with migrated(sqlite_url) as engine:
+        yield engine
+
+
+@contextmanager
+def migrated(url: str) -> Iterator[Engine]:
+    engine = connect(url)
+    try:
+        migrate(engine)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def running_server(binaries: Path, folder: Path, account: dict[str, Any]) -> Iterator[None]:
+    data = folder / "data"
+    common = {**account, "cwd": folder, "env": {"PATH": os.defpath, "LC_ALL": "C"}}
+    subprocess.run(  # noqa: S603 - fixed arguments
+        [binaries / "initdb", "-D", data, "-U", "difficulty", "-A", "trust", "-E", "UTF8", "-N"],
+        check=True,
+        capture_output=True,
+        **common,
+    )
+    settings = {
+        "listen_addresses": "",
+        "unix_socket_directories": folder,
+        "max_connections": 200,
+        "shared_buffers": "32MB",
+        "fsync": "off",
+        "full_page_writes": "off",
+    }
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(  # noqa: S603 - fixed arguments
+            [binaries / "postgres", "-D", data, *options], stdout=log, stderr=log, **common
+        )
+    try:
+        wait_until_it_answers(server, folder)
+        yield
+    finally:
+        server.terminate()
+        try:
+            # The first request waits for clients to leave, the next one for nobody.
+            server.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            server.send_signal(signal.SIGINT)
+            server.wait(timeout=30)
+
+
+def wait_until_it_answers(server: "subprocess.Popen[bytes]", folder: Path) -> None:
+    end = time.monotonic() + START_TIMEOUT
+    while server.poll() is None and time.monotonic() < end:
+        try:
+            psycopg.connect(address(folder)).close()
+        except psycopg.OperationalError:
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail(f"PostgreSQL did not start: {(folder / 'log').read_text(errors='replace')}")
+
+
+def address(folder: Path) -> str:
+    return f"host={folder} user=difficulty dbname=postgres"
+
+
+def find_binaries() -> Path | None:
+    found = [Path(path).resolve().parent for path in [shutil.which("postgres")] if path]
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    for folder in (*found, *installed):
+        if (folder / "initdb").exists() and (folder / "postgres").exists():
+            return folder
+    return None
+
+
+def other_account() -> dict[str, Any]:
+    """As whom to start PostgreSQL: as oneself, but never as root."""
+    if os.getuid() != 0:
+        return {}
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    for name in ACCOUNTS:
+        if name in known:
+            entry = known[name]
+            return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    pytest.skip("PostgreSQL cannot run as root, and there is neither a postgres nor a nobody here")
