@@ -3,7 +3,7 @@
 import logging
 import re
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 from asgi_correlation_id import correlation_id
@@ -27,8 +27,8 @@ SECRETS = (
 """Patterns of what must not be read in a log, and what stands there instead."""
 
 
-def set_up_logs(settings: Settings) -> None:
-    """Has the whole process log to standard error, in one form, at one level."""
+def set_up_logs(settings: Settings, stream: TextIO | None = None) -> None:
+    """Has the whole process log in one form and at one level; to standard error by default."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -51,7 +51,7 @@ def set_up_logs(settings: Settings) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -23,6 +23,7 @@ PORT = 443
 TIMEOUT = 30.0  # seconds for everything
 CHUNK = 1 << 16
 LONGEST_URL = 8192
+MOST_ADDRESSES = 4
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -61,7 +62,7 @@ def fetch_image(url: str, limits: FetchLimits) -> BinaryIO:
     parts = _split(url, limits)
     addresses = _public_addresses(str(parts.hostname), limits)
     try:
-        with _connected(parts, addresses[0], limits) as connection:
+        with _connected(parts, addresses, limits) as connection:
             return io.BytesIO(_read(connection, parts, limits))
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise ImageError(f"{parts.hostname} does not give it: {error}") from error
@@ -88,7 +89,7 @@ def _public_addresses(host: str, limits: FetchLimits) -> list[str]:
         found = socket.getaddrinfo(host, limits.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise ImageError(f"there is no host {host!r}") from error
-    addresses = [str(entry[4][0]) for entry in found]
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))[:MOST_ADDRESSES]
     allowed = limits.is_allowed or is_public
     # A zone, as in fe80::1%eth0, names an interface of this computer.
     if not addresses or not all(
@@ -112,30 +113,42 @@ def is_public(address: Address) -> bool:
 
 @contextlib.contextmanager
 def _connected(
-    parts: SplitResult, address: str, limits: FetchLimits
+    parts: SplitResult, addresses: list[str], limits: FetchLimits
 ) -> Iterator[http.client.HTTPSConnection]:
-    """A connection to that very address, whose certificate must be the host's."""
+    """A connection to one of those very addresses, whose certificate must be the host's."""
     host = str(parts.hostname)
     context = ssl.create_default_context(cafile=limits.authorities)
     connection = http.client.HTTPSConnection(host, limits.port, context=context)
     with (
-        socket.create_connection((address, limits.port), limits.timeout) as plain,
+        _connect(addresses, limits) as plain,
         plain.dup() as handle,
     ):
         # A server may send a byte now and then for ever, which no timeout of a read notices.
-        timer = threading.Timer(limits.timeout, _hang_up, [handle])
+        late = threading.Event()
+        timer = threading.Timer(limits.timeout, _hang_up, [handle, late])
         timer.daemon = True
         timer.start()
         try:
             connection.sock = context.wrap_socket(plain, server_hostname=host)
             yield connection
+            if late.is_set():  # what was cut off there may look like an end
+                raise ImageError(f"{host} takes longer than {limits.timeout:g} s")
         finally:
             timer.cancel()
             timer.join()
             connection.close()
 
 
-def _hang_up(handle: socket.socket) -> None:
+def _connect(addresses: list[str], limits: FetchLimits) -> socket.socket:
+    """A connection to the first address that takes one."""
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return socket.create_connection((address, limits.port), limits.timeout)
+    return socket.create_connection((addresses[-1], limits.port), limits.timeout)
+
+
+def _hang_up(handle: socket.socket, late: threading.Event) -> None:
+    late.set()
     with contextlib.suppress(OSError):
         handle.shutdown(socket.SHUT_RDWR)
 

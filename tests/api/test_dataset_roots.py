@@ -7,6 +7,7 @@ import pytest
 from api.dataset_roots import resolve_dataset, root_boundary
 from api.problems import Problem
 from api.settings import Settings
+from difficulty_service.datasets.storage import resolve
 
 
 @pytest.fixture
@@ -92,3 +93,14 @@ def test_an_unknown_root_is_named_with_those_there_are(settings: Settings) -> No
 
 def test_the_boundary_of_a_root_is_the_folder_itself(settings: Settings, tmp_path: Path) -> None:
     assert root_boundary(settings, "photos").root == str(tmp_path / "photos")
+
+
+def test_the_query_of_a_remote_root_stays_at_its_end(tmp_path: Path) -> None:
+    root = "s3://bucket/data?endpoint_override=127.0.0.1:9000&scheme=http"
+    settings = Settings(roots={"bucket": root}, data_dir=tmp_path)
+
+    location = resolve_dataset(settings, "bucket", "ü #1/*.parquet")
+
+    assert location == "s3://bucket/data/%C3%BC %231/*.parquet?" + root.partition("?")[2]
+    assert root_boundary(settings, "bucket").uri == "s3://bucket/data"
+    assert resolve(location).path == "bucket/data/ü #1/*.parquet"

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.key_store import create_key, revoke_key
+from api.problem_responses import add_handlers
 from api.security import AdminKey, Principal, ReadKey, WriteKey
 from api.settings import Settings
 
@@ -191,7 +192,6 @@ def test_with_a_key_any_name_is_answered(
 
 def test_a_route_that_no_gate_stands_before_is_closed() -> None:
     app = FastAPI()
-    from api.problem_responses import add_handlers
 
     add_handlers(app)
     add_routes(app)
