@@ -217,6 +217,16 @@ def test_features_of_another_length_are_refused(probe: Path, tmp_path: Path) -> 
         judge_on(load_model(probe, "cpu"), DatasetChoice(location), FEW)
 
 
+@pytest.mark.parametrize("choice", [{"split": "test"}, {"label_column": "fine"}])
+def test_a_feature_store_is_asked_for_no_split_and_no_column(
+    probe: Path, tmp_path: Path, choice: dict[str, str]
+) -> None:
+    location = write_store(tmp_path / "other", noise(6), torch.arange(6) % 2, ("cat", "dog"))
+
+    with pytest.raises(ConfigError, match="leave --split and --label-column out"):
+        judge_on(load_model(probe, "cpu"), DatasetChoice(location, **choice), FEW)
+
+
 def test_ood_detection_is_that_of_scikit_learn_and_asks_for_no_common_classes(
     probe: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 
+from difficulty_service.errors import ConfigError
 from trainer.config import DataConfig, Kind
 from trainer.data.classes import match_classes
 from trainer.data.features import open_feature_samples, open_feature_splits
@@ -70,8 +71,14 @@ def open_samples(
 
     Raises:
         DatasetError: It cannot be read, or does not fit the model.
+        ConfigError: A feature store is to have a split or a column of labels.
     """
     if config.kind == "features":
+        if split is not None or label_column is not None:
+            raise ConfigError(
+                f"{location}: a probe is judged on a feature store, which has its labels in it "
+                "and no splits; leave --split and --label-column out"
+            )
         return open_feature_samples(location, spec, device)
     open_labelled = open_text_samples if config.kind == "text" else open_image_samples
     return open_labelled(config, location, spec, device, split, label_column)
