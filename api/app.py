@@ -16,14 +16,14 @@ from api.openapi import described
 from api.problem_responses import add_handlers
 from api.rate_limits import rate_limiter
 from api.requests_seen import RequestsSeen
-from api.routes import gaussians, system
+from api.routes import gaussians, system, uploads
 from api.scoring_models import ScoringModels
 from api.security import Gate
 from api.settings import Settings
 from api.single_scoring import Networks
 from difficulty_service.backbones.backbone import choose_device
 
-ROUTERS = (system.router, gaussians.router)
+ROUTERS = (system.router, gaussians.router, uploads.router)
 
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
