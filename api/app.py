@@ -11,19 +11,20 @@ from starlette.concurrency import run_in_threadpool
 from api.artifacts import open_artifacts
 from api.body_limits import BodyLimits, limits_of
 from api.database import connect, migrate
+from api.event_stream import EventStreams
 from api.metrics import Metrics
 from api.openapi import described
 from api.problem_responses import add_handlers
 from api.rate_limits import rate_limiter
 from api.requests_seen import RequestsSeen
-from api.routes import gaussians, system, uploads
+from api.routes import events, gaussians, jobs, system, uploads
 from api.scoring_models import ScoringModels
 from api.security import Gate
 from api.settings import Settings
 from api.single_scoring import Networks
 from difficulty_service.backbones.backbone import choose_device
 
-ROUTERS = (system.router, gaussians.router, uploads.router)
+ROUTERS = (system.router, jobs.router, events.router, uploads.router, gaussians.router)
 
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
@@ -55,6 +56,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.metrics = Metrics()
     app.state.stopping = lambda: False
+    app.state.event_streams = EventStreams()
     add_handlers(app)
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))

@@ -1,0 +1,234 @@
+"""Jobs: submitted, listed, looked at, cancelled, deleted."""
+
+import base64
+import binascii
+import math
+import struct
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from sqlalchemy import Engine
+
+from api.artifacts import Artifacts
+from api.identifiers import is_id
+from api.job_admission import admit
+from api.job_files import delete_job_files
+from api.job_store import (
+    Cursor,
+    IdempotencyConflict,
+    Job,
+    SubmitLimits,
+    TooManyJobs,
+    delete_job,
+    get_job,
+    list_jobs,
+    request_cancel,
+    submit,
+)
+from api.problems import Problem, not_found
+from api.schemas_jobs import JobCreate, JobError, JobPage, JobProgress, JobPublic, JobResult
+from api.security import Principal, ReadKey, WriteKey
+from api.settings import Settings
+from api.tables import FINAL_STATES
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+LONGEST_PAGE = 200
+RETRY_AFTER = 30  # seconds; a queue that is full empties by whole jobs
+LOCATION = {"headers": {"Location": {"schema": {"type": "string"}}}}
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=200,
+        pattern="^[\x21-\x7e]+$",
+        description="The same key with the same body gives the same job; with another, 409",
+    ),
+]
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Submit a dataset to be scored",
+    responses={
+        202: LOCATION,
+        200: LOCATION | {"model": JobPublic, "description": "The job was submitted before"},
+        409: {},
+    },
+)
+def create(
+    body: JobCreate,
+    request: Request,
+    response: Response,
+    key: WriteKey,
+    idempotency_key: IdempotencyKey = None,
+) -> JobPublic:
+    """The job is queued; `Location` is where to see how it gets on."""
+    settings: Settings = request.app.state.settings
+    engine: Engine = request.app.state.engine
+    wanted = admit(body, settings, engine, key.owner)
+    limits = SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
+    try:
+        job, is_new = submit(engine, key.owner, wanted, idempotency_key, limits)
+    except IdempotencyConflict as error:
+        raise Problem(
+            409,
+            "conflict",
+            str(error),
+            "send the same body as before, or another key",
+            field="Idempotency-Key",
+        ) from None
+    except TooManyJobs as error:
+        raise Problem(
+            429,
+            "too-many-jobs",
+            str(error),
+            "wait until some have begun, or cancel some",
+            headers={"Retry-After": str(RETRY_AFTER)},
+        ) from None
+    response.status_code = 202 if is_new else 200
+    response.headers["Location"] = address(job)
+    return public(job)
+
+
+@router.get("", summary="List jobs")
+def list_all(
+    request: Request,
+    key: ReadKey,
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"] | None = None,
+    limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
+    before: Annotated[
+        str | None, Query(max_length=100, description="`next` of the page before")
+    ] = None,
+) -> JobPage:
+    """Newest first, a page at a time."""
+    cursor = None if before is None else _read_cursor(before)
+    engine: Engine = request.app.state.engine
+    found = list_jobs(engine, key.owner, state=state, limit=limit + 1, before=cursor)
+    page = found[:limit]
+    more = len(found) > limit
+    return JobPage(
+        jobs=[public(job) for job in page], next=_write_cursor(page[-1]) if more else None
+    )
+
+
+@router.get("/{job_id}", summary="State and progress of a job")
+def read(job_id: str, request: Request, key: ReadKey) -> JobPublic:
+    """Everything that is known of it, with links to what it has."""
+    return public(find_job(request, key, job_id))
+
+
+@router.delete(
+    "/{job_id}",
+    status_code=204,
+    summary="Cancel a job, or remove a finished one",
+    responses={
+        200: {"model": JobPublic, "description": "It was waiting, and is cancelled"},
+        202: {"model": JobPublic, "description": "It was running, and is asked to stop"},
+        204: {"description": "It was finished, and is removed with its files"},
+    },
+    response_model=None,
+)
+def remove(job_id: str, request: Request, key: WriteKey) -> Response:
+    """A job that is not finished is cancelled, within seconds; a finished one goes for good."""
+    engine: Engine = request.app.state.engine
+    job = find_job(request, key, job_id)
+    if job.state not in FINAL_STATES:
+        cancelled = request_cancel(engine, key.owner, job_id)
+        if cancelled is None:
+            raise not_found("job", job_id)
+        status = 202 if cancelled.state == "running" else 200
+        body = public(cancelled).model_dump_json()
+        return Response(body, status, media_type="application/json")
+    settings: Settings = request.app.state.settings
+    artifacts: Artifacts = request.app.state.artifacts
+    # Files first: after a crash between, the row still leads to them.
+    delete_job_files(settings, artifacts, job.id)
+    delete_job(engine, key.owner, job.id)
+    return Response(status_code=204)
+
+
+def find_job(request: Request, key: Principal, job_id: str) -> Job:
+    """The job of an address.
+
+    Raises:
+        Problem: There is none, or it belongs to another key.
+    """
+    job = get_job(request.app.state.engine, key.owner, job_id)
+    if job is None:
+        raise not_found("job", job_id[:100])
+    return job
+
+
+def public(job: Job) -> JobPublic:
+    """A job as its owner sees it."""
+    return JobPublic(
+        id=job.id,
+        state=job.state,
+        cancel_requested=job.cancel_requested,
+        progress=_progress(job),
+        attempts=job.attempt,
+        max_attempts=job.max_attempts,
+        created_at=_moment(job.created_at),
+        started_at=None if job.started_at is None else _moment(job.started_at),
+        finished_at=None if job.finished_at is None else _moment(job.finished_at),
+        request=dict(job.request),
+        error=None if job.error is None else JobError(**job.error),
+        result=None if job.result is None else JobResult(**job.result),
+        links=_links(job),
+    )
+
+
+def address(job: Job) -> str:
+    """Path of a job."""
+    return f"{router.prefix}/{job.id}"
+
+
+def _progress(job: Job) -> JobProgress:
+    seconds_left = None
+    if job.state == "running" and job.rate and job.total is not None:
+        seconds_left = round(max(job.total - job.done, 0) / job.rate, 1)
+    return JobProgress(
+        done=job.done, total=job.total, bad=job.bad, rate=job.rate, seconds_left=seconds_left
+    )
+
+
+def _links(job: Job) -> dict[str, str]:
+    own = address(job)
+    links = {"self": own, "events": f"{own}/events"}
+    if job.state != "succeeded":
+        return links
+    links |= {name: f"{own}/{name}" for name in ("scores.parquet", "scores", "errors")}
+    fitted_here = job.request.get("gaussians") is None
+    return links | ({"score": f"/v1/gaussians/{job.id}/score"} if fitted_here else {})
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _write_cursor(job: Job) -> str:
+    # Eight bytes hold the time exactly, which text of a few digits would not.
+    packed = struct.pack(">d", job.created_at) + job.id.encode()
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def _read_cursor(text: str) -> Cursor:
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        (created_at,) = struct.unpack(">d", packed[:8])
+        job_id = packed[8:].decode("ascii")
+    except (binascii.Error, struct.error, ValueError):
+        job_id, created_at = "", 0.0
+    if not is_id(job_id) or math.isnan(created_at):
+        raise Problem(
+            422,
+            "invalid-request",
+            "this is no cursor",
+            "give `next` of the page before, as it is, or leave `before` out",
+            field="before",
+        )
+    return Cursor(created_at, job_id)
