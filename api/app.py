@@ -17,14 +17,22 @@ from api.openapi import described
 from api.problem_responses import add_handlers
 from api.rate_limits import rate_limiter
 from api.requests_seen import RequestsSeen
-from api.routes import events, gaussians, jobs, system, uploads
+from api.routes import events, gaussians, jobs, results, system, uploads
 from api.scoring_models import ScoringModels
 from api.security import Gate
 from api.settings import Settings
 from api.single_scoring import Networks
+from api.thumbnails import Thumbnails
 from difficulty_service.backbones.backbone import choose_device
 
-ROUTERS = (system.router, jobs.router, events.router, uploads.router, gaussians.router)
+ROUTERS = (
+    system.router,
+    jobs.router,
+    events.router,
+    results.router,
+    uploads.router,
+    gaussians.router,
+)
 
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
@@ -38,8 +46,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     Args:
         settings: Kept in `app.state.settings`. While the application runs, `app.state` has
-            `engine`, `artifacts`, `networks` and `scoring_models` as well; `stopping` says
-            whether long answers should end, as the server is about to.
+            `engine`, `artifacts`, `networks`, `thumbnails` and `scoring_models` as well;
+            `stopping` says whether long answers should end, as the server is about to.
 
     Raises:
         ConfigError: A setting makes no sense.
@@ -80,6 +88,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
         device = await run_in_threadpool(choose_device, settings.device)
         state.networks = Networks(device, settings.max_pixels)
+        state.thumbnails = Thumbnails(settings, state.engine)
         state.scoring_models = ScoringModels(state.artifacts, settings.data_dir / "gaussians")
         try:
             yield

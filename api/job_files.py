@@ -1,5 +1,8 @@
 """The files of a job: what they are called, and how they go."""
 
+import shutil
+from pathlib import Path
+
 from api.artifacts import Artifacts
 from api.job_rows import Job
 from api.settings import Settings
@@ -21,9 +24,15 @@ def attempt_prefix(job: Job) -> str:
     return f"{job_prefix(job.id)}/a{job.attempt}"
 
 
+def thumbnail_folder(settings: Settings, job_id: str) -> Path:
+    """Where thumbnails of a job's images are kept."""
+    return settings.data_dir / "thumbnails" / job_id
+
+
 def delete_job_files(settings: Settings, artifacts: Artifacts, job_id: str) -> None:
     """Deletes all that a job has published and has under way."""
     delete_work(settings.work_dir, job_id)
+    shutil.rmtree(thumbnail_folder(settings, job_id), ignore_errors=True)
     artifacts.delete_prefix(job_prefix(job_id))
 
 

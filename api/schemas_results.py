@@ -1,0 +1,68 @@
+"""Bodies of the routes of a job's results."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ScoreRow(BaseModel):
+    """One sample of a score file; `docs/score-file.md` has the meaning of its columns."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "sample_id": "cat/0042.jpg",
+                    "label": 3,
+                    "label_name": "cat",
+                    "md": 812.4,
+                    "md_agnostic": 640.9,
+                    "rmd": 171.5,
+                    "rmd_std": None,
+                    "rmd_loo": 174.0,
+                    "nearest_label": 5,
+                    "label_margin": 30.2,
+                    "percentile": 0.997,
+                    "kmeans": None,
+                    "knn": None,
+                    "thumbnail": "/v1/jobs/01k.../thumbnails/cat%2F0042.jpg",
+                }
+            ]
+        }
+    )
+
+    sample_id: str
+    label: int
+    label_name: str
+    md: float | None
+    md_agnostic: float | None
+    rmd: float | None = Field(description="Larger is harder")
+    rmd_std: float | None
+    rmd_loo: float | None
+    nearest_label: int | None
+    label_margin: float | None
+    percentile: float | None
+    kmeans: float | None
+    knn: float | None
+    thumbnail: str = Field(description="Address of a small picture")
+
+
+class ScorePage(BaseModel):
+    """Some of the scores of a job."""
+
+    samples: list[ScoreRow]
+    matching: int = Field(description="Samples that the label lets through, on all pages")
+    next: str | None = Field(description="`after` of the next page; null at the end")
+
+
+class UnreadableImage(BaseModel):
+    """An image that has no score, and why."""
+
+    sample_id: str
+    reason: str
+
+
+class ErrorPage(BaseModel):
+    """Some of the images that could not be read, in the order of the dataset."""
+
+    errors: list[UnreadableImage]
+    total: int
+    next: int | None = Field(description="`after` of the next page; null at the end")

@@ -1,0 +1,213 @@
+"""Pages of a score file in any order, read without ever holding the whole file."""
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from difficulty_service.score_file import METADATA_KEY, SCHEMA
+
+BATCH_ROWS = 1 << 16
+SORTABLE = tuple(
+    field.name for field in SCHEMA if pa.types.is_floating(field.type) or field.name == "label"
+)
+"""Columns that a page may be sorted by; all are exact in float64."""
+
+_CURSOR = struct.Struct(">8s?dq")
+
+
+class BadQuery(ValueError):
+    """The query names a column, label or cursor that does not fit the file; says which field."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(detail)
+        self.field = field
+
+
+@dataclass(frozen=True)
+class PageQuery:
+    """What a page shows.
+
+    Attributes:
+        sort: One of SORTABLE, with a leading `-` for the largest first; rows without a value
+            always come last, and equal ones in the order of the file.
+        label: Name or index of the only class to show; None for all.
+        limit: Most rows.
+        after: `next` of the page before.
+    """
+
+    sort: str
+    label: str | None
+    limit: int
+    after: str | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some rows of a score file.
+
+    Attributes:
+        rows: Every column of SCHEMA by name, None where there is no finite number.
+        matching: How many rows of the file the label lets through.
+        next: Cursor of the next page; None at the end.
+    """
+
+    rows: list[dict[str, Any]]
+    matching: int
+    next: str | None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Rows with what they are sorted by; `keys` is ascending in the order asked for."""
+
+    missing: NDArray[np.bool_]
+    keys: NDArray[np.float64]
+    rows: NDArray[np.int64]
+
+    def take(self, chosen: NDArray[Any]) -> "_Found":
+        return _Found(self.missing[chosen], self.keys[chosen], self.rows[chosen])
+
+    def best(self, number: int) -> "_Found":
+        """The first so many, in order."""
+        return self.take(np.lexsort((self.rows, self.keys, self.missing))[:number])
+
+    def after(self, missing: bool, key: float, row: int) -> "_Found":  # noqa: FBT001
+        """Those that come behind a row."""
+        same = self.missing == missing
+        behind = (self.keys > key) | ((self.keys == key) & (self.rows > row))
+        return self.take((self.missing & (not missing)) | (same & behind))
+
+    def joined(self, other: "_Found") -> "_Found":
+        return _Found(
+            np.concatenate((self.missing, other.missing)),
+            np.concatenate((self.keys, other.keys)),
+            np.concatenate((self.rows, other.rows)),
+        )
+
+
+def read_page(file: pq.ParquetFile, query: PageQuery) -> Page:
+    """One page of a score file.
+
+    Memory is that of a batch and a page, whatever the file's size: the first pass reads the
+    columns that decide, the second one picks the rows of the page.
+
+    Args:
+        file: As `score_file.write_scores` writes it.
+        query: What to show.
+
+    Raises:
+        BadQuery: It names something that the file does not have.
+    """
+    column, descending = _sorting(query.sort)
+    label = _label(file, query.label)
+    last = None if query.after is None else _read_cursor(query)
+    found = _Found(np.empty(0, bool), np.empty(0), np.empty(0, np.int64))
+    matching = 0
+    for batch in _candidates(file, column, label, descending=descending):
+        matching += len(batch.rows)
+        behind = batch if last is None else batch.after(*last)
+        found = found.joined(behind).best(query.limit + 1)
+    page = found.take(np.arange(min(query.limit, len(found.rows))))
+    more = len(found.rows) > query.limit
+    return Page(
+        rows=_read_rows(file, page.rows),
+        matching=matching,
+        next=_write_cursor(query, page) if more else None,
+    )
+
+
+def _sorting(text: str) -> tuple[str, bool]:
+    column = text.removeprefix("-")
+    if column not in SORTABLE:
+        raise BadQuery("sort", f"cannot sort by {column[:100]!r}; by any of {', '.join(SORTABLE)}")
+    return column, text.startswith("-")
+
+
+def _label(file: pq.ParquetFile, text: str | None) -> str | int | None:
+    """The name of a class as text, or its index as a number."""
+    if text is None:
+        return None
+    described = json.loads((file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}"))
+    names = described.get("class_names", [])
+    if text in names:
+        return text
+    if text.isascii() and text.isdigit() and int(text[:10]) < len(names):
+        return int(text[:10])
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")  # noqa: PLR2004
+    raise BadQuery("label", f"there is no class {text[:100]!r}; there are: {shown}")
+
+
+def _candidates(
+    file: pq.ParquetFile, column: str, label: str | int | None, *, descending: bool
+) -> Iterator[_Found]:
+    """The rows that the label lets through, batch by batch."""
+    label_column = {str: "label_name", int: "label"}.get(type(label))
+    columns = list(dict.fromkeys([column, *([label_column] if label_column else [])]))
+    first = 0
+    for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+        values = batch[column].cast(pa.float64()).to_numpy(zero_copy_only=False)
+        rows = np.arange(first, first + len(batch), dtype=np.int64)
+        first += len(batch)
+        missing = np.isnan(values)
+        keys = np.where(missing, 0.0, -values if descending else values)
+        found = _Found(missing, keys, rows)
+        if label_column is not None:
+            same = pc.equal(batch[label_column], label)
+            found = found.take(np.asarray(same.to_numpy(zero_copy_only=False), bool))
+        yield found
+
+
+def _read_rows(file: pq.ParquetFile, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
+    """Every column of some rows, in the order given."""
+    read: dict[int, dict[str, Any]] = {}
+    first = 0
+    for group in range(file.num_row_groups):
+        stop = first + file.metadata.row_group(group).num_rows
+        if ((rows >= first) & (rows < stop)).any():
+            start = first
+            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group]):
+                inside = rows[(rows >= start) & (rows < start + len(batch))]
+                picked = batch.take(pa.array(inside - start)).to_pylist()
+                read |= dict(zip(inside.tolist(), picked, strict=True))
+                start += len(batch)
+        first = stop
+    return [{name: _plain(value) for name, value in read[row].items()} for row in rows.tolist()]
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell of any column
+    """JSON has no number for what is not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _identity(query: PageQuery) -> bytes:
+    """Tells a cursor of this order from those of others."""
+    return hashlib.sha256(json.dumps([query.sort, query.label]).encode()).digest()[:8]
+
+
+def _write_cursor(query: PageQuery, page: _Found) -> str:
+    last = (bool(page.missing[-1]), float(page.keys[-1]), int(page.rows[-1]))
+    return base64.urlsafe_b64encode(_CURSOR.pack(_identity(query), *last)).decode().rstrip("=")
+
+
+def _read_cursor(query: PageQuery) -> tuple[bool, float, int]:
+    text = query.after or ""
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        identity, missing, key, row = _CURSOR.unpack(packed)
+    except (binascii.Error, struct.error, ValueError):
+        raise BadQuery("after", "this is no cursor; give `next` of the page before") from None
+    if identity != _identity(query) or math.isnan(key):
+        raise BadQuery("after", "this cursor belongs to another sort or label; begin anew")
+    return missing, key, row

@@ -1,0 +1,172 @@
+"""The service as its users meet it: processes of the real commands, spoken to over HTTP."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import numpy as np
+import pytest
+from PIL import Image
+
+CLASSES = ("bird", "cat", "dog")
+EACH = 8
+MANY = 3000
+COMMAND = (sys.executable, "-m", "difficulty_service")
+TIMEOUT = 120.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running server and its worker.
+
+    Attributes:
+        url: Where it listens.
+        roots: Folders that jobs may read, by name.
+        environment: That its processes were started with.
+    """
+
+    url: str
+    roots: dict[str, Path]
+    environment: dict[str, str]
+
+    def client(self, secret: str | None = None) -> httpx2.Client:
+        """Speaks to it, with a key or without."""
+        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=TIMEOUT)
+
+    def new_key(self, name: str, scopes: str = "write") -> str:
+        """The secret of a new key."""
+        made = subprocess.run(  # noqa: S603 - our own command
+            [*COMMAND, "keys", "create", name, "--scopes", scopes],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return made.stdout.strip()
+
+
+StartService = Callable[..., Service]
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `train`, a folder per class, one image of which is damaged."""
+    folder = tmp_path_factory.mktemp("photos")
+    write_images(folder / "train")
+    (folder / "train" / CLASSES[0] / "damaged.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing more")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def many_photos(photos: Path) -> Path:
+    """A folder beside `train` that takes seconds to score."""
+    folder = photos / "many" / CLASSES[0]
+    folder.mkdir(parents=True)
+    for number in range(MANY):
+        (folder / f"{number}.png").hardlink_to(photos / "train" / CLASSES[0] / "0.png")
+    return folder.parent
+
+
+@pytest.fixture
+def start_service(tmp_path: Path, photos: Path) -> Iterator[StartService]:
+    """Starts a server and a worker on a database; ends them after the test."""
+    with ExitStack() as stack:
+
+        def start(database_url: str, **settings: object) -> Service:
+            service = running_service(tmp_path, {"photos": photos}, database_url, settings)
+            return stack.enter_context(service)
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def shared_service(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Iterator[Service]:
+    """One service with SQLite for all tests that leave it as they find it."""
+    folder = tmp_path_factory.mktemp("service")
+    url = f"sqlite:///{folder / 'difficulty.sqlite'}"
+    with running_service(folder, {"photos": photos}, url, {}) as service:
+        yield service
+
+
+def write_images(folder: Path) -> None:
+    """Small images, a folder per class; classes differ in brightness."""
+    generator = np.random.default_rng(5)
+    for label, name in enumerate(CLASSES):
+        (folder / name).mkdir(parents=True)
+        for number in range(EACH):
+            pixels = generator.integers(0, 120, size=(24, 32, 3)) + 60 * label
+            path = folder / name / f"{number}.png"
+            Image.fromarray(pixels.astype(np.uint8)).save(path)
+
+
+@contextmanager
+def running_service(
+    folder: Path, roots: dict[str, Path], database_url: str, settings: dict[str, object]
+) -> Iterator[Service]:
+    """`difficulty serve` and `difficulty worker` with a folder of their own."""
+    wanted = {
+        "roots": json.dumps({name: str(path) for name, path in roots.items()}),
+        "data_dir": folder / "data",
+        "database_url": database_url,
+        "device": "cpu",
+        "poll": 0.05,
+        "heartbeat": 0.2,
+        "rate_limit": "100000/minute",
+        "log_level": "warning",
+    } | settings
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        **{f"DIFFICULTY_{name.upper()}": str(value) for name, value in wanted.items()},
+    }
+    # The port is read from the log, the first thing of level "info" that is of use here.
+    environment_of_server = environment | {"DIFFICULTY_LOG_LEVEL": "info"}
+    log_path = folder / "server.log"
+    with log_path.open("wb") as log, (folder / "worker.log").open("wb") as worker_log:
+        server = subprocess.Popen(  # noqa: S603 - our own command
+            [*COMMAND, "serve", "--port", "0"], env=environment_of_server, stderr=log
+        )
+        worker = None
+        try:
+            url = listening_url(server, log_path)
+            worker = subprocess.Popen(  # noqa: S603 - our own command
+                [*COMMAND, "worker"], env=environment, stderr=worker_log
+            )
+            wait_until_ready(url, worker)
+            yield Service(url, roots, environment)
+        finally:
+            for process in filter(None, (worker, server)):
+                process.terminate()
+            ended = [process.wait(60) for process in filter(None, (worker, server))]
+    assert ended == [0, 0], log_path.read_text() + (folder / "worker.log").read_text()
+
+
+def wait_until_ready(url: str, worker: "subprocess.Popen[bytes]") -> None:
+    """Returns once the worker has been heard of."""
+    while httpx2.get(f"{url}/readyz", timeout=TIMEOUT).status_code != httpx2.codes.OK:
+        assert worker.poll() is None, "the worker ended"
+        time.sleep(0.1)
+
+
+def listening_url(server: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Where the server listens, as it says in its log, once it answers there."""
+    while server.poll() is None:
+        for line in log.read_text().splitlines():
+            event = json.loads(line)
+            if event.get("event") == "listening":
+                with httpx2.Client(transport=httpx2.HTTPTransport(retries=50)) as client:
+                    client.get(event["url"] + "/healthz").raise_for_status()
+                return str(event["url"])
+        try:
+            server.wait(0.05)
+        except subprocess.TimeoutExpired:
+            continue
+    pytest.fail(f"the server ended: {log.read_text()}")

@@ -1,0 +1,106 @@
+"""A dataset's way through the service: sent, scored, watched, looked at, deleted."""
+
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+CLASSES, EACH = 3, 8  # readable images, beside one that is not
+
+JOB = {"backbone": "builtin", "scorers": ["rmd"], "shrinkage": "ledoit-wolf"}
+
+
+@pytest.mark.slow
+def test_an_upload_is_scored_watched_read_and_deleted(
+    start_service: Callable[..., Any], database_url: str, photos: Path
+) -> None:
+    service = start_service(database_url)
+    archive = tar_of(photos / "train")
+    half = len(archive) // 2
+
+    with service.client() as client:
+        upload = created(client.post("/v1/uploads", json={"format": "tar", "size": len(archive)}))
+        client.put(upload, content=archive[:half]).raise_for_status()
+        rest = client.put(upload, content=archive[half:], params={"offset": half})
+        rest.raise_for_status()
+        upload_id = upload.rpartition("/")[2]
+
+        submitted = client.post("/v1/jobs", json={"dataset": {"upload": upload_id}, **JOB})
+        job = submitted.headers["Location"]
+        events = list(watch(client, f"{job}/events"))
+        done = client.get(job).json()
+
+        assert submitted.status_code == 202
+        assert [event["state"] for event in events if "state" in event][-1] == "succeeded"
+        assert done["state"] == "succeeded"
+        assert done["progress"]["done"] == done["progress"]["total"] == CLASSES * EACH + 1
+        assert done["progress"]["bad"] == 1
+
+        table = pq.read_table(pa.BufferReader(client.get(f"{job}/scores.parquet").content))
+        part = client.get(f"{job}/scores.parquet", headers={"Range": "bytes=0-3"})
+        hardest = client.get(f"{job}/scores", params={"sort": "-rmd", "limit": 5}).json()
+        errors = client.get(f"{job}/errors").json()
+        thumbnail = client.get(hardest["samples"][0]["thumbnail"], params={"size": 32})
+
+        scores = dict(zip(table["sample_id"].to_pylist(), table["rmd"].to_pylist(), strict=True))
+        assert len(scores) == CLASSES * EACH
+        assert (part.status_code, part.content) == (206, b"PAR1")
+        assert [each["sample_id"] for each in hardest["samples"]] == sorted(
+            scores, key=lambda sample_id: -scores[sample_id]
+        )[:5]
+        assert ["damaged" in each["sample_id"] for each in errors["errors"]] == [True]
+        assert Image.open(io.BytesIO(thumbnail.content)).size == (32, 24)
+
+        assert client.delete(job).status_code == 204
+        assert client.get(job).status_code == 404
+        assert client.get(f"{job}/scores.parquet").status_code == 404
+        assert client.delete(upload).status_code == 204
+
+
+@pytest.mark.slow
+def test_a_job_that_runs_is_cancelled_within_seconds(
+    start_service: Callable[..., Any], database_url: str, many_photos: Path
+) -> None:
+    service = start_service(database_url)
+
+    with service.client() as client:
+        dataset = {"root": "photos", "path": many_photos.name}
+        submitted = client.post("/v1/jobs", json={"dataset": dataset, **JOB})
+        job = submitted.headers["Location"]
+        events = watch(client, f"{job}/events")
+        state = next(event for event in events if event.get("done"))
+        cancelled = client.delete(job)
+        last = list(events)[-1]
+
+    assert state["done"] < 3000
+    assert cancelled.status_code == 202
+    assert last["state"] == "cancelled"
+
+
+def created(response: httpx2.Response) -> str:
+    assert response.status_code == 201, response.text
+    return response.headers["Location"]
+
+
+def watch(client: httpx2.Client, url: str) -> Iterator[dict[str, Any]]:
+    """The data of the events of a stream, until it ends."""
+    with client.stream("GET", url) as response:
+        assert response.headers["Content-Type"].startswith("text/event-stream")
+        for line in response.iter_lines():
+            if line.startswith("data:"):
+                yield json.loads(line.removeprefix("data:"))
+
+
+def tar_of(folder: Path) -> bytes:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as archive:
+        archive.add(folder, arcname="train")
+    return target.getvalue()
