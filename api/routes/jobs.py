@@ -43,7 +43,7 @@ IdempotencyKey = Annotated[
     Header(
         min_length=1,
         max_length=200,
-        pattern="^[\x21-\x7e]+$",
+        pattern="^[\x20-\x7e]+$",
         description="The same key with the same body gives the same job; with another, 409",
     ),
 ]

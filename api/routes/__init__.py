@@ -1,0 +1,1 @@
+"""Addresses of the service, one module for each kind of thing."""

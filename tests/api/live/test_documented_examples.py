@@ -1,0 +1,92 @@
+"""The examples of docs/api.md work as they stand there, and nothing is left out of the page."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.app import create_app
+from api.problems import TITLES
+from api.settings import Settings
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"
+METHODS = ("get", "post", "put", "delete", "head")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, photos: Path) -> Path:
+    """A folder with `photos/train` in it, as the examples have it."""
+    shutil.copytree(photos, tmp_path / "here" / "photos")
+    return tmp_path / "here"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_curl_examples_work(shared_service: Any, workplace: Path) -> None:  # noqa: ANN401
+    # Any answer that is a problem ends the script, and shows it.
+    script = 'set -euo pipefail\ncurl() { command curl --fail-with-body "$@"; }\n'
+
+    ran = subprocess.run(  # noqa: S603 - our own page
+        ["/bin/bash", "-c", script + "\n".join(blocks("bash"))],
+        cwd=workplace,
+        env=os.environ | {"SERVICE": shared_service.url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert '"state":"succeeded"' in ran.stdout
+    assert "damaged.png" in ran.stdout
+    assert (workplace / "scores.parquet").read_bytes()[:4] == b"PAR1"
+    assert (workplace / "hardest.jpg").read_bytes()[:2] == b"\xff\xd8"
+
+
+@pytest.mark.slow
+def test_the_python_example_works(shared_service: Any, workplace: Path) -> None:  # noqa: ANN401
+    ran = subprocess.run(  # noqa: S603 - our own page
+        [sys.executable, "-W", "error", "-c", "\n".join(blocks("python"))],
+        cwd=workplace,
+        env=os.environ | {"SERVICE": shared_service.url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "'state': 'succeeded'" in ran.stdout
+    assert "'name': 'cat'" in ran.stdout
+
+
+def test_every_address_is_on_the_page(tmp_path: Path) -> None:
+    page = PAGE.read_text()
+    paths = create_app(Settings(data_dir=tmp_path)).openapi()["paths"]
+
+    missing = [
+        f"{method.upper()} {path}"
+        for path, operations in paths.items()
+        for method in METHODS
+        if method in operations and not re.search(rf"{method.upper()}\b.*{re.escape(path)}`", page)
+    ]
+    assert missing == []
+
+
+def test_every_setting_is_on_the_page() -> None:
+    page = PAGE.read_text()
+
+    assert [name for name in Settings.model_fields if f"`{name.upper()}`" not in page] == []
+
+
+def test_every_problem_is_on_the_page() -> None:
+    page = PAGE.read_text()
+
+    assert [name for name in TITLES if f"`/problems/{name}`" not in page] == []
