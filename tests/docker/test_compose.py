@@ -1,0 +1,108 @@
+"""The compose files fit the image, the settings and the command line."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from api.settings import Settings
+from difficulty_service.cli import create_app
+
+DOCKER = Path(__file__).resolve().parents[2] / "docker"
+OURS = ("api", "worker", "worker-2")
+
+
+@pytest.fixture(scope="module")
+def base() -> dict[str, Any]:
+    return yaml.safe_load((DOCKER / "compose.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def gpu() -> dict[str, Any]:
+    return yaml.safe_load((DOCKER / "compose.gpu.yaml").read_text())
+
+
+@pytest.fixture(params=["base", "gpu"])
+def services(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
+    return request.getfixturevalue(request.param)["services"]
+
+
+def test_every_variable_of_ours_is_a_setting(services: dict[str, dict[str, Any]]) -> None:
+    names = {name for each in services.values() for name in each.get("environment", {})}
+    ours = {name.removeprefix("DIFFICULTY_").lower() for name in names if "DIFFICULTY_" in name}
+
+    assert ours <= set(Settings.model_fields)
+
+
+def test_every_service_of_the_base_is_hardened_and_starts_again(base: dict[str, Any]) -> None:
+    for name, service in base["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["restart"] == "unless-stopped", name
+
+
+def test_one_off_commands_are_hardened_and_behind_a_profile(gpu: dict[str, Any]) -> None:
+    for name in ("trainer", "precompute"):
+        service = gpu["services"][name]
+        assert service["profiles"] == [name]
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+
+
+def test_ours_wait_for_a_healthy_database(base: dict[str, Any]) -> None:
+    for name in OURS:
+        waits_for = base["services"][name]["depends_on"]
+        assert waits_for["database"]["condition"] == "service_healthy"
+    assert "healthcheck" in base["services"]["database"]
+    assert "healthcheck" in base["services"]["worker"]
+
+
+def test_no_secret_has_a_default(services: dict[str, dict[str, Any]]) -> None:
+    text = yaml.safe_dump(services)
+
+    assert re.findall(r"\$\{\w*PASSWORD\w*(?!\w*:\?)[^}]*\}", text) == []
+    assert re.search(r"^POSTGRES_PASSWORD=$", (DOCKER / "example.env").read_text(), re.MULTILINE)
+
+
+def test_only_this_machine_reaches_the_ports(base: dict[str, Any]) -> None:
+    ports = [port for each in base["services"].values() for port in each.get("ports", [])]
+
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_every_worker_of_the_gpu_file_reserves_a_gpu_of_its_own(gpu: dict[str, Any]) -> None:
+    devices = [
+        gpu["services"][name]["deploy"]["resources"]["reservations"]["devices"]
+        for name in ("worker", "worker-2")
+    ]
+
+    assert [each[0]["capabilities"] for each in devices] == [["gpu"], ["gpu"]]
+    assert devices[0][0]["device_ids"] != devices[1][0]["device_ids"]
+
+
+def test_every_command_exists_with_its_options(services: dict[str, dict[str, Any]]) -> None:
+    commands = typer.main.get_command(create_app()).commands  # type: ignore[attr-defined]
+
+    for service in services.values():
+        if "command" in service:
+            name, *rest = service["command"]
+            known = {option for each in commands[name].params for option in each.opts}
+            assert {part for part in rest if part.startswith("--")} <= known
+
+
+def test_every_mounted_volume_is_declared(base: dict[str, Any], gpu: dict[str, Any]) -> None:
+    declared = {*base["volumes"], *gpu["volumes"]}
+    mounted = {
+        volume.split(":")[0]
+        for file in (base, gpu)
+        for service in file["services"].values()
+        for volume in service.get("volumes", [])
+        if not volume.startswith("$")
+    }
+
+    assert mounted == declared
