@@ -1,6 +1,7 @@
 """Whatever goes wrong in a request, answered as a problem."""
 
 from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -11,6 +12,7 @@ from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalErr
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 
 from api.database import DatabaseUnusable
 from api.problems import CONTENT_TYPE, Problem
@@ -20,6 +22,7 @@ RETRY_AFTER = 5  # seconds; a restart of the database takes about that long
 MOST_ERRORS = 10  # of one request, that the answer names
 LONGEST_DETAIL = 2000  # characters; what was sent may be part of it
 SERVER_ERROR = 500
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 KINDS: Mapping[int, tuple[str, str]] = {
     400: ("bad-request", "see /openapi.json for what the address takes"),
@@ -153,11 +156,26 @@ def problem_of(error: Exception) -> Problem:
     return problem
 
 
+def allowed_methods(request: Request) -> set[str]:
+    """Every method that the address of a request takes."""
+    return {
+        method
+        for method in METHODS
+        for route in request.app.routes
+        if route.matches({**request.scope, "method": method})[0] is Match.FULL
+    }
+
+
 def add_handlers(app: FastAPI) -> None:
     """Has the application answer with a problem to every exception that has a meaning."""
 
     def handle(request: Request, error: Exception) -> Response:
-        return answer(problem_of(error), request.scope)
+        problem = problem_of(error)
+        if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            # The framework names the methods of the first route of that address only.
+            allow = ", ".join(sorted(allowed_methods(request)))
+            problem = replace(problem, headers={**problem.headers, "Allow": allow})
+        return answer(problem, request.scope)
 
     for kind in CONVERSIONS:
         app.add_exception_handler(kind, handle)

@@ -16,10 +16,19 @@ router = APIRouter(tags=["jobs"])
 
 LARGEST_ID = 2**63 - 1
 MEDIA_TYPE = "text/event-stream"
+EVENT = {
+    "type": "object",
+    "required": ["id", "event", "data"],
+    "properties": {
+        "id": {"type": "string", "description": "To go on behind it"},
+        "event": {"enum": ["state", "progress", "warning"]},
+        "data": {"type": "string", "description": "JSON: `at`, seconds since 1970, and what it is"},
+    },
+}
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Events `state`, `progress` and `warning`, each with JSON as its data",
-        "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+        "description": "The events, one after the other",
+        "content": {MEDIA_TYPE: {"schema": EVENT}},
     },
     204: {"description": "The job is finished and its last event is known: do not come back"},
 }

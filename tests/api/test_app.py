@@ -217,3 +217,17 @@ def test_the_description_names_only_what_it_defines(app: FastAPI) -> None:
 
     assert referred <= names.keys()
     assert "Problem" in referred
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [("/v1/jobs", "GET, POST"), ("/v1/jobs/x", "DELETE, GET")],
+)
+def test_a_wrong_method_is_answered_with_all_that_are_right(
+    tmp_path: Path, address: str, allowed: str
+) -> None:
+    with TestClient(create_app(Settings(data_dir=tmp_path)), base_url="http://localhost") as client:
+        answer = client.patch(address)
+
+    assert answer.status_code == 405
+    assert answer.headers["Allow"] == allowed

@@ -30,11 +30,13 @@ class Service:
         url: Where it listens.
         roots: Folders that jobs may read, by name.
         environment: That its processes were started with.
+        processes: Ids of the server's process and the worker's.
     """
 
     url: str
     roots: dict[str, Path]
     environment: dict[str, str]
+    processes: tuple[int, int]
 
     def client(self, secret: str | None = None) -> httpx2.Client:
         """Speaks to it, with a key or without."""
@@ -141,7 +143,7 @@ def running_service(
                 [*COMMAND, "worker"], env=environment, stderr=worker_log
             )
             wait_until_ready(url, worker)
-            yield Service(url, roots, environment)
+            yield Service(url, roots, environment, (server.pid, worker.pid))
         finally:
             for process in filter(None, (worker, server)):
                 process.terminate()

@@ -1,11 +1,15 @@
 """A dataset's way through the service: sent, scored, watched, looked at, deleted."""
 
+import hashlib
 import io
 import json
+import socket
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pyarrow as pa
@@ -104,3 +108,36 @@ def tar_of(folder: Path) -> bytes:
     with tarfile.open(fileobj=target, mode="w") as archive:
         archive.add(folder, arcname="train")
     return target.getvalue()
+
+
+@pytest.mark.slow
+def test_an_upload_whose_connection_broke_goes_on_where_it_ended(
+    shared_service: Any,  # noqa: ANN401
+    photos: Path,
+) -> None:
+    archive = tar_of(photos / "train")
+    half = len(archive) // 2
+    parts = urlsplit(shared_service.url)
+
+    with shared_service.client() as client:
+        upload = created(client.post("/v1/uploads", json={"format": "tar", "size": len(archive)}))
+        with socket.create_connection((str(parts.hostname), parts.port)) as connection:
+            head = f"PUT {upload} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(archive)}\r\n\r\n"
+            connection.sendall(head.encode() + archive[:half])
+        received = wait_for_bytes(client, upload, half)
+        done = client.put(upload, content=archive[received:], params={"offset": received})
+
+    assert received == half
+    assert done.json()["state"] == "complete"
+    assert done.json()["sha256"] == hashlib.sha256(archive).hexdigest()
+
+
+def wait_for_bytes(client: httpx2.Client, upload: str, expected: int) -> int:
+    """Bytes that have arrived, once the server has noticed that no more will come."""
+    received = 0
+    for _ in range(200):
+        received = client.get(upload).json()["received"]
+        if received >= expected:
+            break
+        time.sleep(0.05)
+    return received

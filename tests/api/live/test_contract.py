@@ -1,0 +1,54 @@
+"""Requests made from the OpenAPI description, good and bad: the answers keep to it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = os.environ.get("DIFFICULTY_CONTRACT_EXAMPLES", "25")
+
+CONFIGURATION = """
+[checks]
+# A request may be of the right form and name what is not there (422) or does not fit (409), or
+# send bytes that are no image, no range or too many.
+positive_data_acceptance.expected-statuses = [
+    "2xx", "304", "400", "401", "403", "404", "409", "410", "413", "415", "416", "422", "429",
+]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_no_request_is_answered_otherwise_than_described(
+    shared_service: Any,  # noqa: ANN401
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "schemathesis.toml").write_text(CONFIGURATION)
+    secret = shared_service.new_key("contract")
+
+    ran = subprocess.run(  # noqa: S603 - our own arguments
+        [
+            Path(sys.executable).with_name("schemathesis"),
+            f"--config-file={tmp_path / 'schemathesis.toml'}",
+            "run",
+            f"{shared_service.url}/openapi.json",
+            f"--header=Authorization:Bearer {secret}",
+            "--checks=all",
+            f"--max-examples={EXAMPLES}",
+            "--seed=7",
+            "--continue-on-failure",
+            "--request-timeout=60",
+            "--suppress-health-check=all",
+            "--warnings=off",
+            "--no-color",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,0 +1,229 @@
+"""Datasets that mean harm: refused when sent, or their images are, and the worker lives on."""
+
+import io
+import pickle
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+ROOM = 400 << 20  # bytes that a process may grow by
+OUTSIDE = "/tmp/difficulty-hostile"  # noqa: S108 - nothing may ever appear there
+BOMB = 600 << 20  # bytes, more than ROOM
+
+
+def png(shade: int) -> bytes:
+    target = io.BytesIO()
+    pixels = np.full((16, 16, 3), shade, np.uint8)
+    Image.fromarray(pixels + np.arange(16, dtype=np.uint8)[:, None, None]).save(target, "PNG")
+    return target.getvalue()
+
+
+def png_that_says(width: int, height: int) -> bytes:
+    """A PNG of a few bytes whose header promises more pixels than a computer holds."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checksum = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + checksum
+
+    content = chunk(b"IDAT", zlib.compress(bytes(100_000)))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + content + chunk(b"IEND", b"")
+
+
+GOOD = {
+    f"{name}/{row}.png": png(40 * label + row)
+    for label, name in enumerate(("cat", "dog"))
+    for row in range(6)
+}
+
+
+def tar_with(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    """A tar with good images and these."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as archive:
+        for name, data in GOOD.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+        for info, data in members:
+            info.size = info.size or len(data)
+            archive.addfile(info, io.BytesIO(data + bytes(max(0, info.size - len(data)))))
+    return target.getvalue()
+
+
+def tar_member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return tar_with((info, png(9) if kind == tarfile.REGTYPE else b""))
+
+
+def tar_whose_member_is_longer_than_the_file() -> bytes:
+    whole = tar_with()
+    info = tarfile.TarInfo("cat/long.png")
+    info.size = 1 << 40
+    return whole[: len(whole) - 10240] + info.tobuf() + bytes(1024)
+
+
+def zip_with(**members: bytes) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in (GOOD | members).items():
+            archive.writestr(name, data)
+    return target.getvalue()
+
+
+def zip_bomb() -> bytes:
+    """Hundreds of megabytes of zeros in less than one."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in GOOD.items():
+            archive.writestr(name, data)
+        with archive.open("cat/bomb.png", "w", force_zip64=True) as file:
+            for _ in range(BOMB >> 24):
+                file.write(bytes(1 << 24))
+    return target.getvalue()
+
+
+def zip_of_overlapping_members() -> bytes:
+    """Many names for the same bytes, so that the whole is far larger than the file."""
+    whole = bytearray(zip_with(**{f"cat/x{number}.png": bytes(1000) for number in range(50)}))
+    places = [place for place in range(len(whole)) if whole[place : place + 4] == b"PK\x01\x02"]
+    for place in places:
+        struct.pack_into("<I", whole, place + 42, 0)
+    return bytes(whole)
+
+
+def zip_that_lies_about_sizes() -> bytes:
+    whole = bytearray(zip_with(**{"cat/lie.png": bytes(5000)}))
+    place = whole.rindex(b"PK\x01\x02")
+    struct.pack_into("<I", whole, place + 24, 10)
+    return bytes(whole)
+
+
+class Unpickled:
+    """What becomes a file when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return (open, (OUTSIDE, "w"))
+
+
+def parquet_with_a_pickle() -> bytes:
+    """A column of the kind of extension type that old pyarrow unpickled when it read a file."""
+    metadata = {
+        b"ARROW:extension:name": b"arrow.py_extension_type",
+        b"ARROW:extension:metadata": pickle.dumps(Unpickled()),
+    }
+    column = pa.field("image", pa.binary(), metadata=metadata)
+    return parquet_of(pa.schema([column, pa.field("label", pa.string())]))
+
+
+def parquet_of(schema: pa.Schema) -> bytes:
+    target = pa.BufferOutputStream()
+    columns = [pa.array(list(GOOD.values())), pa.array([name[:3] for name in GOOD])]
+    pq.write_table(
+        pa.table(
+            [column.cast(each.type) for column, each in zip(columns, schema, strict=True)],
+            schema=schema,
+        ),
+        target,
+    )
+    return target.getvalue().to_pybytes()
+
+
+def parquet_of_paths(path: str) -> bytes:
+    target = pa.BufferOutputStream()
+    pq.write_table(pa.table({"image": [path] * 4, "label": ["cat", "dog"] * 2}), target)
+    return target.getvalue().to_pybytes()
+
+
+def parquet_whose_footer_lies() -> bytes:
+    return b"PAR1" + bytes(100) + struct.pack("<I", 0xFFFFFFF0) + b"PAR1"
+
+
+FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "a tar member above the archive": ("tar", lambda: tar_member("../../hostile.png")),
+    "a tar member with an absolute name": ("tar", lambda: tar_member(f"{OUTSIDE}/a.png")),
+    "a tar member that is a link out": (
+        "tar",
+        lambda: tar_member("cat/link.png", tarfile.SYMTYPE, "/etc/passwd"),
+    ),
+    "a tar member that is a hard link out": (
+        "tar",
+        lambda: tar_member("cat/link.png", tarfile.LNKTYPE, "../../../etc/passwd"),
+    ),
+    "a tar member that is a device": ("tar", lambda: tar_member("cat/null.png", tarfile.CHRTYPE)),
+    "a tar member that is a pipe": ("tar", lambda: tar_member("cat/pipe.png", tarfile.FIFOTYPE)),
+    "a tar member longer than the tar": ("tar", tar_whose_member_is_longer_than_the_file),
+    "a tar of noise": ("tar", lambda: np.random.default_rng(0).bytes(50_000)),
+    "a zip member above the archive": (
+        "zip",
+        lambda: zip_with(**{"cat/../../../hostile.png": png(9)}),
+    ),
+    "a zip member with an absolute name": ("zip", lambda: zip_with(**{f"{OUTSIDE}/a": png(9)})),
+    "a zip member with backslashes": (
+        "zip",
+        lambda: zip_with(**{"cat\\..\\..\\hostile.png": png(9)}),
+    ),
+    "a zip bomb": ("zip", zip_bomb),
+    "a zip of overlapping members": ("zip", zip_of_overlapping_members),
+    "a zip that lies about sizes": ("zip", zip_that_lies_about_sizes),
+    "an image with more pixels than memory": (
+        "zip",
+        lambda: zip_with(**{"cat/huge.png": png_that_says(60_000, 60_000)}),
+    ),
+    "an image of no pixels": ("zip", lambda: zip_with(**{"cat/none.png": png_that_says(0, 0)})),
+    "Parquet with a pickle": ("parquet", parquet_with_a_pickle),
+    "Parquet with paths": ("parquet", lambda: parquet_of_paths("/etc/passwd")),
+    "Parquet with URIs": ("parquet", lambda: parquet_of_paths("file:///etc/passwd")),
+    "Parquet with addresses": ("parquet", lambda: parquet_of_paths("http://127.0.0.1:1/x.png")),
+    "Parquet whose footer lies": ("parquet", parquet_whose_footer_lies),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_a_hostile_file_is_refused_or_its_images_are(shared_service: Any, name: str) -> None:  # noqa: ANN401
+    form, make = FILES[name]
+    content = make()
+    before = [peak_memory(process) for process in shared_service.processes]
+
+    with shared_service.client() as client:
+        upload = client.post("/v1/uploads", json={"format": form, "size": len(content)}).json()
+        sent = client.put(upload["links"]["self"], content=content)
+        job = {"dataset": {"upload": upload["id"]}, "backbone": "builtin", "shrinkage": 0.5}
+        submitted = client.post("/v1/jobs", json=job)
+        state, text = "refused", sent.text
+        if submitted.is_success:
+            links = submitted.json()["links"]
+            client.get(links["events"])  # until it has ended
+            text += client.get(links["self"]).text
+            state = client.get(links["self"]).json()["state"]
+            text += client.get(f"{links['self']}/scores").text
+            text += client.get(f"{links['self']}/errors").text
+
+    assert sent.status_code in (200, 422)
+    assert submitted.status_code in (202, 409)
+    assert state in ("refused", "succeeded", "failed")
+    assert (sent.status_code == 422) == (state == "refused")
+    assert "root:" not in text
+    assert "internal" not in text
+    assert not Path(OUTSIDE).exists()
+    for process, memory in zip(shared_service.processes, before, strict=True):
+        assert peak_memory(process) - memory < ROOM
+
+
+def peak_memory(process: int) -> int:
+    """The most memory that a process has had, in bytes."""
+    status = Path(f"/proc/{process}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) << 10

@@ -1,0 +1,88 @@
+"""What can be made to fail: a database that restarts, a disk that fills up."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DISK_BYTES = 1 << 30  # a job of the campaign leaves 6 MB
+
+
+Restart = Callable[[], None]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a small disk of its own, in memory."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:  # noqa: S603
+        pytest.skip("only a superuser who may mount can have a disk that fills up")
+    try:
+        yield folder
+    finally:
+        # Killed processes may take a moment to let go of it.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S603, S607
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, disk: Path) -> Iterator[tuple[str, Restart | None]]:
+    """The URL of SQLite on that disk, and that of PostgreSQL with what restarts it."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{disk / 'difficulty.sqlite'}", None
+        return
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL is not installed: no initdb and pg_ctl")
+    # The socket's path must be short, and its owner able to reach it.
+    folder = Path(tempfile.mkdtemp(prefix="difficulty-pg-"))
+    account = other_account()
+    if "user" in account:
+        os.chown(folder, account["user"], account["group"])
+    data = folder / "data"
+
+    def call(program: str, *arguments: object) -> None:
+        subprocess.run(  # noqa: S603 - our own arguments
+            [binaries / program, "-D", data, *map(str, arguments)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+            env={"PATH": os.defpath, "LC_ALL": "C"},
+            **account,
+        )
+
+    options = f"-k {folder} -c listen_addresses='' -c max_connections=200 -c fsync=off"
+    start = ("-l", folder / "log", "-o", options, "-w")
+    call("initdb", "-U", "difficulty", "-A", "trust", "-E", "UTF8", "-N")
+    call("pg_ctl", *start, "start")
+    try:
+        yield (
+            f"postgresql+psycopg://difficulty@/postgres?host={folder}",
+            lambda: call("pg_ctl", *start, "-m", "immediate", "restart"),
+        )
+    finally:
+        call("pg_ctl", "-m", "immediate", "stop")
+        shutil.rmtree(folder)
+
+
+def find_binaries() -> Path | None:
+    """The folder of PostgreSQL's programs."""
+    found = [Path(path).resolve().parent for path in [shutil.which("pg_ctl")] if path]
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((each for each in (*found, *installed) if (each / "initdb").exists()), None)
+
+
+def other_account() -> dict[str, Any]:
+    """Whom to start PostgreSQL as, which refuses to run as root."""
+    for entry in pwd.getpwall():
+        if entry.pw_name == "postgres":
+            return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    pytest.skip("PostgreSQL cannot run as root, and there is no account postgres")
