@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -42,6 +43,12 @@ class Service:
         """Speaks to it, with a key or without."""
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         return httpx2.Client(base_url=self.url, headers=headers, timeout=TIMEOUT)
+
+    def peak_memories(self) -> list[int]:
+        """The most memory that each process has had, in bytes."""
+        statuses = [Path(f"/proc/{process}/status").read_text() for process in self.processes]
+        peaks = [re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE) for status in statuses]
+        return [int(peak) << 10 for (peak,) in peaks]
 
     def new_key(self, name: str, scopes: str = "write") -> str:
         """The secret of a new key."""

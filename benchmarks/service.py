@@ -1,0 +1,296 @@
+"""Eight clients that score images over HTTP, beside the same work without HTTP, and /healthz.
+
+Run: python benchmarks/service.py [--rounds 5] [--requests 12] [--images 16]
+
+A server and a worker run as processes of their own, as `difficulty serve` and `difficulty worker`
+start them. Eight clients send photographs of 500 x 400 pixels as JPEG, some at a time, again and
+again; eight threads of this process decode, encode and score the same photographs with the same
+functions, between which the clients' rounds lie, so that both see the same machine. /healthz is
+asked all the time meanwhile, and while a job runs.
+"""
+
+import argparse
+import http.client
+import io
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+import numpy as np
+import torch
+from PIL import Image
+
+from api.artifacts import open_artifacts
+from api.database import connect
+from api.job_store import get_job
+from api.scoring_models import ScoringModels
+from api.settings import Settings
+from api.single_scoring import Networks, ScoringModel
+
+CLIENTS = 8
+CLASSES, EACH = 4, 160
+WIDTH, HEIGHT = 500, 400
+LEAST_RATIO, MOST_MILLISECONDS = 0.85, 100.0
+ASK_EVERY = 0.01  # seconds
+BOUNDARY = "boundary-of-the-benchmark"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running service with a finished job."""
+
+    url: str
+    job_id: str
+    settings: Settings
+
+
+@dataclass
+class Asking:
+    """Asks /healthz until it is told to stop; milliseconds of each answer."""
+
+    url: str
+    milliseconds: list[float] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def while_inside(self) -> Iterator[None]:
+        """Asks in a thread of its own."""
+        thread = threading.Thread(target=self._ask)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+
+    def _ask(self) -> None:
+        with closing(connection_to(self.url)) as connection:
+            while not self._stop.wait(ASK_EVERY):
+                began = time.perf_counter()
+                connection.request("GET", "/healthz")
+                connection.getresponse().read()
+                self.milliseconds.append(1000 * (time.perf_counter() - began))
+
+
+def connection_to(url: str) -> http.client.HTTPConnection:
+    """A connection that is kept; the cheapest client there is."""
+    parts = urlsplit(url)
+    return http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=120)
+
+
+def make_photographs(root: Path) -> list[bytes]:
+    """Photographs as far as a decoder can tell: smooth, with some noise; a folder per class."""
+    generator = np.random.default_rng(0)
+    photographs = []
+    for label in range(CLASSES):
+        folder = root / "photos" / f"class{label}"
+        folder.mkdir(parents=True)
+        for number in range(EACH):
+            coarse = generator.integers(0, 200, (10, 12, 3), np.uint8) + 14 * label
+            image = Image.fromarray(coarse.astype(np.uint8)).resize((WIDTH, HEIGHT))
+            noise = generator.integers(0, 12, (HEIGHT, WIDTH, 3), np.uint8)
+            target = io.BytesIO()
+            Image.fromarray(np.asarray(image) // 2 + noise).save(target, "JPEG", quality=85)
+            (folder / f"{number}.jpg").write_bytes(target.getvalue())
+            photographs.append(target.getvalue())
+    return photographs
+
+
+@contextmanager
+def running_service(folder: Path) -> Iterator[Server]:
+    """A server, a worker and a job that they have scored."""
+    values = {
+        "ROOTS": json.dumps({"photos": str(folder / "photos")}),
+        "DATA_DIR": str(folder / "data"),
+        "RATE_LIMIT": "100000000/minute",
+        "LOG_LEVEL": "info",
+        "MAX_BODY_BYTES": str(64 << 20),
+    }
+    variables = {f"DIFFICULTY_{name}": value for name, value in values.items()}
+    os.environ.update(variables)
+    command = [sys.executable, "-m", "difficulty_service"]
+    log = folder / "server.log"
+    with log.open("wb") as file:
+        server = subprocess.Popen([*command, "serve", "--port", "0"], stderr=file)  # noqa: S603
+    worker = subprocess.Popen([*command, "worker"], stderr=subprocess.DEVNULL)  # noqa: S603
+    try:
+        url = listening_url(server, log)
+        with httpx2.Client(base_url=url, timeout=600) as client:
+            job_id = submit(client)
+            client.get(f"/v1/jobs/{job_id}/events")  # until it has ended
+            state = client.get(f"/v1/jobs/{job_id}").json()
+        if state["state"] != "succeeded":
+            sys.exit(f"the job did not succeed: {state}")
+        yield Server(url, job_id, Settings())
+    finally:
+        for process in (worker, server):
+            process.terminate()
+        for process in (worker, server):
+            process.wait()
+
+
+def listening_url(server: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Where the server listens, as it says in its log."""
+    while server.poll() is None:
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        for event in events:
+            if event.get("event") == "listening":
+                return str(event["url"])
+        time.sleep(0.1)
+    sys.exit(f"the server ended: {log.read_text()}")
+
+
+def submit(client: httpx2.Client, augment_runs: int = 0) -> str:
+    """Has the photographs scored; gives the job's id."""
+    request = {
+        "dataset": {"root": "photos"},
+        "backbone": "builtin",
+        "shrinkage": "ledoit-wolf",
+        "augment_runs": augment_runs,
+    }
+    return str(client.post("/v1/jobs", json=request).raise_for_status().json()["id"])
+
+
+def multipart(images: Sequence[bytes]) -> bytes:
+    """A form with some files, as a client sends it."""
+    head = (
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="images"; filename="a.jpg"\r\n'
+        "Content-Type: image/jpeg\r\n\r\n"
+    ).encode()
+    return b"".join(head + image + b"\r\n" for image in images) + f"--{BOUNDARY}--\r\n".encode()
+
+
+def over_http(server: Server, batches: Sequence[Sequence[bytes]]) -> Callable[[], None]:
+    """Sends every batch once; bodies are made before."""
+    bodies = [multipart(batch) for batch in batches]
+    headers = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
+
+    def run() -> None:
+        with closing(connection_to(server.url)) as connection:
+            for body in bodies:
+                connection.request("POST", f"/v1/gaussians/{server.job_id}/score", body, headers)
+                answer = connection.getresponse()
+                content = answer.read()
+                if answer.status != http.client.OK:
+                    sys.exit(f"{answer.status}: {content[:500]!r}")
+
+    return run
+
+
+def without_http(
+    networks: Networks, model: ScoringModel, batches: Sequence[Sequence[bytes]]
+) -> Callable[[], None]:
+    """Decodes, encodes and scores every batch once, by the functions that the service calls."""
+
+    def run() -> None:
+        for batch in batches:
+            openers = [partial(io.BytesIO, image) for image in batch]
+            features = [
+                each
+                for each in networks.encode(openers, model.description)
+                if not isinstance(each, str)
+            ]
+            model.score(torch.stack(features), torch.full((len(features),), -1))
+
+    return run
+
+
+def rate(work: Sequence[Callable[[], None]], images: int) -> float:
+    """Images per second of some threads that work at the same time."""
+    began = time.perf_counter()
+    with ThreadPoolExecutor(len(work)) as pool:
+        for future in [pool.submit(each) for each in work]:
+            future.result()
+    return images / (time.perf_counter() - began)
+
+
+def quantiles(milliseconds: Sequence[float]) -> str:
+    """Median, 99th percentile and maximum."""
+    p50, p99 = np.percentile(milliseconds, [50, 99])
+    longest = max(milliseconds)
+    return f"{p50:6.1f} {p99:6.1f} {longest:6.1f} ms   ({len(milliseconds)} requests)"
+
+
+def health_while_a_job_runs(server: Server) -> list[float]:
+    """Milliseconds of /healthz while a worker extracts features."""
+    asking = Asking(server.url)
+    with httpx2.Client(base_url=server.url, timeout=600) as client, asking.while_inside():
+        job_id = submit(client, augment_runs=4)
+        client.get(f"/v1/jobs/{job_id}/events")
+    return asking.milliseconds
+
+
+def main() -> None:
+    """Measures in rounds, prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=12, help="of each client in a round")
+    parser.add_argument("--images", type=int, default=16, help="of a request")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        photographs = make_photographs(Path(folder))
+        with running_service(Path(folder)) as server:
+            measure(server, photographs, arguments)
+
+
+def measure(server: Server, photographs: list[bytes], arguments: argparse.Namespace) -> None:
+    """Rounds with and without HTTP, then /healthz beside a job."""
+    total = CLIENTS * arguments.requests * arguments.images
+    chosen = [photographs[number % len(photographs)] for number in range(total)]
+    size = arguments.images
+    requests = [chosen[start : start + size] for start in range(0, total, size)]
+    shares = [requests[client::CLIENTS] for client in range(CLIENTS)]
+
+    artifacts = open_artifacts(server.settings.artifact_root)
+    engine = connect(server.settings.resolved_database_url.get_secret_value())
+    job = get_job(engine, "", server.job_id)
+    if job is None:
+        sys.exit("the job is gone")
+    model = ScoringModels(artifacts, server.settings.data_dir / "benchmark").get(job)
+    networks = Networks(torch.device("cpu"), server.settings.max_pixels)
+    plain = [without_http(networks, model, share) for share in shares]
+    sent = [over_http(server, share) for share in shares]
+
+    asking = Asking(server.url)
+    rate(plain, total), rate(sent, total)  # both are warm afterwards
+    floors, rates = [], []
+    for _ in range(arguments.rounds):
+        floors.append(rate(plain, total))
+        with Asking(server.url, asking.milliseconds).while_inside():
+            rates.append(rate(sent, total))
+    networks.close()
+    engine.dispose()
+    ratios = [over / floor for over, floor in zip(rates, floors, strict=True)]
+    beside_job = health_while_a_job_runs(server)
+
+    print(f"{CLIENTS} clients, {size} photographs a request, {arguments.rounds} rounds")
+    print(f"without HTTP  {statistics.median(floors):8.0f} images/s")
+    print(f"over HTTP     {statistics.median(rates):8.0f} images/s")
+    ratio = statistics.median(ratios)
+    print(f"ratio         {ratio:8.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
+    print("/healthz          p50    p99    max")
+    print(f"beside clients {quantiles(asking.milliseconds)}")
+    print(f"beside a job   {quantiles(beside_job)}")
+    p99 = float(np.percentile(beside_job, 99))
+    held = ratio >= LEAST_RATIO and p99 <= MOST_MILLISECONDS
+    print(
+        f"{'PASS' if held else 'FAIL'}: {LEAST_RATIO} of the rate without HTTP and "
+        f"{MOST_MILLISECONDS:.0f} ms beside a job are asked"
+    )
+
+
+if __name__ == "__main__":
+    main()
