@@ -12,6 +12,7 @@ from difficulty_service.commands.console import err
 from difficulty_service.commands.demo import demo
 from difficulty_service.commands.extract import extract
 from difficulty_service.commands.fit import fit
+from difficulty_service.commands.merge import merge
 from difficulty_service.commands.score import score
 from difficulty_service.errors import DifficultyError
 from difficulty_service.processor import prefer_wide_kernels
@@ -19,7 +20,7 @@ from difficulty_service.processor import prefer_wide_kernels
 PLUGIN_GROUP = "difficulty.commands"
 """Entry points of other packages: functions that add their commands to the application."""
 
-COMMANDS = (demo, backbones, extract, fit, score, audit)
+COMMANDS = (demo, backbones, extract, merge, fit, score, audit)
 
 
 def show_version(wanted: bool) -> None:  # noqa: FBT001 - the form typer calls it in

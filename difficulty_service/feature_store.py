@@ -180,7 +180,7 @@ def create_store(
     path = folder / DESCRIPTION_FILE
     parts = sorted(folder.glob("part-*.parquet"))
     if path.exists() and resume:
-        _require_same(folder, _read_description(folder), store.description)
+        _require_same(folder, read_description(folder), store.description)
     elif parts and not path.exists():
         # Other programs name their files so, too: these are not ours to delete.
         raise FeatureStoreError(
@@ -202,7 +202,7 @@ def open_store(folder: Path) -> FeatureStore:
     Raises:
         FeatureStoreError: It is not a store, or parts are missing.
     """
-    store = FeatureStore(folder, _read_description(folder))
+    store = FeatureStore(folder, read_description(folder))
     missing = store.missing_parts()
     if missing:
         raise FeatureStoreError(
@@ -223,7 +223,12 @@ def _damaged(path: Path, error: Exception) -> FeatureStoreError:
     )
 
 
-def _read_description(folder: Path) -> Mapping[str, Any]:
+def read_description(folder: Path) -> Mapping[str, Any]:
+    """What a store says of its features.
+
+    Raises:
+        FeatureStoreError: It is not a store, or its description is damaged.
+    """
     path = folder / DESCRIPTION_FILE
     try:
         description: Mapping[str, Any] = json.loads(path.read_text())
@@ -235,17 +240,21 @@ def _read_description(folder: Path) -> Mapping[str, Any]:
 
 
 def _require_same(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    different = [
-        key for key in sorted({*old, *new} - FREE_TO_CHANGE) if old.get(key) != new.get(key)
-    ]
-    if different:
-        shown = "; ".join(
-            f"{key}: {_short(old.get(key))} then, {_short(new.get(key))} now" for key in different
-        )
+    if found := differences(old, new):
         raise FeatureStoreError(
-            f"{folder} holds features that were made otherwise ({shown}); "
+            f"{folder} holds features that were made otherwise ({found}); "
             "use --no-resume to replace them, or another --out"
         )
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """What two descriptions do not share, of what they must; empty where they agree."""
+    keys = sorted({*one, *other} - FREE_TO_CHANGE)
+    return "; ".join(
+        f"{key}: {_short(one.get(key))} then, {_short(other.get(key))} now"
+        for key in keys
+        if one.get(key) != other.get(key)
+    )
 
 
 def _short(value: object) -> str:

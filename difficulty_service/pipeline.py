@@ -35,6 +35,23 @@ to call with every batch."""
 
 
 @dataclass(frozen=True)
+class Share:
+    """One of several runs that divide a dataset's shards among them.
+
+    Attributes:
+        index: Of this run, from 0.
+        of: Number of runs.
+    """
+
+    index: int = 0
+    of: int = 1
+
+    def takes(self, shard: int) -> bool:
+        """Whether a shard is for this run."""
+        return shard % self.of == self.index
+
+
+@dataclass(frozen=True)
 class ExtractRequest:
     """A dataset, a backbone, and where the features go.
 
@@ -48,6 +65,7 @@ class ExtractRequest:
         resume: Keep what an earlier run extracted.
         fitted_on: Description of the store whose Gaussians will score the features; features
             that they could not score are refused before the first image is read.
+        share: Which shards to extract; `merging.merge_stores` joins what the runs made.
     """
 
     location: str
@@ -58,15 +76,24 @@ class ExtractRequest:
     options: ExtractOptions = field(default_factory=ExtractOptions)
     resume: bool = True
     fitted_on: Mapping[str, Any] | None = None
+    share: Share = field(default_factory=Share)
 
 
 @dataclass(frozen=True)
 class Extracted:
-    """A complete store and the images that are not in it."""
+    """A store, complete but for the shares of other runs, and the images that are not in it.
+
+    Attributes:
+        store: Where the features are.
+        bad_images: What could not be read, of all parts that are there.
+        errors_file: Lists them.
+        num_samples: Images of this run's shards, readable or not.
+    """
 
     store: FeatureStore
     bad_images: Sequence[BadImage]
     errors_file: Path
+    num_samples: int
 
 
 @contextmanager
@@ -106,15 +133,17 @@ def extract_dataset(
     if request.fitted_on is not None:
         require_same_features(description, request.fitted_on)
     store = create_store(request.out, description, resume=request.resume)
-    missing = store.missing_parts()
-    total = len(dataset.labels)
+    shards = [shard for shard in range(dataset.num_shards) if request.share.takes(shard)]
+    missing = sorted(set(store.missing_parts()) & set(shards))
+    total = sum(len(dataset.shard_positions(shard)) for shard in shards)
     done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
     with watch(total, done, len(store.bad_images())) as progress:
         extract_shards(dataset, missing, backbone, request.options, store, progress)
     bad_images = store.bad_images()
     errors_file = store.write_errors(bad_images)
-    _require_every_class(dataset, bad_images, errors_file)
-    return Extracted(store, bad_images, errors_file)
+    if request.share.of == 1:
+        _require_every_class(dataset, bad_images, errors_file)
+    return Extracted(store, bad_images, errors_file, total)
 
 
 def describe(request: ExtractRequest, dataset: Dataset, backbone: Backbone) -> dict[str, Any]:

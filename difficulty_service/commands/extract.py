@@ -1,6 +1,8 @@
 """`difficulty extract`: a dataset in, a folder of features out."""
 
+import dataclasses
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +14,7 @@ from difficulty_service.commands.extraction import Extraction, takes_extraction
 from difficulty_service.commands.options import OnError, choose_precision
 
 if TYPE_CHECKING:
-    from difficulty_service.pipeline import Extracted, ExtractRequest
+    from difficulty_service.pipeline import Extracted, ExtractRequest, Share
 
 INTERRUPTED = 130
 """The exit code shells give to a program stopped from the keyboard."""
@@ -26,13 +28,41 @@ def extract(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the features.")],
     extraction: Extraction,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Only the I-th of N shares, from 0, into a folder of its own; `difficulty merge` "
+            "joins them. Under Slurm: $SLURM_PROCID/$SLURM_NTASKS.",
+        ),
+    ] = None,
 ) -> None:
     """Turns every image of a dataset into a feature vector.
 
     Goes on where an earlier run of the same command was stopped. Bad images are counted and
     listed in `errors.parquet` beside the features.
     """
-    run_extract(build_request(dataset, out, extraction))
+    request = build_request(dataset, out, extraction)
+    if shard is not None:
+        request = dataclasses.replace(request, share=parse_share(shard))
+    run_extract(request)
+
+
+def parse_share(text: str) -> "Share":
+    """Which share of how many.
+
+    Raises:
+        BadParameter: It is not of the form I/N with I from 0 and below N.
+    """
+    from difficulty_service.pipeline import Share
+
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise typer.BadParameter(
+            f"{text!r} is not of the form I/N with I from 0 to N-1, such as 0/4",
+            param_hint="--shard",
+        )
+    return Share(int(match[1]), int(match[2]))
 
 
 def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRequest":
@@ -94,9 +124,15 @@ def run_extract(request: "ExtractRequest") -> "Extracted":
         # still be inside torch when the interpreter is taken down, and torch aborts on that.
         sys.stdout.flush()
         os._exit(INTERRUPTED)
-    total = extracted.store.description["num_samples"]
+    total = extracted.num_samples
     bad = len(extracted.bad_images)
     out.print(f"{total - bad:,} of {total:,} images have features in {request.out}", markup=False)
+    if request.share.of > 1:
+        share = request.share
+        out.print(
+            f"that is share {share.index} of {share.of}; join all with `difficulty merge`",
+            markup=False,
+        )
     if bad:
         err.print(
             f"{bad:,} images could not be read; {extracted.errors_file} lists each with its reason",

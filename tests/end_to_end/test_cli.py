@@ -96,6 +96,59 @@ def test_extract_fit_and_score_give_what_score_gives_alone(
         np.testing.assert_allclose(numbers(scores, column), numbers(alone, column), rtol=1e-6)
 
 
+def test_shares_that_are_merged_score_as_one_run_does(
+    difficulty: Command, photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    stores = [tmp_path / "share0", tmp_path / "share1"]
+    merged, scores = tmp_path / "merged", tmp_path / "scores.parquet"
+
+    shares = [
+        difficulty(
+            "extract",
+            photos,
+            "--out",
+            store,
+            *builtin,
+            "--shard",
+            f"{index}/2",
+            "--shard-size",
+            100,
+        )
+        for index, store in enumerate(stores)
+    ]
+    joined = difficulty("merge", *stores, "--out", merged)
+    done = difficulty("score", merged, "--out", scores)
+
+    assert [run.returncode for run in (*shares, joined, done)] == [0, 0, 0, 0]
+    assert "300 of 300 images have features" in shares[0].stdout
+    assert "share 0 of 2" in shares[0].stdout
+    assert "6 parts of 2 stores" in joined.stdout
+    alone = scored[0] / "scores.parquet"
+    np.testing.assert_allclose(numbers(scores, "rmd"), numbers(alone, "rmd"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("share", ["2/2", "1", "a/b", "-1/2", "0/0"])
+def test_a_share_that_there_is_not_is_a_wrong_call(
+    difficulty: Command, photos: Path, tmp_path: Path, share: str
+) -> None:
+    done = difficulty("extract", photos, "--out", tmp_path / "store", f"--shard={share}")
+
+    assert done.returncode == 2
+    assert "I/N" in done.stderr
+
+
+def test_gaussians_of_two_datasets_are_merged(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    fitted, merged = tmp_path / "one", tmp_path / "both"
+    difficulty("fit", scored[0] / "scores.features", "--out", fitted)
+
+    done = difficulty("merge", fitted, fitted, "--out", merged)
+
+    assert done.returncode == 0
+    assert "fitted to 1,200 rows, 3 classes" in done.stdout
+
+
 def test_other_data_are_scored_against_the_classes_of_the_same_name(
     difficulty: Command, photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:

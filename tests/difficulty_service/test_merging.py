@@ -1,0 +1,175 @@
+"""What was made apart is joined to what would have been made at once, or refused by name."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.errors import FeatureStoreError, StatisticsError
+from difficulty_service.feature_store import FeatureStore, Part, create_store
+from difficulty_service.fitting import FitRequest, fit
+from difficulty_service.gaussian import Shrinkage
+from difficulty_service.gaussian_file import save_gaussians
+from difficulty_service.merging import merge_gaussians, merge_stores
+from difficulty_service.pipeline import ExtractRequest, Share, extract, fit_store
+
+SHARES = 3
+
+
+@pytest.fixture(scope="module")
+def request_whole(tmp_path_factory: pytest.TempPathFactory) -> ExtractRequest:
+    """Extraction of a small folder of images, one of them damaged, in seven shards."""
+    folder = tmp_path_factory.mktemp("photos")
+    generator = np.random.default_rng(2)
+    for label, name in enumerate(("cat", "dog")):
+        (folder / name).mkdir()
+        for number in range(10):
+            pixels = generator.integers(0, 150, (12, 12, 3)) + 80 * label
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / name / f"{number}.png")
+    (folder / "dog" / "damaged.png").write_bytes(b"no image")
+    options = DatasetOptions(shard_size=3)
+    return ExtractRequest(str(folder), folder.parent / "whole", "builtin", dataset=options)
+
+
+@pytest.fixture
+def shares(request_whole: ExtractRequest, tmp_path: Path) -> list[Path]:
+    folders = [tmp_path / f"share{index}" for index in range(SHARES)]
+    for index, folder in enumerate(folders):
+        extract(replace(request_whole, out=folder, share=Share(index, SHARES)))
+    return folders
+
+
+def test_shares_together_are_the_store_of_one_run_byte_for_byte(
+    request_whole: ExtractRequest, shares: list[Path], tmp_path: Path
+) -> None:
+    whole = extract(request_whole)
+
+    merged = merge_stores(shares, tmp_path / "merged")
+
+    names = sorted(path.name for path in whole.store.folder.iterdir())
+    assert sorted(path.name for path in merged.folder.iterdir()) == names
+    for name in names:
+        assert (merged.folder / name).read_bytes() == (whole.store.folder / name).read_bytes()
+    assert [bad.sample_id for bad in merged.bad_images()] == ["dog/damaged.png"]
+
+
+def test_a_share_counts_its_own_images(request_whole: ExtractRequest, tmp_path: Path) -> None:
+    made = [
+        extract(replace(request_whole, out=tmp_path / str(index), share=Share(index, SHARES)))
+        for index in range(SHARES)
+    ]
+
+    assert sum(each.num_samples for each in made) == 21
+    assert sum(len(each.bad_images) for each in made) == 1
+
+
+def test_a_share_that_nobody_made_is_missed_by_name(shares: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(FeatureStoreError, match=r"2 of 7 parts.*part-00001\.parquet"):
+        merge_stores([shares[0], shares[2]], tmp_path / "merged")
+
+
+def test_a_merge_that_was_killed_is_completed(shares: list[Path], tmp_path: Path) -> None:
+    merged = merge_stores(shares, tmp_path / "merged")
+    lost = merged.part_file(4)
+    content = lost.read_bytes()
+    lost.unlink()
+
+    merge_stores(shares, tmp_path / "merged")
+
+    assert lost.read_bytes() == content
+
+
+def test_stores_made_otherwise_are_refused_with_what_differs(
+    shares: list[Path], tmp_path: Path
+) -> None:
+    described = json.loads((shares[1] / "store.json").read_text())
+    described |= {"backbone": "timm:resnet18", "class_names": ["cat", "fox"]}
+    (shares[1] / "store.json").write_text(json.dumps(described))
+
+    with pytest.raises(FeatureStoreError, match=r"backbone: .*resnet18.*class_names: .*fox"):
+        merge_stores(shares, tmp_path / "merged")
+
+    assert not (tmp_path / "merged").exists()
+
+
+def features(seed: int, rows: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 6, generator=generator) + seed, torch.arange(rows) % 3
+
+
+def store_of(folder: Path, seed: int, rows: int, **described: object) -> FeatureStore:
+    values, labels = features(seed, rows)
+    description = {
+        "dataset": folder.name,
+        "fingerprint": folder.name,
+        "class_names": ["a", "b", "c"],
+        "num_samples": rows,
+        "num_shards": 1,
+        "augment_runs": 0,
+        "backbone": "x",
+        **described,
+    }
+    store = create_store(folder, description)
+    ids = [f"{folder.name}{row}" for row in range(rows)]
+    store.write_part(0, Part(ids, labels, torch.zeros(rows, dtype=torch.int64), values), [])
+    return store
+
+
+def fitted(
+    folder: Path, seed: int, rows: int, shrinkage: Shrinkage = "none", **described: object
+) -> Path:
+    store = store_of(folder, seed, rows, **described)
+    path = folder.with_suffix(".safetensors")
+    save_gaussians(path, fit_store(store, FitRequest(shrinkage, "float64")), store.description)
+    return path
+
+
+def test_merged_gaussians_are_those_of_all_samples_at_once(tmp_path: Path) -> None:
+    files = [fitted(tmp_path / "one", 1, 200), fitted(tmp_path / "two", 2, 90)]
+    pairs = [features(1, 200), features(2, 90)]
+    values, labels = (torch.cat(each) for each in zip(*pairs, strict=True))
+
+    merged, description = merge_gaussians(files)
+
+    at_once = fit(values, labels, 3, FitRequest("none", "float64"))
+    torch.testing.assert_close(merged.class_means, at_once.class_means, rtol=1e-12, atol=1e-12)
+    for name in ("within", "agnostic"):
+        whitening = getattr(merged, name).whitening
+        expected = getattr(at_once, name).whitening
+        torch.testing.assert_close(
+            whitening @ whitening.T, expected @ expected.T, rtol=1e-9, atol=1e-12
+        )
+    assert description["num_samples"] == 290
+    assert description["dataset"] == "one + two"
+    assert description["fingerprint"] not in ("one", "two")
+
+
+@pytest.mark.parametrize(
+    ("described", "named"),
+    [
+        ({"backbone": "y"}, "backbone"),
+        ({"class_names": ["a", "b", "d"]}, "class_names"),
+        ({"precision": "bfloat16"}, "precision"),
+    ],
+)
+def test_gaussians_of_other_features_are_refused_with_what_differs(
+    tmp_path: Path, described: dict[str, Any], named: str
+) -> None:
+    files = [fitted(tmp_path / "one", 1, 60), fitted(tmp_path / "two", 2, 60, **described)]
+
+    with pytest.raises(StatisticsError, match=named):
+        merge_gaussians(files)
+
+
+def test_an_intensity_that_needs_the_features_is_not_made_up(tmp_path: Path) -> None:
+    files = [fitted(tmp_path / name, 1, 60, "ledoit-wolf") for name in ("one", "two")]
+
+    with pytest.raises(StatisticsError, match="pass over the features"):
+        merge_gaussians(files)
