@@ -170,9 +170,7 @@ def test_every_job_ends_once_with_the_scores_of_an_uninterrupted_run(
 ) -> None:
     campaign = CAMPAIGNS[os.environ.get("DIFFICULTY_FAULTS", "full")]
     chance = random.Random(40)  # noqa: S311 - moments, not secrets
-    faults = {campaign.kills // 3: partial(fill_for_a_while, settings.data_dir)}
-    if database[1] is not None:
-        faults[campaign.kills // 2] = database[1]
+    faults = planned_faults(campaign, settings.data_dir, database[1])
     expected = {dataset: submit(client, dataset, dataset) for dataset in DATASETS}
     service.add_workers(1)
     wait_for_all(engine)
@@ -205,6 +203,16 @@ def test_every_job_ends_once_with_the_scores_of_an_uninterrupted_run(
         assert published(engine, artifacts, job_id).equals(
             published(engine, artifacts, uninterrupted)
         )
+
+
+def planned_faults(campaign: Campaign, disk: Path, restart: Fault | None) -> dict[int, Fault]:
+    """What else happens, by the number of the kill before which it does."""
+    faults: dict[int, Fault] = {}
+    if disk.is_mount():  # otherwise it is the disk that everything here is on
+        faults[campaign.kills // 3] = partial(fill_for_a_while, disk)
+    if restart is not None:
+        faults[campaign.kills // 2] = restart
+    return faults
 
 
 def asked(question: Callable[[], Answer]) -> Answer:
