@@ -1,10 +1,12 @@
 """Scores single images or feature vectors against the Gaussians of a finished job."""
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +17,11 @@ from api.batching import Batcher
 from api.problems import Problem
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.features import suitable_batch_size
-from difficulty_service.images import normalise, prepare
-from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.images import limit_intra_op_threads, normalise, prepare
+from difficulty_service.parallel import num_workers
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis
 
 BATCH_ON_A_GPU = 256
@@ -106,9 +109,13 @@ class Networks:
         self._capacity = capacity
         self._kept: OrderedDict[tuple[str, ...], Network] = OrderedDict()
         self._lock = threading.Lock()
+        # One pool for all requests: with one each, eight requests decode on eight times the cores.
+        self._decoders = ThreadPoolExecutor(
+            num_workers(), thread_name_prefix="decoder", initializer=limit_intra_op_threads
+        )
 
     def encode(
-        self, openers: Sequence[Callable[[], BinaryIO]], description: Mapping[str, Any]
+        self, openers: Sequence[ImageOpener], description: Mapping[str, Any]
     ) -> list[Tensor | str]:
         """Features of some images as a job made its own.
 
@@ -125,19 +132,34 @@ class Networks:
         network = self._network(description)
         preprocessing = network.backbone.preprocessing
 
-        def view(opener: Callable[[], BinaryIO]) -> Tensor | str:
+        def view(opener: ImageOpener) -> Tensor | str:
             try:
                 return prepare(opener, preprocessing, description["mode"], self._max_pixels)
             except ImageError as error:
                 return str(error)
 
-        views = list(map_in_order(view, openers, min(num_workers(), max(1, len(openers)))))
+        views = self._decoded(view, openers)
         readable = [each for each in views if isinstance(each, Tensor)]
         features = iter(network.batcher.submit(readable))
         return [next(features).result() if isinstance(each, Tensor) else each for each in views]
 
+    def _decoded(
+        self, view: Callable[[ImageOpener], Tensor | str], openers: Sequence[ImageOpener]
+    ) -> list[Tensor | str]:
+        remaining = iter(openers)
+        # Only a few at a time, so that a single image need not wait for all of a large request.
+        pending = deque(
+            self._decoders.submit(view, opener) for opener in islice(remaining, num_workers() + 1)
+        )
+        views = []
+        while pending:
+            views.append(pending.popleft().result())
+            pending.extend(self._decoders.submit(view, opener) for opener in islice(remaining, 1))
+        return views
+
     def close(self) -> None:
         """Ends the threads."""
+        self._decoders.shutdown()
         with self._lock:
             for network in self._kept.values():
                 network.batcher.close()

@@ -4,9 +4,9 @@ Run: python benchmarks/service.py [--rounds 5] [--requests 12] [--images 16]
 
 A server and a worker run as processes of their own, as `difficulty serve` and `difficulty worker`
 start them. Eight clients send photographs of 500 x 400 pixels as JPEG, some at a time, again and
-again; eight threads of this process decode, encode and score the same photographs with the same
-functions, between which the clients' rounds lie, so that both see the same machine. /healthz is
-asked all the time meanwhile, and while a job runs.
+again. As many threads of this process as there are cores, which is fastest, decode, encode and
+score the same photographs with the same functions, in turns with the clients, so that both see the
+same machine. /healthz is asked while a job runs, and in a round of its own beside the clients.
 """
 
 import argparse
@@ -39,6 +39,7 @@ from api.job_store import get_job
 from api.scoring_models import ScoringModels
 from api.settings import Settings
 from api.single_scoring import Networks, ScoringModel
+from difficulty_service.parallel import num_workers
 
 CLIENTS = 8
 CLASSES, EACH = 4, 160
@@ -252,7 +253,8 @@ def measure(server: Server, photographs: list[bytes], arguments: argparse.Namesp
     chosen = [photographs[number % len(photographs)] for number in range(total)]
     size = arguments.images
     requests = [chosen[start : start + size] for start in range(0, total, size)]
-    shares = [requests[client::CLIENTS] for client in range(CLIENTS)]
+    threads = num_workers()
+    clients = [over_http(server, requests[client::CLIENTS]) for client in range(CLIENTS)]
 
     artifacts = open_artifacts(server.settings.artifact_root)
     engine = connect(server.settings.resolved_database_url.get_secret_value())
@@ -261,18 +263,18 @@ def measure(server: Server, photographs: list[bytes], arguments: argparse.Namesp
         sys.exit("the job is gone")
     model = ScoringModels(artifacts, server.settings.data_dir / "benchmark").get(job)
     networks = Networks(torch.device("cpu"), server.settings.max_pixels)
-    plain = [without_http(networks, model, share) for share in shares]
-    sent = [over_http(server, share) for share in shares]
+    plain = [without_http(networks, model, requests[each::threads]) for each in range(threads)]
 
-    asking = Asking(server.url)
-    rate(plain, total), rate(sent, total)  # both are warm afterwards
+    rate(plain, total), rate(clients, total)  # both are warm afterwards
     floors, rates = [], []
     for _ in range(arguments.rounds):
         floors.append(rate(plain, total))
-        with Asking(server.url, asking.milliseconds).while_inside():
-            rates.append(rate(sent, total))
+        rates.append(rate(clients, total))
     networks.close()
     engine.dispose()
+    asking = Asking(server.url)
+    with asking.while_inside():
+        rate(clients, total)
     ratios = [over / floor for over, floor in zip(rates, floors, strict=True)]
     beside_job = health_while_a_job_runs(server)
 

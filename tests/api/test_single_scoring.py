@@ -1,7 +1,10 @@
 """Single images and vectors are scored as a job scored its own."""
 
 import io
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,6 +17,7 @@ from torch import Tensor
 from api.problems import Problem
 from api.single_scoring import Networks, ScoringModel
 from difficulty_service.fitting import fit
+from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import Extracted, ExtractRequest, extract
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 
@@ -152,3 +156,44 @@ def test_a_job_made_with_other_weights_is_refused(
 
     with pytest.raises(Problem, match="conflict"):
         networks.encode([opener(content)], description)
+
+
+def test_concurrent_requests_decode_no_more_images_at_once_than_there_are_cores(
+    photos: Path, extracted: Extracted, networks: Networks
+) -> None:
+    content = (photos / "ant" / "0.png").read_bytes()
+    lock, under_way, seen = threading.Lock(), 0, []
+
+    def slow() -> BinaryIO:
+        nonlocal under_way
+        with lock:
+            under_way += 1
+            seen.append(under_way)
+        time.sleep(0.005)  # long enough for other threads to come, were there any
+        with lock:
+            under_way -= 1
+        return io.BytesIO(content)
+
+    def request(_number: int) -> int:
+        return len(networks.encode([slow] * 6, extracted.store.description))
+
+    with ThreadPoolExecutor(4 * num_workers()) as pool:
+        answered = list(pool.map(request, range(4 * num_workers())))
+
+    assert answered == [6] * (4 * num_workers())
+    assert max(seen) <= num_workers()
+
+
+def test_each_decoding_thread_keeps_to_one_core(
+    photos: Path, extracted: Extracted, networks: Networks
+) -> None:
+    content = (photos / "ant" / "0.png").read_bytes()
+    cores = []
+
+    def noting() -> BinaryIO:
+        cores.append(torch.get_num_threads())
+        return io.BytesIO(content)
+
+    networks.encode([noting] * 4, extracted.store.description)
+
+    assert cores == [1] * 4

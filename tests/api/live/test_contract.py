@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-EXAMPLES = os.environ.get("DIFFICULTY_CONTRACT_EXAMPLES", "25")
+EXAMPLES = os.environ.get("DIFFICULTY_CONTRACT_EXAMPLES", "10")
 
 CONFIGURATION = """
 [checks]
@@ -23,18 +24,18 @@ positive_data_acceptance.expected-statuses = [
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_request_is_answered_otherwise_than_described(
-    shared_service: Any,  # noqa: ANN401
-    tmp_path: Path,
+    start_service: Callable[..., Any], sqlite_url: str, tmp_path: Path
 ) -> None:
+    service = start_service(sqlite_url)
+    secret = service.new_key("contract")
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION)
-    secret = shared_service.new_key("contract")
 
     ran = subprocess.run(  # noqa: S603 - our own arguments
         [
             Path(sys.executable).with_name("schemathesis"),
             f"--config-file={tmp_path / 'schemathesis.toml'}",
             "run",
-            f"{shared_service.url}/openapi.json",
+            f"{service.url}/openapi.json",
             f"--header=Authorization:Bearer {secret}",
             "--checks=all",
             f"--max-examples={EXAMPLES}",
