@@ -109,6 +109,8 @@ class Networks:
         self._capacity = capacity
         self._kept: OrderedDict[tuple[str, ...], Network] = OrderedDict()
         self._lock = threading.Lock()
+        # Asked before a decoder lowers it for itself and for every thread that comes later.
+        self._torch_threads = torch.get_num_threads()
         # One pool for all requests: with one each, eight requests decode on eight times the cores.
         self._decoders = ThreadPoolExecutor(
             num_workers(), thread_name_prefix="decoder", initializer=limit_intra_op_threads
@@ -191,6 +193,7 @@ class Networks:
         backbone = load_backbone(description["backbone"], options)
 
         def encode(views: Tensor) -> Tensor:
+            torch.set_num_threads(self._torch_threads)  # of the batcher's thread
             images = normalise(views.to(self._device), backbone.preprocessing, precision)
             return backbone.encode(images).float().cpu()
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.nn.modules.module import register_module_forward_hook
 
 from api.problems import Problem
 from api.single_scoring import Networks, ScoringModel
@@ -184,16 +186,37 @@ def test_concurrent_requests_decode_no_more_images_at_once_than_there_are_cores(
     assert max(seen) <= num_workers()
 
 
-def test_each_decoding_thread_keeps_to_one_core(
-    photos: Path, extracted: Extracted, networks: Networks
+def test_decoding_threads_keep_to_one_core_and_the_network_has_them_all(
+    photos: Path, extracted: Extracted, several_threads: int
 ) -> None:
     content = (photos / "ant" / "0.png").read_bytes()
-    cores = []
+    decoding: list[int] = []
+    encoding: list[int] = []
+    networks = Networks(torch.device("cpu"), max_pixels=1_000_000)
 
     def noting() -> BinaryIO:
-        cores.append(torch.get_num_threads())
+        decoding.append(torch.get_num_threads())
         return io.BytesIO(content)
 
-    networks.encode([noting] * 4, extracted.store.description)
+    with closing(networks), noting_threads_of_layers(encoding):
+        networks.encode([noting] * 4, extracted.store.description)
 
-    assert cores == [1] * 4
+    assert decoding == [1] * 4
+    assert set(encoding) == {several_threads}
+
+
+@pytest.fixture
+def several_threads() -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield 3
+    torch.set_num_threads(before)
+
+
+@contextmanager
+def noting_threads_of_layers(noted: list[int]) -> Iterator[None]:
+    handle = register_module_forward_hook(lambda *_: noted.append(torch.get_num_threads()))
+    try:
+        yield
+    finally:
+        handle.remove()
