@@ -19,9 +19,9 @@ from api.rate_limits import rate_limiter
 from api.requests_seen import RequestsSeen
 from api.routes import events, gaussians, jobs, results, system, uploads
 from api.scoring_models import ScoringModels
+from api.scoring_process import ScoringProcess
 from api.security import Gate
 from api.settings import Settings
-from api.single_scoring import Networks
 from api.thumbnails import Thumbnails
 from difficulty_service.backbones.backbone import choose_device
 
@@ -46,7 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     Args:
         settings: Kept in `app.state.settings`. While the application runs, `app.state` has
-            `engine`, `artifacts`, `networks`, `thumbnails` and `scoring_models` as well;
+            `engine`, `artifacts`, `scoring`, `thumbnails` and `scoring_models` as well;
             `stopping` says whether long answers should end, as the server is about to.
 
     Raises:
@@ -86,13 +86,13 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         await run_in_threadpool(migrate, state.engine)
         state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
-        device = await run_in_threadpool(choose_device, settings.device)
-        state.networks = Networks(device, settings.max_pixels)
+        await run_in_threadpool(choose_device, settings.device)  # a wrong one is told now
+        state.scoring = ScoringProcess(settings)
         state.thumbnails = Thumbnails(settings, state.engine)
         state.scoring_models = ScoringModels(state.artifacts, settings.data_dir / "gaussians")
         try:
             yield
         finally:
-            await run_in_threadpool(state.networks.close)
+            await run_in_threadpool(state.scoring.close)
     finally:
         state.engine.dispose()

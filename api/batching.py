@@ -6,7 +6,7 @@ waits for company, and a busy service still runs full batches.
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Waiting:
-    """One image and whoever waits for its features."""
+    """Some images and whoever waits for their features."""
 
-    view: Tensor
+    views: Tensor
     features: "Future[Tensor]"
 
 
@@ -27,29 +27,29 @@ class Batcher:
 
     Args:
         encode: From uint8 views of shape (images, 3, size, size) to features (images, dim).
-        batch_size: Most images in one pass.
+        batch_size: Most images in one pass, but for a submission that is larger by itself.
     """
 
     def __init__(self, encode: Callable[[Tensor], Tensor], batch_size: int) -> None:
         self._encode = encode
         self._batch_size = batch_size
         self._queue: queue.Queue[Waiting | None] = queue.Queue()
+        self._left_over: Waiting | None = None
         self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
         self._thread.start()
 
-    def submit(self, views: Sequence[Tensor]) -> "list[Future[Tensor]]":
-        """Asks for the features of some images.
+    def submit(self, views: Tensor) -> "Future[Tensor]":
+        """Asks for the features of some images, which go through the network together.
 
         Args:
-            views: Uint8, each of shape (3, size, size).
+            views: Uint8. Shape (images, 3, size, size).
 
         Returns:
-            A future of shape (dim,) for each.
+            A future of shape (images, dim).
         """
-        waiting = [Waiting(view, Future()) for view in views]
-        for each in waiting:
-            self._queue.put(each)
-        return [each.features for each in waiting]
+        waiting = Waiting(views, Future())
+        self._queue.put(waiting)
+        return waiting.features
 
     def close(self) -> None:
         """Ends the thread after what is queued already."""
@@ -57,31 +57,35 @@ class Batcher:
         self._thread.join()
 
     def _run(self) -> None:
-        while (batch := self._take()) is not None:
+        while batch := self._take():
             try:
                 with torch.inference_mode():
-                    rows = self._encode(torch.stack([each.view for each in batch]))
+                    rows = self._encode(torch.cat([each.views for each in batch]))
             except Exception as error:  # noqa: BLE001 - every kind belongs to those who wait
                 for each in batch:
                     each.features.set_exception(error)
                 continue
-            for each, row in zip(batch, rows, strict=True):
-                each.features.set_result(row)
+            parts = rows.split([len(each.views) for each in batch])
+            for each, part in zip(batch, parts, strict=True):
+                each.features.set_result(part)
 
-    def _take(self) -> list[Waiting] | None:
-        """Waits for one image, then takes all that are there, up to a batch."""
-        first = self._queue.get()
-        batch = []
-        while first is not None:
-            batch.append(first)
-            if len(batch) == self._batch_size:
+    def _take(self) -> list[Waiting]:
+        """Waits for one submission, then takes all that are there and fit; none at the end."""
+        waiting = self._left_over or self._queue.get()
+        self._left_over = None
+        batch: list[Waiting] = []
+        room = self._batch_size
+        while waiting is not None:
+            room -= len(waiting.views)
+            if batch and room < 0:
+                self._left_over = waiting
                 return batch
+            batch.append(waiting)
             try:
-                first = self._queue.get_nowait()
+                waiting = self._queue.get_nowait()
             except queue.Empty:
                 return batch
         if batch:
             # The sign to end came behind images that must still be answered.
             self._queue.put(None)
-            return batch
-        return None
+        return batch

@@ -1,8 +1,8 @@
 """Errors as problem details (RFC 9457): a stable type, what is wrong, which field, what to do."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -26,6 +26,11 @@ class Problem(Exception):
     remedy: str
     field: str | None = None
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[object, ...]]:
+        """Lets a problem cross from one process to another."""
+        values = (self.status, self.type, self.detail, self.remedy, self.field, dict(self.headers))
+        return self.__class__, values
 
     def body(self) -> dict[str, Any]:
         """The problem as JSON values."""

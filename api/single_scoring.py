@@ -2,8 +2,8 @@
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,11 +20,12 @@ from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.features import suitable_batch_size
-from difficulty_service.images import limit_intra_op_threads, normalise, prepare
+from difficulty_service.images import begin_decoding, normalise, prepare
 from difficulty_service.parallel import num_workers
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis
 
-BATCH_ON_A_GPU = 256
+IMAGES_PER_TASK = 4
+"""Images that a thread decodes at a time: enough to make the hand-over cheap."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,10 @@ class ScoringModel:
         Returns:
             One mapping per sample, of JSON values; None where there is no number.
         """
-        nearest = self.scorer.distances(features, torch.full_like(labels, -1)).nearest_label
-        own = torch.where(labels >= 0, labels, nearest)
-        found = self.scorer.distances(features, own)
+        found = self.scorer.distances(features, labels)
+        nearest = found.nearest_label
+        if (labels < 0).any():
+            found = self.scorer.distances(features, torch.where(labels >= 0, labels, nearest))
         percentiles = self._percentiles(found.rmd.numpy())
         return [
             {
@@ -113,7 +115,7 @@ class Networks:
         self._torch_threads = torch.get_num_threads()
         # One pool for all requests: with one each, eight requests decode on eight times the cores.
         self._decoders = ThreadPoolExecutor(
-            num_workers(), thread_name_prefix="decoder", initializer=limit_intra_op_threads
+            num_workers(), thread_name_prefix="decoder", initializer=begin_decoding
         )
 
     def encode(
@@ -140,24 +142,36 @@ class Networks:
             except ImageError as error:
                 return str(error)
 
-        views = self._decoded(view, openers)
-        readable = [each for each in views if isinstance(each, Tensor)]
-        features = iter(network.batcher.submit(readable))
-        return [next(features).result() if isinstance(each, Tensor) else each for each in views]
+        encoded: list[tuple[list[Tensor | str], Future[Tensor] | None]] = []
+        for views in self._decoded(view, openers):
+            readable = [each for each in views if isinstance(each, Tensor)]
+            # The network works on these while the next are decoded.
+            features = network.batcher.submit(torch.stack(readable)) if readable else None
+            encoded.append((views, features))
+        found: list[Tensor | str] = []
+        for views, features in encoded:
+            rows = iter(features.result()) if features is not None else iter(())
+            found += [each if isinstance(each, str) else next(rows) for each in views]
+        return found
 
     def _decoded(
         self, view: Callable[[ImageOpener], Tensor | str], openers: Sequence[ImageOpener]
-    ) -> list[Tensor | str]:
-        remaining = iter(openers)
+    ) -> Iterator[list[Tensor | str]]:
+        """Views of some images at a time, in order."""
+        starts = range(0, len(openers), IMAGES_PER_TASK)
+        groups = iter([openers[start : start + IMAGES_PER_TASK] for start in starts])
+
+        def decode(group: Sequence[ImageOpener]) -> list[Tensor | str]:
+            return [view(opener) for opener in group]
+
         # Only a few at a time, so that a single image need not wait for all of a large request.
         pending = deque(
-            self._decoders.submit(view, opener) for opener in islice(remaining, num_workers() + 1)
+            self._decoders.submit(decode, group) for group in islice(groups, num_workers() + 1)
         )
-        views = []
         while pending:
-            views.append(pending.popleft().result())
-            pending.extend(self._decoders.submit(view, opener) for opener in islice(remaining, 1))
-        return views
+            views = pending.popleft().result()
+            pending.extend(self._decoders.submit(decode, group) for group in islice(groups, 1))
+            yield views
 
     def close(self) -> None:
         """Ends the threads."""

@@ -13,6 +13,7 @@ import structlog
 
 from api.logs import set_up_logs
 from api.settings import Settings
+from difficulty_service.processor import keep_freed_memory
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
 """Seconds before a worker that died is started again; doubled each time it dies young."""
@@ -29,6 +30,7 @@ def run_child(settings: Settings, place: int) -> None:
     # an order to drop everything.
     os.setpgrp()
     set_up_logs(settings)
+    keep_freed_memory()
     threading.Thread(target=_follow_parent, name="follow-parent", daemon=True).start()
     run_worker(settings.model_copy(update={"device": device_of(settings.device, place)}))
 

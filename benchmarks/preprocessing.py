@@ -15,7 +15,7 @@ from open_clip import image_transform
 from PIL import Image
 
 from difficulty_service.backbones.backbone import Preprocessing
-from difficulty_service.images import limit_intra_op_threads, prepare
+from difficulty_service.images import prepare
 
 CASES = {"500x400 JPEG": ((500, 400), "JPEG"), "32x32 PNG": ((32, 32), "PNG")}
 SIZE, COUNT, ROUNDS = 224, 100, 3
@@ -38,7 +38,7 @@ def make_images(size: tuple[int, int], kind: str) -> list[bytes]:
 
 def main() -> None:
     """Prints the best of a few rounds: other work on the machine can only slow one down."""
-    limit_intra_op_threads()
+    torch.set_num_threads(1)
     transform = image_transform(SIZE, is_train=False)
     methods: dict[str, Callable[[bytes], torch.Tensor]] = {
         "fast": lambda data: prepare(lambda: io.BytesIO(data), PREPROCESSING, "fast"),

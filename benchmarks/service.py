@@ -1,12 +1,14 @@
 """Eight clients that score images over HTTP, beside the same work without HTTP, and /healthz.
 
-Run: python benchmarks/service.py [--rounds 5] [--requests 12] [--images 16]
+Run: python benchmarks/service.py [--rounds 9] [--requests 12] [--images 16]
 
 A server and a worker run as processes of their own, as `difficulty serve` and `difficulty worker`
 start them. Eight clients send photographs of 500 x 400 pixels as JPEG, some at a time, again and
-again. As many threads of this process as there are cores, which is fastest, decode, encode and
-score the same photographs with the same functions, in turns with the clients, so that both see the
-same machine. /healthz is asked while a job runs, and in a round of its own beside the clients.
+again. Threads of this process decode, encode and score the same photographs with the same
+functions, in turns with the clients, so that both see the same machine: as many threads as there
+are cores, and as many as there are clients. The ratio is to whichever was faster in its round.
+Torch runs on one thread in both, which is faster on two cores than two threads that wait for each
+other. /healthz is asked while a job runs, and in a round of its own beside the clients.
 """
 
 import argparse
@@ -40,8 +42,10 @@ from api.scoring_models import ScoringModels
 from api.settings import Settings
 from api.single_scoring import Networks, ScoringModel
 from difficulty_service.parallel import num_workers
+from difficulty_service.processor import keep_freed_memory
 
 CLIENTS = 8
+TORCH_THREADS = 1
 CLASSES, EACH = 4, 160
 WIDTH, HEIGHT = 500, 400
 LEAST_RATIO, MOST_MILLISECONDS = 0.85, 100.0
@@ -120,8 +124,8 @@ def running_service(folder: Path) -> Iterator[Server]:
         "LOG_LEVEL": "info",
         "MAX_BODY_BYTES": str(64 << 20),
     }
-    variables = {f"DIFFICULTY_{name}": value for name, value in values.items()}
-    os.environ.update(variables)
+    os.environ.update({f"DIFFICULTY_{name}": value for name, value in values.items()})
+    os.environ["OMP_NUM_THREADS"] = str(TORCH_THREADS)  # of server and worker
     command = [sys.executable, "-m", "difficulty_service"]
     log = folder / "server.log"
     with log.open("wb") as file:
@@ -218,6 +222,13 @@ def rate(work: Sequence[Callable[[], None]], images: int) -> float:
     return images / (time.perf_counter() - began)
 
 
+def processor() -> str:
+    """Model of the processor, as Linux names it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown processor"
+
+
 def quantiles(milliseconds: Sequence[float]) -> str:
     """Median, 99th percentile and maximum."""
     p50, p99 = np.percentile(milliseconds, [50, 99])
@@ -237,10 +248,12 @@ def health_while_a_job_runs(server: Server) -> list[float]:
 def main() -> None:
     """Measures in rounds, prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--requests", type=int, default=12, help="of each client in a round")
     parser.add_argument("--images", type=int, default=16, help="of a request")
     arguments = parser.parse_args()
+    keep_freed_memory()  # as the service's processes do
+    torch.set_num_threads(TORCH_THREADS)
     with tempfile.TemporaryDirectory() as folder:
         photographs = make_photographs(Path(folder))
         with running_service(Path(folder)) as server:
@@ -253,7 +266,6 @@ def measure(server: Server, photographs: list[bytes], arguments: argparse.Namesp
     chosen = [photographs[number % len(photographs)] for number in range(total)]
     size = arguments.images
     requests = [chosen[start : start + size] for start in range(0, total, size)]
-    threads = num_workers()
     clients = [over_http(server, requests[client::CLIENTS]) for client in range(CLIENTS)]
 
     artifacts = open_artifacts(server.settings.artifact_root)
@@ -263,24 +275,29 @@ def measure(server: Server, photographs: list[bytes], arguments: argparse.Namesp
         sys.exit("the job is gone")
     model = ScoringModels(artifacts, server.settings.data_dir / "benchmark").get(job)
     networks = Networks(torch.device("cpu"), server.settings.max_pixels)
-    plain = [without_http(networks, model, requests[each::threads]) for each in range(threads)]
-
-    rate(plain, total), rate(clients, total)  # both are warm afterwards
+    plain = {
+        threads: [without_http(networks, model, requests[each::threads]) for each in range(threads)]
+        for threads in (num_workers(), CLIENTS)
+    }
+    for work in (*plain.values(), clients):  # all are warm afterwards
+        rate(work, total)
     floors, rates = [], []
     for _ in range(arguments.rounds):
-        floors.append(rate(plain, total))
+        floors.append([rate(work, total) for work in plain.values()])
         rates.append(rate(clients, total))
     networks.close()
     engine.dispose()
     asking = Asking(server.url)
     with asking.while_inside():
         rate(clients, total)
-    ratios = [over / floor for over, floor in zip(rates, floors, strict=True)]
+    ratios = [over / max(floor) for over, floor in zip(rates, floors, strict=True)]
     beside_job = health_while_a_job_runs(server)
 
+    print(f"{processor()}, {num_workers()} cores, torch {torch.__version__}")
     print(f"{CLIENTS} clients, {size} photographs a request, {arguments.rounds} rounds")
-    print(f"without HTTP  {statistics.median(floors):8.0f} images/s")
-    print(f"over HTTP     {statistics.median(rates):8.0f} images/s")
+    for threads, column in zip(plain, zip(*floors, strict=True), strict=True):
+        print(f"without HTTP, {threads} threads {statistics.median(column):8.0f} images/s")
+    print(f"over HTTP {statistics.median(rates):22.0f} images/s")
     ratio = statistics.median(ratios)
     print(f"ratio         {ratio:8.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
     print("/healthz          p50    p99    max")

@@ -16,7 +16,7 @@ from difficulty_service.images import (
     DEFAULT_MAX_PIXELS,
     Augmentation,
     Mode,
-    limit_intra_op_threads,
+    begin_decoding,
     normalise,
     prepare,
     prepare_runs,
@@ -131,7 +131,7 @@ def _prepare_all(
         return [_prepare_one(sample, backbone, options) for sample in group]
 
     groups = map_in_order(
-        prepare_group, _grouped(samples), options.workers, initializer=limit_intra_op_threads
+        prepare_group, _grouped(samples), options.workers, initializer=begin_decoding
     )
     with closing(groups):
         for group in groups:

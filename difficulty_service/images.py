@@ -13,9 +13,12 @@ their smallest to their largest value; of an animation the first frame is used; 
 applied. Conversion comes before the resize.
 
 Everything here may be called from many threads at once. Torch would start a pool of its own in
-each: give `limit_intra_op_threads` to the executor as its initializer.
+each: give `begin_decoding` to the executor as its initializer.
 """
 
+import os
+import sys
+import threading
 from typing import Literal
 
 import torch
@@ -40,8 +43,8 @@ __all__ = [
     "DEFAULT_MAX_PIXELS",
     "Augmentation",
     "Mode",
+    "begin_decoding",
     "decoder_name",
-    "limit_intra_op_threads",
     "normalise",
     "prepare",
     "prepare_runs",
@@ -49,6 +52,7 @@ __all__ = [
 ]
 
 Mode = Literal["fast", "exact"]
+DECODERS_NICENESS = 10
 DecodedImage = Tensor | Image.Image
 
 
@@ -168,9 +172,15 @@ def normalise(images: Tensor, preprocessing: Preprocessing, dtype: torch.dtype) 
     return images.to(torch.float32).div_(255).sub_(mean).div_(std).to(dtype)
 
 
-def limit_intra_op_threads() -> None:
-    """Makes torch use one core in the calling thread; the initializer of a pool of workers.
+def begin_decoding() -> None:
+    """Makes the calling thread one that decodes; the initializer of a pool of such threads.
 
-    The number belongs to the thread that sets it: threads that ran torch before keep theirs.
+    Torch uses one core in it; the number belongs to the thread that sets it. Where priorities
+    belong to threads, which is on Linux, it goes behind the thread that runs the network: decoders
+    that are ahead must not take the core of the one that everybody waits for.
     """
     torch.set_num_threads(1)
+    if sys.platform == "linux":
+        # Not below what it has already, as under `nice`; asking for more is refused without rights.
+        niceness = max(DECODERS_NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -1,9 +1,9 @@
 """Scores of new images or feature vectors against the Gaussians of a finished job."""
 
-import io
-from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
@@ -23,9 +23,10 @@ from api.feature_bodies import (
 from api.job_store import Job, get_job
 from api.problems import CONTENT_TYPE, Problem, not_found
 from api.scoring_models import ScoringModels
+from api.scoring_process import ScoringProcess
 from api.security import ReadKey
 from api.settings import Settings
-from api.single_scoring import Networks, ScoringModel
+from api.single_scoring import ScoringModel
 
 router = APIRouter(tags=["single samples"])
 
@@ -99,6 +100,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         415: "The body is of another kind",
         422: "A field is wrong",
         429: "Too many requests",
+        503: "The process that runs the networks ended",
     }.items()
 }
 
@@ -191,24 +193,20 @@ def _score_contents(
     labels: Sequence[str],
 ) -> ScoredSamples:
     models: ScoringModels = request.app.state.scoring_models
-    networks: Networks = request.app.state.networks
+    scoring: ScoringProcess = request.app.state.scoring
     model: ScoringModel = models.get(job)
     given: Sequence[Label | None] = labels or [None] * len(contents)
     indices = label_indices(given, model.class_names)
-    openers = [_opener(content) for content in contents]
-    encoded = networks.encode(openers, model.description)
+    encoded = scoring.encode(contents, model.description)
     readable = [row for row, each in enumerate(encoded) if not isinstance(each, str)]
+    scored: Iterator[dict[str, Any]] = iter(())
+    if readable:
+        features = np.stack([each for each in encoded if not isinstance(each, str)])
+        scored = iter(model.score(torch.from_numpy(features), indices[readable]))
     samples = [
-        ScoredSample(name=name, error=each if isinstance(each, str) else None)
+        ScoredSample(name=name, error=each)
+        if isinstance(each, str)
+        else ScoredSample(name=name, **next(scored))
         for name, each in zip(names, encoded, strict=True)
     ]
-    if readable:
-        features = torch.stack([each for each in encoded if not isinstance(each, str)])
-        rows = model.score(features, indices[readable])
-        for place, row in zip(readable, rows, strict=True):
-            samples[place] = ScoredSample(name=names[place], **row)
     return ScoredSamples(gaussians=job.id, samples=samples)
-
-
-def _opener(content: bytes) -> Callable[[], BinaryIO]:
-    return lambda: io.BytesIO(content)

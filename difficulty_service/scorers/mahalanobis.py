@@ -172,12 +172,13 @@ class RelativeMahalanobis:
         labels = labels.to(features.device, torch.int64)
         self._check(features, labels)
         work = Workspace()
+        ranges = list(chunk_ranges(len(features), SCORED_ROWS)) or [slice(0, 0)]
         workers = num_workers() if features.device.type == "cpu" else 1
         with one_thread_per_product():
+            if len(ranges) == 1:  # a thread of its own would take longer than a few rows do
+                return [column.cpu() for column in function(features, labels, work)]
             chunks = map_in_order(
-                lambda rows: function(features[rows], labels[rows], work),
-                chunk_ranges(len(features), SCORED_ROWS) if len(features) else [slice(0, 0)],
-                workers,
+                lambda rows: function(features[rows], labels[rows], work), ranges, workers
             )
             return [torch.cat(column).cpu() for column in zip(*chunks, strict=True)]
 

@@ -41,29 +41,34 @@ def batcher(network: Recorder) -> Iterator[Batcher]:
     batcher.close()
 
 
-def test_each_image_gets_its_own_features_in_order(batcher: Batcher) -> None:
-    futures = batcher.submit([torch.tensor([float(number)]) for number in range(10)])
+def test_each_submission_gets_its_own_features_in_order(batcher: Batcher) -> None:
+    futures = [batcher.submit(torch.tensor([[2.0 * n], [2.0 * n + 1]])) for n in range(5)]
 
-    assert [float(future.result(30)) for future in futures] == [2.0 * n for n in range(10)]
+    assert [future.result(30).tolist() for future in futures] == [
+        [[4.0 * n], [4.0 * n + 2]] for n in range(5)
+    ]
 
 
 def test_images_that_arrive_while_the_network_is_busy_share_its_next_pass(
     batcher: Batcher, network: Recorder
 ) -> None:
     network.go_on.clear()
-    first = batcher.submit([torch.zeros(1)])
+    first = batcher.submit(torch.zeros(1, 1))
     assert network.began.wait(30)
-    later = [batcher.submit([torch.ones(1)]) for _ in range(3)]
+    later = [batcher.submit(torch.ones(1, 1)) for _ in range(3)]
 
     network.go_on.set()
-    for futures in [first, *later]:
-        futures[0].result(30)
+    for future in [first, *later]:
+        future.result(30)
 
     assert network.sizes == [1, 3]
 
 
 def test_no_pass_is_larger_than_the_batch_size(batcher: Batcher, network: Recorder) -> None:
-    futures = batcher.submit([torch.zeros(1)] * 11)
+    network.go_on.clear()
+    futures = [batcher.submit(torch.zeros(3, 1)) for _ in range(2)]
+    futures += [batcher.submit(torch.zeros(1, 1)) for _ in range(5)]
+    network.go_on.set()
 
     for future in futures:
         future.result(30)
@@ -73,19 +78,19 @@ def test_no_pass_is_larger_than_the_batch_size(batcher: Batcher, network: Record
 
 
 def test_an_error_of_the_network_reaches_those_who_wait_and_nobody_else(batcher: Batcher) -> None:
-    bad = batcher.submit([torch.tensor([-1.0])])
+    bad = batcher.submit(torch.tensor([[-1.0]]))
     with pytest.raises(ValueError, match="negative"):
-        bad[0].result(30)
+        bad.result(30)
 
-    good = batcher.submit([torch.tensor([3.0])])
+    good = batcher.submit(torch.tensor([[3.0]]))
 
-    assert float(good[0].result(30)) == 6.0
+    assert good.result(30).tolist() == [[6.0]]
 
 
 def test_closing_answers_what_is_queued_already(network: Recorder) -> None:
     batcher = Batcher(network, batch_size=2)
     network.go_on.clear()
-    futures = batcher.submit([torch.ones(1)] * 5)
+    futures = [batcher.submit(torch.ones(1, 1)) for _ in range(5)]
     network.go_on.set()
 
     batcher.close()

@@ -1,6 +1,8 @@
 """The two modes against each other, against open_clip and against plain formulas."""
 
 import io
+import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,8 +19,8 @@ from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.images import (
     Mode,
+    begin_decoding,
     decoder_name,
-    limit_intra_op_threads,
     normalise,
     prepare,
     read_image,
@@ -122,20 +124,31 @@ def test_many_threads_give_the_images_that_one_gives() -> None:
     openers = [encoded(photograph(60 + i, 90), "JPEG" if i % 2 else "TIFF") for i in range(24)]
     one_by_one = [prepare(opener, CLIP_224) for opener in openers]
 
-    with ThreadPoolExecutor(8, initializer=limit_intra_op_threads) as pool:
+    with ThreadPoolExecutor(8, initializer=begin_decoding) as pool:
         threaded = list(pool.map(lambda opener: prepare(opener, CLIP_224), openers))
 
     assert all(torch.equal(a, b) for a, b in zip(one_by_one, threaded, strict=True))
 
 
-def test_limiting_the_workers_leaves_the_calling_thread_its_cores() -> None:
+def test_decoding_threads_leave_the_calling_thread_its_cores() -> None:
     before = torch.get_num_threads()
 
-    with ThreadPoolExecutor(1, initializer=limit_intra_op_threads) as pool:
+    with ThreadPoolExecutor(1, initializer=begin_decoding) as pool:
         inside = pool.submit(torch.get_num_threads).result()
 
     assert inside == 1
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities belong to processes")
+def test_decoding_threads_let_the_calling_thread_go_first() -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+
+    with ThreadPoolExecutor(1, initializer=begin_decoding) as pool:
+        inside = pool.submit(os.getpriority, os.PRIO_PROCESS, 0).result()
+
+    assert inside == max(before, 10)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 def test_the_decoder_is_named_with_its_version() -> None:

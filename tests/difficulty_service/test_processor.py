@@ -1,11 +1,14 @@
-"""The BLAS kernels asked for follow the processor, and never the user's own choice."""
+"""BLAS kernels and the heap follow the processor and the work, and never against the user."""
 
 import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from difficulty_service.processor import prefer_wide_kernels
+from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
 
 
 @pytest.fixture
@@ -42,3 +45,40 @@ def test_the_users_choice_stays(cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) 
 
     assert prefer_wide_kernels(cpuinfo) is None
     assert os.environ["OPENBLAS_CORETYPE"] == "Haswell"
+
+
+LAYERS_OF_A_NETWORK = """
+import resource
+import sys
+import torch
+from difficulty_service.processor import keep_freed_memory
+
+if "keep" in sys.argv:
+    assert keep_freed_memory()
+for batch in range(40):
+    if batch == 10:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    layers = [torch.ones(1 << 20, dtype=torch.float32) for _ in range(8)]
+    del layers
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def page_faults(*arguments: str) -> int:
+    """Of thirty batches of eight layers of 4 MB, in a process of their own."""
+    environment = {name: value for name, value in os.environ.items() if "MALLOC_" not in name}
+    command = [sys.executable, "-c", LAYERS_OF_A_NETWORK, *arguments]
+    return int(subprocess.check_output(command, env=environment, text=True))  # noqa: S603
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="only glibc gives memory back so soon"
+)
+def test_memory_of_one_batch_serves_the_next() -> None:
+    assert page_faults("keep") < page_faults() / 10
+
+
+def test_the_users_settings_of_the_heap_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
+
+    assert not keep_freed_memory()
