@@ -24,6 +24,7 @@ from api.work_folders import work_folder
 from difficulty_service.atomic_file import replacing
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
+from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.features import ExtractOptions
 from difficulty_service.features import Progress as BatchProgress
@@ -127,8 +128,15 @@ def _fetch_gaussians(job: Job, engine: Engine, artifacts: Artifacts, folder: Pat
 
 
 def _extraction(job: Job, settings: Settings, place: Place, out: Path) -> ExtractRequest:
-    device = choose_device(settings.device)
-    precision = best_precision(device)
+    cluster = None
+    if settings.engine == "ray":
+        from difficulty_service.engines.ray_cluster import choose_on_cluster
+
+        cluster = ClusterOptions(settings.ray_address)
+        device, precision = choose_on_cluster(settings.device, cluster)
+    else:
+        device = choose_device(settings.device)
+        precision = best_precision(device)
     return ExtractRequest(
         location=place.name,
         out=out,
@@ -143,6 +151,7 @@ def _extraction(job: Job, settings: Settings, place: Place, out: Path) -> Extrac
             device=device,
             precision=precision,
         ),
+        cluster=cluster,
     )
 
 

@@ -28,6 +28,8 @@ class Settings(BaseSettings):
         default_backbone: Of jobs that name none.
         device: Of workers and of single images.
         engine: Who runs the shards of a job.
+        ray_address: Of the cluster that the engine ray uses; None for `RAY_ADDRESS`, or this
+            machine alone.
         remote_images: Whether tables may name https addresses of images.
         max_body_bytes: Of a request that is not an upload.
         max_upload_bytes: Of one upload.
@@ -60,6 +62,7 @@ class Settings(BaseSettings):
     default_backbone: str = "clip-vit-b16"
     device: str = "auto"
     engine: Literal["local", "ray"] = "local"
+    ray_address: str | None = None
     remote_images: bool = False
     max_body_bytes: Count = 8 * MEBIBYTE
     max_upload_bytes: Count = 64 << 30

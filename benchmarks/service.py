@@ -33,7 +33,8 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 import torch
-from PIL import Image
+from machine import machine
+from photographs import write_photographs
 
 from api.artifacts import open_artifacts
 from api.database import connect
@@ -46,8 +47,7 @@ from difficulty_service.processor import keep_freed_memory
 
 CLIENTS = 8
 TORCH_THREADS = 1
-CLASSES, EACH = 4, 160
-WIDTH, HEIGHT = 500, 400
+NUM_PHOTOGRAPHS = 640
 LEAST_RATIO, MOST_MILLISECONDS = 0.85, 100.0
 ASK_EVERY = 0.01  # seconds
 BOUNDARY = "boundary-of-the-benchmark"
@@ -94,24 +94,6 @@ def connection_to(url: str) -> http.client.HTTPConnection:
     """A connection that is kept; the cheapest client there is."""
     parts = urlsplit(url)
     return http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=120)
-
-
-def make_photographs(root: Path) -> list[bytes]:
-    """Photographs as far as a decoder can tell: smooth, with some noise; a folder per class."""
-    generator = np.random.default_rng(0)
-    photographs = []
-    for label in range(CLASSES):
-        folder = root / "photos" / f"class{label}"
-        folder.mkdir(parents=True)
-        for number in range(EACH):
-            coarse = generator.integers(0, 200, (10, 12, 3), np.uint8) + 14 * label
-            image = Image.fromarray(coarse.astype(np.uint8)).resize((WIDTH, HEIGHT))
-            noise = generator.integers(0, 12, (HEIGHT, WIDTH, 3), np.uint8)
-            target = io.BytesIO()
-            Image.fromarray(np.asarray(image) // 2 + noise).save(target, "JPEG", quality=85)
-            (folder / f"{number}.jpg").write_bytes(target.getvalue())
-            photographs.append(target.getvalue())
-    return photographs
 
 
 @contextmanager
@@ -222,13 +204,6 @@ def rate(work: Sequence[Callable[[], None]], images: int) -> float:
     return images / (time.perf_counter() - began)
 
 
-def processor() -> str:
-    """Model of the processor, as Linux names it."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else "unknown processor"
-
-
 def quantiles(milliseconds: Sequence[float]) -> str:
     """Median, 99th percentile and maximum."""
     p50, p99 = np.percentile(milliseconds, [50, 99])
@@ -255,7 +230,7 @@ def main() -> None:
     keep_freed_memory()  # as the service's processes do
     torch.set_num_threads(TORCH_THREADS)
     with tempfile.TemporaryDirectory() as folder:
-        photographs = make_photographs(Path(folder))
+        photographs = write_photographs(Path(folder) / "photos", NUM_PHOTOGRAPHS)
         with running_service(Path(folder)) as server:
             measure(server, photographs, arguments)
 
@@ -293,7 +268,7 @@ def measure(server: Server, photographs: list[bytes], arguments: argparse.Namesp
     ratios = [over / max(floor) for over, floor in zip(rates, floors, strict=True)]
     beside_job = health_while_a_job_runs(server)
 
-    print(f"{processor()}, {num_workers()} cores, torch {torch.__version__}")
+    print(machine())
     print(f"{CLIENTS} clients, {size} photographs a request, {arguments.rounds} rounds")
     for threads, column in zip(plain, zip(*floors, strict=True), strict=True):
         print(f"without HTTP, {threads} threads {statistics.median(column):8.0f} images/s")

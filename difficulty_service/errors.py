@@ -6,6 +6,7 @@ DifficultyError
 │   └── UnknownLabel       a label that was not there when the Gaussians were fitted
 ├── ImageError             one image cannot be read; counted and listed, or the end of the run
 ├── BackboneError          pretrained weights are missing, unreadable or of another network
+├── EngineError            a cluster cannot be reached, has no room, or loses its actors
 ├── FeatureStoreError      a folder of features is incomplete, damaged or from another run
 ├── StatisticsError        features from which no trustworthy Gaussian can be fitted
 │   ├── TooFewSamples      fewer samples than a covariance of that many dimensions needs
@@ -42,6 +43,10 @@ class ImageError(DifficultyError):
 
 class BackboneError(DifficultyError):
     """Pretrained weights are missing, unreadable or belong to another network."""
+
+
+class EngineError(DifficultyError):
+    """A cluster cannot be reached, has no room, has nodes that differ, or loses its actors."""
 
 
 class FeatureStoreError(DifficultyError):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,18 @@ from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.engines.local import extract_shards
+from difficulty_service.engines import local
+from difficulty_service.engines.cluster import ClusterOptions
+from difficulty_service.engines.recipe import Recipe
 from difficulty_service.errors import DatasetError
 from difficulty_service.feature_store import BadImage, FeatureStore, create_store
-from difficulty_service.features import ExtractOptions, Progress, ignore
+from difficulty_service.features import ExtractOptions, Progress, extract_shards, ignore
 from difficulty_service.fitting import FitRequest, fit_parts, pilot_rows
 from difficulty_service.gaussian import Factor, Gaussians
 from difficulty_service.images import decoder_name
 from difficulty_service.score_file import write_scores
 from difficulty_service.scoring import Scored, require_same_features, score_store
+from difficulty_service.stage_clock import StageClock
 
 PILOT_PARTS = 8
 """Parts, evenly spaced over the store, whose first rows make the pilot."""
@@ -66,6 +69,8 @@ class ExtractRequest:
         fitted_on: Description of the store whose Gaussians will score the features; features
             that they could not score are refused before the first image is read.
         share: Which shards to extract; `merging.merge_stores` joins what the runs made.
+        cluster: Which Ray cluster runs the shards; None runs them in this process.
+        clock: Told how long each stage is busy, where this process runs them.
     """
 
     location: str
@@ -77,6 +82,8 @@ class ExtractRequest:
     resume: bool = True
     fitted_on: Mapping[str, Any] | None = None
     share: Share = field(default_factory=Share)
+    cluster: ClusterOptions | None = None
+    clock: StageClock | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,7 @@ def extract(request: ExtractRequest, watch: Watch = unwatched) -> Extracted:
     Raises:
         DatasetError: The dataset cannot be read, no image of it, or no image of one class.
         BackboneError: No pretrained weights.
+        EngineError: The cluster cannot be reached, has no room, or loses its actors.
         FeatureStoreError: The folder holds features that were made otherwise.
         ImageError: A bad image, where the options say to stop at one.
     """
@@ -128,7 +136,11 @@ def extract_dataset(
         watch: Sees every batch; whatever it raises ends the extraction.
         load: Gives the backbone.
     """
-    backbone = load(request.backbone, request.network)
+    network = request.network
+    if request.cluster is not None:
+        # Here it is only described; the driver of a cluster may have no GPU.
+        network = replace(network, device=torch.device("cpu"))
+    backbone = load(request.backbone, network)
     description = describe(request, dataset, backbone)
     if request.fitted_on is not None:
         require_same_features(description, request.fitted_on)
@@ -138,12 +150,33 @@ def extract_dataset(
     total = sum(len(dataset.shard_positions(shard)) for shard in shards)
     done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
     with watch(total, done, len(store.bad_images())) as progress:
-        extract_shards(dataset, missing, backbone, request.options, store, progress)
+        _run_shards(dataset, missing, backbone, request, store, progress)
     bad_images = store.bad_images()
     errors_file = store.write_errors(bad_images)
     if request.share.of == 1:
         _require_every_class(dataset, bad_images, errors_file)
     return Extracted(store, bad_images, errors_file, total)
+
+
+def _run_shards(
+    dataset: Dataset,
+    shards: Sequence[int],
+    backbone: Backbone,
+    request: ExtractRequest,
+    store: FeatureStore,
+    progress: Progress,
+) -> None:
+    if request.cluster is None:
+        options, clock = request.options, request.clock
+        extracted = extract_shards(dataset, shards, backbone, options, progress, clock)
+        local.write_shards(extracted, store, clock)
+        return
+    from difficulty_service.engines import ray_cluster
+
+    recipe = Recipe(dataset, request.backbone, request.network, request.options)
+    ray_cluster.extract_shards(
+        recipe, shards, backbone.weights_sha256, store, request.cluster, progress
+    )
 
 
 def describe(request: ExtractRequest, dataset: Dataset, backbone: Backbone) -> dict[str, Any]:

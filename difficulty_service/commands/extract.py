@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from difficulty_service.commands.console import err, out, watch_images
+from difficulty_service.commands.console import err, out, print_table, watch_images
 from difficulty_service.commands.extraction import Extraction, takes_extraction
-from difficulty_service.commands.options import OnError, choose_precision
+from difficulty_service.commands.options import (
+    Engine,
+    OnError,
+    Precision,
+    choose_precision,
+    parse_actors,
+)
 
 if TYPE_CHECKING:
+    import torch
+
+    from difficulty_service.engines.cluster import ClusterOptions
+    from difficulty_service.features import ExtractOptions
     from difficulty_service.pipeline import Extracted, ExtractRequest, Share
+    from difficulty_service.stage_clock import StageClock
 
 INTERRUPTED = 130
 """The exit code shells give to a program stopped from the keyboard."""
@@ -36,6 +47,10 @@ def extract(
             "joins them. Under Slurm: $SLURM_PROCID/$SLURM_NTASKS.",
         ),
     ] = None,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Show how long each stage was busy, and the slowest."),
+    ] = False,
 ) -> None:
     """Turns every image of a dataset into a feature vector.
 
@@ -45,7 +60,32 @@ def extract(
     request = build_request(dataset, out, extraction)
     if shard is not None:
         request = dataclasses.replace(request, share=parse_share(shard))
-    run_extract(request)
+    if not profile:
+        run_extract(request)
+        return
+    if request.cluster is not None:
+        raise typer.BadParameter("--profile needs --engine local")
+    from difficulty_service.stage_clock import StageClock
+
+    clock = StageClock()
+    run_extract(dataclasses.replace(request, clock=clock))
+    print_profile(clock, request.options)
+
+
+def print_profile(clock: "StageClock", options: "ExtractOptions") -> None:
+    """A line for each stage, and which one the others wait for."""
+    from difficulty_service.features import APPEND, DECODE, FORWARD, READ
+
+    encoders = options.workers if options.device.type == "cpu" else 1
+    stages = clock.stages(
+        [(READ, options.workers), (DECODE, options.workers), (FORWARD, encoders), (APPEND, 1)]
+    )
+    rows = [
+        (stage.name, stage.threads, f"{stage.busy:.2f}", f"{stage.share:.0%}") for stage in stages
+    ]
+    print_table(("stage", "threads", "busy s", "busy share"), rows)
+    slowest = max(stages, key=lambda stage: stage.share)
+    out.print(f"the bottleneck is {slowest.name}: {slowest.share:.0%} of its threads' time")
 
 
 def parse_share(text: str) -> "Share":
@@ -67,14 +107,20 @@ def parse_share(text: str) -> "Share":
 
 def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRequest":
     """The options of the command line, as the pipeline takes them."""
-    from difficulty_service.backbones.backbone import BackboneOptions, choose_device
+    from difficulty_service.backbones.backbone import BackboneOptions
     from difficulty_service.datasets.sample import DatasetOptions
+    from difficulty_service.engines.cluster import ClusterOptions
     from difficulty_service.features import ExtractOptions
     from difficulty_service.parallel import num_workers
     from difficulty_service.pipeline import ExtractRequest
 
-    device = choose_device(extraction.device)
-    precision = choose_precision(extraction.precision, device)
+    fewest, most = parse_actors(extraction.ray_actors)
+    cluster = None
+    if extraction.engine is Engine.RAY:
+        cluster = ClusterOptions(extraction.ray_address, fewest, most, extraction.workers)
+    elif extraction.ray_address or extraction.ray_actors:
+        raise typer.BadParameter("--ray-address and --ray-actors need --engine ray")
+    device, precision = choose_machine(extraction, cluster)
     return ExtractRequest(
         location=dataset,
         out=out,
@@ -105,17 +151,33 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
             precision=precision,
         ),
         resume=extraction.resume,
+        cluster=cluster,
     )
+
+
+def choose_machine(
+    extraction: Extraction, cluster: "ClusterOptions | None"
+) -> "tuple[torch.device, torch.dtype]":
+    """The device that runs the backbone, here or on a cluster's nodes, and the precision."""
+    from difficulty_service.backbones.backbone import choose_device
+
+    if cluster is None:
+        device = choose_device(extraction.device)
+        return device, choose_precision(extraction.precision, device)
+    from difficulty_service.engines.ray_cluster import choose_on_cluster
+
+    device, best = choose_on_cluster(extraction.device, cluster)
+    if extraction.precision is Precision.AUTO:
+        return device, best
+    return device, choose_precision(extraction.precision, device)
 
 
 def run_extract(request: "ExtractRequest") -> "Extracted":
     """Extracts with a progress bar and says what came out."""
     from difficulty_service.pipeline import extract as extract_features
 
-    err.print(
-        f"listing {request.location}; backbone {request.backbone} on {request.network.device}",
-        markup=False,
-    )
+    where = f"{request.network.device}{' of a Ray cluster' if request.cluster else ''}"
+    err.print(f"listing {request.location}; backbone {request.backbone} on {where}", markup=False)
     try:
         extracted = extract_features(request, watch_images)
     except KeyboardInterrupt:

@@ -11,6 +11,8 @@ from difficulty_service.commands.options import (
     BackboneName,
     BatchSize,
     Device,
+    Engine,
+    EngineName,
     FeatureKind,
     Features,
     IdColumn,
@@ -24,6 +26,8 @@ from difficulty_service.commands.options import (
     PrecisionName,
     Preprocess,
     PreprocessMode,
+    RayActors,
+    RayAddress,
     Resume,
     Seed,
     ShardSize,
@@ -56,6 +60,9 @@ class Extraction:
     on_error: OnErrorOption = OnError.SKIP
     max_pixels: MaxPixels = 50_000_000
     resume: Resume = True
+    engine: EngineName = Engine.LOCAL
+    ray_address: RayAddress = None
+    ray_actors: RayActors = None
 
 
 OPTION_NAMES = tuple(field.name for field in fields(Extraction))

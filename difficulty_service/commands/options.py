@@ -1,5 +1,6 @@
 """The options that commands share, and what they become."""
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,13 @@ class OnError(StrEnum):
 
     SKIP = "skip"
     STOP = "stop"
+
+
+class Engine(StrEnum):
+    """Who runs the shards of a dataset."""
+
+    LOCAL = "local"
+    RAY = "ray"
 
 
 class FeatureKind(StrEnum):
@@ -60,6 +68,7 @@ class AuditKind(StrEnum):
 DATA = "Dataset"
 NETWORK = "Backbone"
 RUN = "Run"
+CLUSTER = "Cluster"
 STATISTICS = "Statistics"
 
 Split = Annotated[
@@ -125,7 +134,7 @@ BatchSize = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Images in one forward pass; default: 256 on a GPU, 32 small or 8 large on a CPU.",
+        help="Images in one forward pass; default: 256 on a GPU, 32 small or 4 large on a CPU.",
         rich_help_panel=RUN,
     ),
 ]
@@ -136,7 +145,32 @@ Preprocess = Annotated[
 Workers = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Threads that read and decode; default: all cores.", rich_help_panel=RUN
+        min=1,
+        help="Threads that read and decode, and without a GPU run the network; default: all "
+        "cores, one for each actor of a cluster without GPUs.",
+        rich_help_panel=RUN,
+    ),
+]
+EngineName = Annotated[
+    Engine,
+    typer.Option(
+        "--engine", help="ray: on a Ray cluster, with the same result.", rich_help_panel=CLUSTER
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Of a running cluster, or auto; default: RAY_ADDRESS, else this machine alone.",
+        rich_help_panel=CLUSTER,
+    ),
+]
+RayActors = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MIN:MAX",
+        help="MIN actors must find room, up to MAX are asked for; default: as many as fit.",
+        rich_help_panel=CLUSTER,
     ),
 ]
 OnErrorOption = Annotated[
@@ -191,6 +225,25 @@ def choose_precision(precision: Precision, device: "torch.device") -> "torch.dty
     if precision is Precision.AUTO:
         return best_precision(device)
     return torch.bfloat16 if precision is Precision.BF16 else torch.float32
+
+
+def parse_actors(text: str | None) -> tuple[int, int | None]:
+    """Fewest and most actors; the most is None for as many as fit.
+
+    Raises:
+        BadParameter: It is neither N nor MIN:MAX.
+    """
+    if text is None:
+        return 1, None
+    match = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
+    fewest = int(match[1]) if match else 0
+    most = int(match[2]) if match and match[2] else fewest
+    if not 1 <= fewest <= most:
+        raise typer.BadParameter(
+            f"{text!r} is neither a number of actors, such as 8, nor MIN:MAX, such as 2:8",
+            param_hint="--ray-actors",
+        )
+    return fewest, most
 
 
 def parse_shrinkage(text: str) -> "Shrinkage":

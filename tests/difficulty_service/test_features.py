@@ -13,7 +13,15 @@ from torch import Tensor
 from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.errors import ImageError
-from difficulty_service.features import ExtractOptions, extract_shard
+from difficulty_service.features import (
+    DECODE,
+    FORWARD,
+    READ,
+    ExtractOptions,
+    extract_shard,
+    extract_shards,
+)
+from difficulty_service.stage_clock import StageClock
 
 SIZE = 8
 
@@ -114,7 +122,7 @@ def test_a_shard_without_a_readable_image_has_no_features() -> None:
 def test_batches_have_the_size_asked_for() -> None:
     backbone = AveragePixel()
 
-    extract_shard(make_dataset(levels(50)), 0, backbone, ExtractOptions(batch_size=20))
+    extract_shard(make_dataset(levels(50)), 0, backbone, ExtractOptions(batch_size=20, workers=1))
 
     assert backbone.batch_sizes == [20, 20, 10]
 
@@ -128,7 +136,7 @@ def test_every_batch_is_reported_with_its_bad_images() -> None:
         make_dataset(openers),
         0,
         AveragePixel(),
-        ExtractOptions(batch_size=30),
+        ExtractOptions(batch_size=30, workers=1),
         lambda done, bad: reports.append((done, bad)),
     )
 
@@ -137,7 +145,7 @@ def test_every_batch_is_reported_with_its_bad_images() -> None:
 
 def test_augmentation_gives_every_sample_its_runs_together() -> None:
     openers = [partial(io.BytesIO, gradient())] * 3
-    options = ExtractOptions(augment_runs=4, batch_size=8)
+    options = ExtractOptions(augment_runs=4, batch_size=8, workers=1)
     backbone = AveragePixel()
 
     part, _ = extract_shard(make_dataset(openers), 0, backbone, options)
@@ -159,3 +167,33 @@ def test_augmentation_depends_on_the_seed_alone() -> None:
 
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+
+
+def test_many_threads_give_the_shards_of_one_thread_in_order() -> None:
+    dataset = make_dataset([*levels(45), refuse, *levels(44)], shard_size=20)
+    shards = range(dataset.num_shards)
+    one = [
+        extract_shard(dataset, shard, AveragePixel(), ExtractOptions(workers=1, batch_size=7))
+        for shard in shards
+    ]
+
+    many = list(
+        extract_shards(dataset, shards, AveragePixel(), ExtractOptions(workers=8, batch_size=7))
+    )
+
+    assert [shard for shard, _ in many] == list(shards)
+    for (_, (part, bad)), (expected, expected_bad) in zip(many, one, strict=True):
+        assert torch.equal(part.features, expected.features)
+        assert part.sample_ids == expected.sample_ids
+        assert bad == expected_bad
+
+
+def test_a_clock_changes_no_feature_and_sees_every_stage() -> None:
+    dataset, clock = make_dataset(levels(30)), StageClock()
+    expected, _ = extract_shard(dataset, 0, AveragePixel(), ExtractOptions())
+
+    ((_, (part, _)),) = extract_shards(dataset, [0], AveragePixel(), ExtractOptions(), clock=clock)
+
+    assert torch.equal(part.features, expected.features)
+    stages = clock.stages([(READ, 2), (DECODE, 2), (FORWARD, 2)])
+    assert all(stage.busy > 0 for stage in stages)

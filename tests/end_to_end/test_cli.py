@@ -1,5 +1,6 @@
 """From photographs to scores, by the commands that a person types."""
 
+import re
 import subprocess
 from collections.abc import Callable
 from importlib.metadata import version
@@ -336,3 +337,25 @@ def test_the_demo_scores_the_digits_and_draws_them(
     assert "easiest" in done.stdout
     assert len(read_scores(tmp_path / "demo" / "scores.parquet").table) == 1797
     assert len(list((tmp_path / "demo").glob("*.png"))) == 2
+
+
+def test_profile_shows_how_busy_each_stage_was_and_the_slowest(
+    difficulty: Command, photos: Path, tmp_path: Path
+) -> None:
+    ended = difficulty(
+        "extract", photos, "--backbone", "builtin", "--out", tmp_path / "features", "--profile"
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    for stage in ("read", "decode and resize", "normalise and forward", "append"):
+        assert re.search(rf"^{stage} +\d+ +\d+\.\d\d +\d+% *$", ended.stdout, re.MULTILINE), stage
+    assert re.search(r"the bottleneck is [a-z ]+: \d+% of its threads' time", ended.stdout)
+
+
+def test_options_of_a_cluster_without_a_cluster_are_refused(
+    difficulty: Command, photos: Path, tmp_path: Path
+) -> None:
+    ended = difficulty("extract", photos, "--out", tmp_path / "x", "--ray-actors", "2")
+
+    assert ended.returncode == 2
+    assert "--engine ray" in ended.stderr

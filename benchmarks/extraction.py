@@ -1,0 +1,229 @@
+"""Extraction of features beside the bare forward pass, and beside clip-retrieval's kind of loop.
+
+Run: python benchmarks/extraction.py [--backbone builtin ...] [--images 2048] [--rounds 5]
+
+The bare forward pass is the same network on the same device and batch size, again and again on one
+batch that lies ready: no file, no decoding. The loop is what users of open_clip and clip-retrieval
+write: PIL and torchvision transforms in a DataLoader, the network, .npy. Extraction is `difficulty
+extract` from files to feature store, all but listing and loading. All take turns in each round.
+Weights are random but for `builtin`, unless --weights names a file: their speed is the same.
+
+Images are 32 x 32 PNG for a backbone that wants them so small, else JPEG photographs of 500 x 400.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from machine import machine
+from photographs import write_photographs
+from PIL import Image
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torchvision import transforms
+from torchvision.datasets import ImageFolder
+
+from difficulty_service.backbones import load_backbone
+from difficulty_service.backbones.backbone import (
+    Backbone,
+    BackboneOptions,
+    best_precision,
+    choose_device,
+)
+from difficulty_service.datasets import open_dataset
+from difficulty_service.features import ExtractOptions, suitable_batch_size
+from difficulty_service.images import normalise
+from difficulty_service.parallel import num_workers
+from difficulty_service.pipeline import ExtractRequest, extract_dataset
+from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
+
+LEAST_RATIO = 0.9
+SMALL = 64
+DEFAULT = ("builtin", "timm:mobilenetv2_100")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all three work on.
+
+    Attributes:
+        folder: Images, a folder per class.
+        out: Where results go.
+        number: Of images.
+        name: Of the backbone.
+        network: What to build it with.
+        backbone: Built.
+        batch_size: Of all three.
+    """
+
+    folder: Path
+    out: Path
+    number: int
+    name: str
+    network: BackboneOptions
+    backbone: Backbone
+    batch_size: int
+
+
+def write_small_images(folder: Path, number: int) -> None:
+    """PNGs of 32 x 32 pixels, four classes."""
+    generator = np.random.default_rng(0)
+    for position in range(number):
+        path = folder / f"class{position % 4}" / f"{position}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        coarse = generator.integers(0, 255, (8, 8, 3), np.uint8)
+        Image.fromarray(coarse).resize((32, 32)).save(path)
+
+
+def random_weights(name: str, folder: Path) -> str | None:
+    """A file of random weights for a backbone; None for what has its own."""
+    if name == "builtin":
+        return None
+    path = folder / "weights.safetensors"
+    if name.startswith("timm:"):
+        import timm
+
+        network = timm.create_model(name.removeprefix("timm:"), pretrained=False)
+    else:
+        import open_clip
+
+        architecture = name.removeprefix("open_clip:").partition("/")[0]
+        network = open_clip.create_model(architecture, pretrained=None)
+    save_file({key: value.contiguous() for key, value in network.state_dict().items()}, path)
+    return str(path)
+
+
+def bare_forward(setting: Setting) -> Callable[[], None]:
+    """The network alone, on one batch that lies ready on its device."""
+    size, device = setting.backbone.preprocessing.size, setting.network.device
+    views = torch.randint(0, 256, (setting.batch_size, 3, size, size), dtype=torch.uint8)
+    images = normalise(views.to(device), setting.backbone.preprocessing, setting.network.precision)
+
+    def run() -> None:
+        for _ in range(setting.number // setting.batch_size):
+            features = setting.backbone.encode(images)
+        float(features[0, 0])  # waits for a GPU
+
+    return run
+
+
+def plain_loop(setting: Setting) -> Callable[[], None]:
+    """PIL, torchvision and a DataLoader; features to one .npy."""
+    wanted = setting.backbone.preprocessing
+    transform = transforms.Compose(
+        [
+            transforms.Resize(wanted.resize, transforms.InterpolationMode(wanted.interpolation)),
+            transforms.CenterCrop(wanted.size),
+            transforms.ToTensor(),
+            transforms.Normalize(wanted.mean, wanted.std),
+        ]
+    )
+    device, precision = setting.network.device, setting.network.precision
+
+    def run() -> None:
+        images = ImageFolder(str(setting.folder), transform)
+        loader = DataLoader(
+            images,
+            setting.batch_size,
+            num_workers=num_workers(),
+            multiprocessing_context="forkserver",
+            pin_memory=device.type == "cuda",
+        )
+        found: list[Tensor] = [
+            setting.backbone.encode(batch.to(device, precision, non_blocking=True)).cpu()
+            for batch, _ in loader
+        ]
+        np.save(setting.out / "features.npy", torch.cat(found).numpy())
+
+    return run
+
+
+def extraction(setting: Setting) -> Callable[[], None]:
+    """As `difficulty extract`, with dataset and backbone open already, as for the others."""
+    device, precision = setting.network.device, setting.network.precision
+    request = ExtractRequest(
+        location=str(setting.folder),
+        out=setting.out / "store",
+        backbone=setting.name,
+        network=setting.network,
+        options=ExtractOptions(
+            batch_size=setting.batch_size,
+            workers=num_workers(),
+            device=device,
+            precision=precision,
+        ),
+        resume=False,
+    )
+    dataset = open_dataset(request.location, request.dataset)
+
+    def run() -> None:
+        extract_dataset(dataset, request, load=lambda _name, _options: setting.backbone)
+
+    return run
+
+
+def measure(name: str, arguments: argparse.Namespace) -> bool:
+    """Rounds for one backbone; prints them and says whether the aim is reached."""
+    device = choose_device(arguments.device)
+    precision = torch.float32 if arguments.fp32 else best_precision(device)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        weights = arguments.weights or random_weights(name, folder)
+        network = BackboneOptions(weights=weights, device=device, precision=precision)
+        backbone = load_backbone(name, network)
+        batch_size = arguments.batch_size or suitable_batch_size(device, backbone)
+        number = max(1, arguments.images // batch_size) * batch_size
+        write = write_small_images if backbone.preprocessing.size <= SMALL else write_photographs
+        write(folder / "images", number)
+        setting = Setting(folder / "images", folder, number, name, network, backbone, batch_size)
+        work = {
+            "bare forward": bare_forward(setting),
+            "extract": extraction(setting),
+            "DataLoader loop": plain_loop(setting),
+        }
+        rates: dict[str, list[float]] = {kind: [] for kind in work}
+        for number_of_round in range(arguments.rounds + 1):
+            for kind, run in work.items():
+                began = time.perf_counter()
+                run()
+                if number_of_round:  # the first one warms up
+                    rates[kind].append(number / (time.perf_counter() - began))
+    print(f"\n{name}, batches of {batch_size}, {precision}, {number} images")
+    bare = rates["bare forward"]
+    for kind, found in rates.items():
+        ratios = [rate / other for rate, other in zip(found, bare, strict=True)]
+        print(
+            f"{kind:16}{statistics.median(found):8.0f} images/s, of the bare forward "
+            f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        )
+    ratios = [rate / other for rate, other in zip(rates["extract"], bare, strict=True)]
+    return statistics.median(ratios) >= LEAST_RATIO
+
+
+def main() -> None:
+    """Measures each backbone."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backbone", nargs="+", default=DEFAULT)
+    parser.add_argument("--weights", help="a file, in place of random weights")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--fp32", action="store_true")
+    parser.add_argument("--images", type=int, default=2048)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    prefer_wide_kernels()
+    keep_freed_memory()
+    print(machine())
+    reached = [measure(name, arguments) for name in arguments.backbone]
+    print(f"\n{'PASS' if all(reached) else 'FAIL'}: {LEAST_RATIO} of the bare forward are asked")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""What a figure was measured on."""
+
+from pathlib import Path
+
+import torch
+
+from difficulty_service.parallel import num_workers
+
+
+def machine() -> str:
+    """Processor, cores and torch, in one line; the GPU too, where there is one."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else "unknown processor"
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{name}, {num_workers()} cores{gpu}, torch {torch.__version__}"

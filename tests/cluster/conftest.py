@@ -1,0 +1,161 @@
+"""Three nodes of a Ray cluster on this machine, a dataset, and the scores of the local engine."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+CLASSES = ("ant", "bee", "cat")
+EACH = 160
+SHARD_SIZE = 30
+AUGMENT_RUNS = 6
+NUM_SHARDS = len(CLASSES) * EACH // SHARD_SIZE
+TIMEOUT = 240.0
+COMMAND = (sys.executable, "-m", "difficulty_service")
+
+
+@dataclass
+class SimulatedCluster:
+    """Nodes that are processes of this machine, one logical core each; none is for the driver.
+
+    Attributes:
+        cluster: Ray's own simulation.
+        address: What `--ray-address` takes.
+        workers: The nodes but for the head.
+    """
+
+    cluster: Any
+    address: str
+    workers: list[Any] = field(default_factory=list)
+
+    def raylet(self, node: Any) -> int:  # noqa: ANN401 - Ray's own
+        """The process that is a node's heart."""
+        return int(node.all_processes["raylet"][0].process.pid)
+
+    def actors(self, node: Any) -> list[int]:  # noqa: ANN401 - Ray's own
+        """Processes of a node's actors that extract features."""
+        children = Path(f"/proc/{self.raylet(node)}/task").glob("*/children")
+        found = [int(child) for file in children for child in file.read_text().split()]
+        return [pid for pid in found if b"ray::ShardActor" in command_line(pid)]
+
+    def add_node(self) -> None:
+        """One more node with a core."""
+        self.workers.append(self.cluster.add_node(num_cpus=1, object_store_memory=100 << 20))
+
+
+def command_line(process: int) -> bytes:
+    """How a process calls itself; empty if it is gone."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[SimulatedCluster]:
+    """A head without a core for actors and three nodes with one each."""
+    pytest.importorskip("ray", reason="the package ray is not installed")
+    # Sockets lie in it, and their paths may have a hundred characters at the most.
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    os.environ["RAY_TMPDIR"] = folder
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 100 << 20}
+    simulated = Cluster(initialize_head=True, head_node_args=head)
+    found = SimulatedCluster(simulated, simulated.address)
+    for _ in range(3):
+        found.add_node()
+    yield found
+    simulated.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder per class; one image is damaged."""
+    folder = tmp_path_factory.mktemp("photos")
+    generator = np.random.default_rng(3)
+    for label, name in enumerate(CLASSES):
+        (folder / name).mkdir()
+        for number in range(EACH):
+            pixels = generator.integers(0, 120, size=(60, 80, 3)) + 60 * label
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / name / f"{number:03d}.jpg")
+    (folder / CLASSES[1] / "007.jpg").write_bytes(b"\xff\xd8\xff nothing more")
+    return folder
+
+
+@dataclass(frozen=True)
+class Run:
+    """A `difficulty` command that runs as a process of its own.
+
+    Attributes:
+        process: Its process.
+        scores: The score file that it will write; the features lie beside it.
+    """
+
+    process: "subprocess.Popen[str]"
+    scores: Path
+
+    @property
+    def features(self) -> Path:
+        """The folder of parts."""
+        return self.scores.with_suffix(".features")
+
+    def parts(self) -> list[Path]:
+        """The shards that are written."""
+        return sorted(self.features.glob("part-*.parquet"))
+
+    def wait_for_parts(self, wanted: int) -> None:
+        """Waits until so many shards are written."""
+        until = time.monotonic() + TIMEOUT
+        while len(self.parts()) < wanted:
+            assert self.process.poll() is None, self.process.communicate()[0]
+            assert time.monotonic() < until, f"not even {wanted} parts"
+            time.sleep(0.05)
+
+    def finish(self) -> None:
+        """Waits for the end, which must be a success."""
+        output, _ = self.process.communicate(timeout=TIMEOUT)
+        assert self.process.returncode == 0, output
+
+
+StartScore = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def start_score(photos: Path) -> StartScore:
+    """Starts `difficulty score` on the photos."""
+
+    def start(out: Path, *options: object) -> Run:
+        words = ["score", photos, "--backbone", "builtin", "--shard-size", SHARD_SIZE]
+        words += ["--augment-runs", AUGMENT_RUNS, "--shrinkage", "ledoit-wolf"]
+        words += ["--device", "cpu", "--out", out, *options]
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            [*COMMAND, *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return Run(process, out)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def local_run(start_score: StartScore, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """What the local engine makes of the photos."""
+    run = start_score(tmp_path_factory.mktemp("local") / "scores.parquet")
+    run.finish()
+    assert len(run.parts()) == NUM_SHARDS
+    return run

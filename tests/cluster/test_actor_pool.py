@@ -1,0 +1,206 @@
+"""Which shards go where, told to the pool by actors that do nothing but live and die."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+import typer
+
+from difficulty_service.commands.options import parse_actors
+from difficulty_service.engines.actor_pool import ActorDied, Pool
+from difficulty_service.engines.cluster import ClusterOptions, Share, plan
+from difficulty_service.errors import BackboneError, EngineError
+from difficulty_service.feature_store import BadImage, Part
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+NOTHING = Part([], torch.empty(0), torch.empty(0), torch.empty(0, 1))
+SAME = {"weights": "w"}
+
+
+@dataclass
+class Scripted:
+    """Actors on nodes in turn; some shards kill some of them.
+
+    Attributes:
+        nodes: Of the actors, one after another, again and again.
+        deadly: Shards that bring down an actor, and how often they still do.
+        identities: What actors say of themselves, by node.
+        asked: Node and shard of every extraction, in order.
+        most_given: The most shards that an actor had at a time.
+    """
+
+    nodes: Sequence[str] = ("a",)
+    deadly: dict[int, int] = field(default_factory=dict)
+    identities: dict[str, Any] = field(default_factory=dict)
+    asked: list[tuple[str, int]] = field(default_factory=list)
+    most_given: int = 0
+    _started: int = 0
+    _answers: dict[str, Any] = field(default_factory=dict)
+    _queue: deque[str] = field(default_factory=deque)
+
+    def start(self) -> str:
+        node = self.nodes[self._started % len(self.nodes)]
+        self._started += 1
+        return f"{node}{self._started}"
+
+    def _reference(self, kind: str, actor: str, answer: object) -> str:
+        reference = f"{kind} {actor} {len(self._answers)}"
+        self._answers[reference] = answer
+        self._queue.append(reference)
+        return reference
+
+    def place(self, actor: str) -> str:
+        return self._reference("place", actor, (actor[0], f"host-{actor[0]}"))
+
+    def load(self, actor: str) -> str:
+        return self._reference("load", actor, self.identities.get(actor[0], SAME))
+
+    def extract(self, actor: str, shard: int) -> str:
+        self.asked.append((actor[0], shard))
+        waiting = sum(reference.startswith(f"extract {actor} ") for reference in self._queue)
+        self.most_given = max(self.most_given, waiting + 1)
+        return self._reference("extract", actor, shard)
+
+    def ready(self, references: Sequence[str], timeout: float) -> Sequence[str]:  # noqa: ARG002
+        chosen = next(reference for reference in self._queue if reference in references)
+        self._queue.remove(chosen)
+        return [chosen]
+
+    def answer(self, reference: str) -> Any:  # noqa: ANN401 - of several kinds
+        answer = self._answers[reference]
+        if isinstance(answer, Exception):
+            raise answer
+        if not reference.startswith("extract"):
+            return answer
+        if self.deadly.get(answer, 0):
+            self.deadly[answer] -= 1
+            raise ActorDied("killed")
+        return NOTHING, [BadImage("x", "damaged")] if answer == 0 else []
+
+    def counts(self) -> Mapping[int, tuple[int, int]]:
+        return {}
+
+    def free_cpus(self) -> float:
+        return 0
+
+    def end(self, actor: str) -> None:
+        """Nothing is left to end."""
+
+
+def run(actors: Scripted, shards: int = 6, number: int = 2) -> tuple[list[int], list[Any]]:
+    """The shards that came back, in order, and what progress was told."""
+    told: list[Any] = []
+    pool = Pool(actors, Share(1, number, 1, 0), dict.fromkeys(range(shards), 10), SAME)
+    found = pool.results(lambda done, bad: told.append((done, bad)))
+    return [shard for shard, _ in found], told
+
+
+def test_every_shard_comes_back_once_and_progress_adds_up() -> None:
+    shards, told = run(Scripted())
+
+    assert sorted(shards) == list(range(6))
+    assert [sum(column) for column in zip(*told, strict=True)] == [60, 1]
+
+
+def test_no_actor_holds_more_than_two_shards() -> None:
+    actors = Scripted()
+
+    run(actors, shards=20)
+
+    assert actors.most_given == 2
+
+
+def test_shards_of_an_actor_that_died_come_back_once_as_well() -> None:
+    actors = Scripted(deadly={2: 1, 3: 2})
+
+    shards, _ = run(actors)
+
+    assert sorted(shards) == list(range(6))
+
+
+def test_a_shard_is_tried_again_on_another_node() -> None:
+    actors = Scripted(nodes=("a", "b"), deadly={0: 1})
+
+    run(actors)
+
+    assert [node for node, shard in actors.asked if shard == 0] == ["a", "b"]
+
+
+def test_on_the_only_node_a_shard_is_tried_there_again() -> None:
+    actors = Scripted(nodes=("a",), deadly={0: 1})
+
+    shards, _ = run(actors)
+
+    assert sorted(shards) == list(range(6))
+
+
+def test_a_shard_that_kills_every_actor_ends_the_run_and_is_named() -> None:
+    with pytest.raises(EngineError, match="shard 1 brought down 3 actors, the last one on host-a"):
+        run(Scripted(deadly={1: 9}), number=1)
+
+
+def test_actors_that_die_while_they_load_end_the_run() -> None:
+    with pytest.raises(EngineError, match="3 actors died before they had loaded the backbone"):
+        run(Scripted(identities={"a": ActorDied("out of memory")}))
+
+
+def test_a_backbone_that_cannot_be_loaded_is_told_with_the_host() -> None:
+    with pytest.raises(EngineError, match="cannot start on host-a: no weights"):
+        run(Scripted(identities={"a": BackboneError("no weights")}))
+
+
+def test_a_node_with_other_weights_is_refused() -> None:
+    with pytest.raises(EngineError, match="host-b has weights v, not w"):
+        run(Scripted(nodes=("a", "b"), identities={"b": {"weights": "v"}}))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "device", "options", "expected"),
+    [
+        ([{"CPU": 4}, {"CPU": 2}], CPU, ClusterOptions(), Share(1, 6, 1, 0)),
+        ([{"CPU": 4}, {"CPU": 2}], CPU, ClusterOptions(cpus_per_actor=4), Share(1, 1, 4, 0)),
+        ([{"CPU": 4}], CPU, ClusterOptions(None, 2, 3), Share(2, 3, 1, 0)),
+        ([{"CPU": 2}], CPU, ClusterOptions(None, 2, 64), Share(2, 64, 1, 0)),
+        ([{"CPU": 16, "GPU": 2}, {"CPU": 8}], GPU, ClusterOptions(), Share(1, 2, 8, 1)),
+        ([{"CPU": 64, "GPU": 1}], GPU, ClusterOptions(), Share(1, 1, 16, 1)),
+    ],
+)
+def test_actors_are_as_many_as_fit_on_nodes_whole(
+    nodes: list[dict[str, float]], device: torch.device, options: ClusterOptions, expected: Share
+) -> None:
+    assert plan(nodes, device, options, num_shards=100) == expected
+
+
+def test_there_are_no_more_actors_than_shards() -> None:
+    assert plan([{"CPU": 8}], CPU, ClusterOptions(), num_shards=3).max_actors == 3
+
+
+@pytest.mark.parametrize(
+    ("nodes", "device", "options", "remedy"),
+    [
+        ([{"CPU": 2}, {"CPU": 2}], CPU, ClusterOptions(None, 5, 9), "--ray-actors 4"),
+        ([{"CPU": 2}, {"CPU": 2}], CPU, ClusterOptions(cpus_per_actor=3), "a smaller --workers"),
+        ([{"CPU": 2}], GPU, ClusterOptions(), "a smaller --workers"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_would(
+    nodes: list[dict[str, float]], device: torch.device, options: ClusterOptions, remedy: str
+) -> None:
+    with pytest.raises(EngineError, match=f"do not fit on the cluster.*{remedy}"):
+        plan(nodes, device, options, num_shards=100)
+
+
+@pytest.mark.parametrize(("text", "expected"), [(None, (1, None)), ("3", (3, 3)), ("2:8", (2, 8))])
+def test_a_number_of_actors_is_one_or_a_range(
+    text: str | None, expected: tuple[int, int | None]
+) -> None:
+    assert parse_actors(text) == expected
+
+
+@pytest.mark.parametrize("text", ["0", "8:2", "2:", ":3", "-1", "many", "1:2:3"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="2:8"):
+        parse_actors(text)

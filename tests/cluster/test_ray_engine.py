@@ -1,0 +1,157 @@
+"""A Ray cluster of three nodes gives the scores of one machine, whatever is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.slow
+
+Cluster, Run, StartScore = Any, Any, Callable[..., Any]  # see conftest.py
+
+
+def assert_same_scores(run: Run, expected: Run) -> None:
+    """The same columns with the same values, from the same features byte for byte."""
+    first, second = pq.read_table(run.scores), pq.read_table(expected.scores)
+    assert first.column_names == second.column_names
+    for name in first.column_names:
+        assert first[name].equals(second[name]), name
+    names = [path.name for path in expected.parts()]
+    assert [path.name for path in run.parts()] == names
+    for name in [*names, "errors.parquet"]:
+        assert (run.features / name).read_bytes() == (expected.features / name).read_bytes(), name
+
+
+def on_ray(cluster: Cluster, actors: str = "1:3") -> tuple[str, ...]:
+    """The options of a run on the cluster."""
+    return ("--engine", "ray", "--ray-address", cluster.address, "--ray-actors", actors)
+
+
+def test_three_nodes_give_the_scores_of_one_machine(
+    cluster: Cluster, start_score: StartScore, local_run: Run, tmp_path: Path
+) -> None:
+    run = start_score(tmp_path / "scores.parquet", *on_ray(cluster, "3"))
+
+    run.finish()
+
+    assert_same_scores(run, local_run)
+
+
+def test_an_actor_and_a_node_that_are_killed_change_nothing(
+    cluster: Cluster, start_score: StartScore, local_run: Run, tmp_path: Path
+) -> None:
+    run = start_score(tmp_path / "scores.parquet", *on_ray(cluster, "3"))
+    first, last = cluster.workers[0], cluster.workers.pop()
+    run.wait_for_parts(1)
+
+    (actor,) = cluster.actors(first)
+    os.kill(actor, signal.SIGKILL)
+    run.wait_for_parts(4)
+    (actor,) = cluster.actors(last)
+    os.kill(cluster.raylet(last), signal.SIGKILL)
+    os.kill(actor, signal.SIGKILL)
+    run.finish()
+    cluster.add_node()
+
+    assert_same_scores(run, local_run)
+
+
+def test_after_the_driver_was_killed_the_same_command_goes_on(
+    cluster: Cluster, start_score: StartScore, local_run: Run, tmp_path: Path
+) -> None:
+    run = start_score(tmp_path / "scores.parquet", *on_ray(cluster))
+    run.wait_for_parts(3)
+    run.process.kill()
+    run.process.communicate()
+    before = {path: path.stat().st_mtime_ns for path in run.parts()}
+    assert len(before) < len(local_run.parts())
+
+    start_score(run.scores, *on_ray(cluster)).finish()
+
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert_same_scores(run, local_run)
+
+
+def extract(photos: Path, out: Path, *options: object) -> subprocess.CompletedProcess[str]:
+    """`difficulty extract` on the photos."""
+    words = ["extract", photos, "--backbone", "builtin", "--device", "cpu", "--out", out, *options]
+    return subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "difficulty_service", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_more_actors_than_fit_are_refused_before_anything_is_read(
+    cluster: Cluster, photos: Path, tmp_path: Path
+) -> None:
+    ended = extract(photos, tmp_path / "features", *on_ray(cluster, "4:8"))
+
+    assert ended.returncode == 1
+    assert "4 actors of 1 CPU each do not fit on the cluster, which has 3 CPUs" in ended.stderr
+    assert "use --ray-actors 3" in ended.stderr
+    assert not list((tmp_path / "features").glob("part-*"))
+
+
+def test_an_address_without_a_cluster_is_told_at_once(photos: Path, tmp_path: Path) -> None:
+    options = ("--engine", "ray", "--ray-address", "127.0.0.1:9")
+
+    ended = extract(photos, tmp_path / "features", *options)
+
+    assert ended.returncode == 1
+    assert "no Ray cluster answers at '127.0.0.1:9'" in ended.stderr
+
+
+def test_a_damaged_image_ends_the_run_where_it_shall(
+    cluster: Cluster, photos: Path, tmp_path: Path
+) -> None:
+    ended = extract(photos, tmp_path / "features", *on_ray(cluster), "--on-error", "stop")
+
+    assert ended.returncode == 1
+    assert "bee/007.jpg" in ended.stderr
+    assert "--on-error skip" in ended.stderr
+
+
+NODES_WITH_OTHER_WEIGHTS = """
+import sys
+from pathlib import Path
+import torch
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.engines.cluster import ClusterOptions
+from difficulty_service.engines.ray_cluster import Recipe, extract_shards
+from difficulty_service.errors import EngineError
+from difficulty_service.feature_store import create_store
+from difficulty_service.features import ExtractOptions
+
+address, photos, out = sys.argv[1:]
+dataset = open_dataset(photos, DatasetOptions())
+recipe = Recipe(dataset, "builtin", BackboneOptions(), ExtractOptions())
+store = create_store(Path(out), {"num_shards": 1})
+try:
+    extract_shards(recipe, [0], "0" * 64, store, ClusterOptions(address), lambda done, bad: None)
+except EngineError as error:
+    print(error)
+"""
+
+
+def test_a_node_with_other_weights_is_refused_by_name(
+    cluster: Cluster, photos: Path, tmp_path: Path
+) -> None:
+    arguments = (cluster.address, str(photos), str(tmp_path / "features"))
+
+    printed = subprocess.check_output(  # noqa: S603 - a script of ours
+        [sys.executable, "-c", NODES_WITH_OTHER_WEIGHTS, *arguments], text=True, timeout=120
+    )
+
+    assert "has weights " in printed
+    assert f"not {'0' * 24}" in printed
