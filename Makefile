@@ -32,7 +32,7 @@ architecture: $(INSTALLED) ## who may import whom (import-linter)
 	$(BIN)/lint-imports
 
 bench: $(INSTALLED) ## speed and memory beside other packages and the machine's limit
-	@for script in benchmarks/*.py; do \
+	@for script in $$(grep -l __main__ benchmarks/*.py); do \
 	    echo "$$script"; $(BIN)/python "$$script" || exit 1; \
 	done
 

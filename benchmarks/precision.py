@@ -1,0 +1,84 @@
+"""Do bfloat16 networks rank samples as float32 ones do? Spearman of RMD, and the speed of both.
+
+Run: python benchmarks/precision.py [--images 10000]
+
+CIFAR-10's test images through the built-in encoder and through MobileNetV2 with its real weights,
+both read from DIFFICULTY_SHARED (default ../shared); scored once in float32 and once in bfloat16.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from machine import machine
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.features import ExtractOptions
+from difficulty_service.fitting import FitRequest
+from difficulty_service.parallel import num_workers
+from difficulty_service.pipeline import ExtractRequest, extract, fit_store, write_store_scores
+from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
+
+SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+IMAGES = SHARED / "data" / "cifar10_test.parquet"
+WEIGHTS = SHARED / "weights" / "mobilenetv2_100.imagenet1k.safetensors"
+LEAST_AGREEMENT = 0.999
+
+
+def scored(
+    backbone: str, weights: str | None, precision: torch.dtype, limit: int
+) -> tuple[NDArray[np.float64], float]:
+    """RMD of every image, and images per second of the extraction."""
+    with tempfile.TemporaryDirectory() as folder:
+        request = ExtractRequest(
+            location=str(IMAGES),
+            out=Path(folder) / "features",
+            backbone=backbone,
+            dataset=DatasetOptions(limit=limit, id_column="index"),
+            network=BackboneOptions(weights=weights, precision=precision),
+            options=ExtractOptions(workers=num_workers(), precision=precision),
+        )
+        began = time.perf_counter()
+        store = extract(request).store
+        rate = limit / (time.perf_counter() - began)
+        gaussians = fit_store(store, FitRequest())
+        out = Path(folder) / "scores.parquet"
+        table = write_store_scores(store, out, gaussians, dict(store.description), ["rmd"]).table
+        return table["rmd"].to_numpy(), rate
+
+
+def main() -> None:
+    """Prints a line for each backbone."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=10_000)
+    limit = parser.parse_args().images
+    if not IMAGES.is_file() or not WEIGHTS.is_file():
+        sys.exit(f"{IMAGES} or {WEIGHTS} is not there; set DIFFICULTY_SHARED")
+    prefer_wide_kernels()
+    keep_freed_memory()
+    print(f"{machine()}\n{limit} test images of CIFAR-10")
+    agreements = []
+    for backbone, weights in (("builtin", None), ("timm:mobilenetv2_100", str(WEIGHTS))):
+        full, full_rate = scored(backbone, weights, torch.float32, limit)
+        half, half_rate = scored(backbone, weights, torch.bfloat16, limit)
+        agreements.append(float(spearmanr(full, half).statistic))
+        hardest = [set(np.argsort(-scores)[: limit // 10].tolist()) for scores in (full, half)]
+        overlap = len(hardest[0] & hardest[1]) / (limit // 10)
+        print(
+            f"{backbone:24} Spearman {agreements[-1]:.5f}, hardest tenth shared {overlap:.3f}, "
+            f"float32 {full_rate:.0f} images/s, bfloat16 {half_rate:.0f}"
+        )
+    agree = min(agreements) >= LEAST_AGREEMENT
+    print(f"{'bfloat16' if agree else 'float32'} on CPUs: {LEAST_AGREEMENT} is asked of both")
+
+
+if __name__ == "__main__":
+    main()
