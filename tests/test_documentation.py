@@ -4,9 +4,11 @@ import dataclasses
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from typer.main import get_command
 
 from difficulty_service.cli import create_app
 from difficulty_service.score_file import SCHEMA, write_scores
@@ -54,6 +56,39 @@ def test_commands_on_a_page_exist(page: Path) -> None:
     )
 
     assert set(used) <= names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_on_a_page_exist(page: Path) -> None:
+    options = {
+        name: {option for one in commands_of(command) for option in options_of(one)}
+        for name, command in get_command(create_app()).commands.items()  # type: ignore[attr-defined]
+    }
+    text = "\n".join(blocks(page, "")).replace("\\\n", " ")
+    used = re.findall(r"\bdifficulty(?:_service)? ([a-z]+) ([^\n]*)", text)
+
+    unknown = [
+        (name, option)
+        for name, rest in used
+        for option in re.findall(r"--[a-z][a-z-]*", rest)
+        if option not in options.get(name, ())
+    ]
+
+    assert unknown == []
+
+
+def commands_of(command: Any) -> list[Any]:  # noqa: ANN401 - of a library that is hardly typed
+    """A command itself, or those of a group."""
+    return list(getattr(command, "commands", {"": command}).values())
+
+
+def options_of(command: Any) -> set[str]:  # noqa: ANN401
+    """As they are written on the command line."""
+    return {
+        option
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

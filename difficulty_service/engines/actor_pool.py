@@ -113,7 +113,7 @@ class Pool:
     def results(self, progress: Progress) -> Iterator[tuple[int, Extracted]]:
         """Each shard and its features as they come, until none is left."""
         shown = ShownProgress(progress)
-        self._await_room()
+        self._await_room(shown)
         while self._waiting or self._given():
             self._feed()
             for ref in self._ready():
@@ -137,7 +137,7 @@ class Pool:
         self._workers.append(worker)
         self._starting[self._actors.place(worker.handle)] = worker
 
-    def _await_room(self) -> None:
+    def _await_room(self, shown: ShownProgress) -> None:
         """Waits until as many actors as must have found room have found it.
 
         Raises:
@@ -145,6 +145,7 @@ class Pool:
         """
         until = time.monotonic() + START_SECONDS
         while self._num_placed() < self._share.min_actors:
+            shown.under_way({})
             for ref in self._ready():
                 self._started(ref)
             if time.monotonic() > until:

@@ -34,9 +34,11 @@ class ShownProgress:
         self.finished = (self.finished[0] + done, self.finished[1] + bad)
 
     def under_way(self, counts: Mapping[int, tuple[int, int]]) -> None:
-        """Tells how far everything has come; back a little where an actor died."""
+        """Tells how far everything has come; back a little where an actor died.
+
+        Also where that is nowhere: whoever is told may want to end the run.
+        """
         done = self.finished[0] + sum(done for done, _ in counts.values())
         bad = self.finished[1] + sum(bad for _, bad in counts.values())
-        if (done, bad) != self.told:
-            self.progress(done - self.told[0], bad - self.told[1])
-            self.told = (done, bad)
+        self.progress(done - self.told[0], bad - self.told[1])
+        self.told = (done, bad)

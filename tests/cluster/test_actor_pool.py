@@ -105,6 +105,22 @@ def test_every_shard_comes_back_once_and_progress_adds_up() -> None:
     assert [sum(column) for column in zip(*told, strict=True)] == [60, 1]
 
 
+def test_a_run_can_be_ended_before_any_actor_has_found_room() -> None:
+    class Cancelled(Exception):
+        pass
+
+    def cancel(_done: int, _bad: int) -> None:
+        raise Cancelled
+
+    actors = Scripted()
+    pool = Pool(actors, Share(1, 2, 1, 0), {0: 10}, SAME)
+
+    with pytest.raises(Cancelled):
+        next(pool.results(cancel))
+
+    assert actors.asked == []
+
+
 def test_no_actor_holds_more_than_two_shards() -> None:
     actors = Scripted()
 
