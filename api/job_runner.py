@@ -28,18 +28,12 @@ from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.features import ExtractOptions
 from difficulty_service.features import Progress as BatchProgress
+from difficulty_service.fit_and_score import fit_store, write_store_scores
 from difficulty_service.fitting import FitRequest
 from difficulty_service.gaussian import Gaussians
 from difficulty_service.gaussian_file import load_gaussians, save_gaussians
 from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import (
-    Extracted,
-    ExtractRequest,
-    Watch,
-    extract_dataset,
-    fit_store,
-    write_store_scores,
-)
+from difficulty_service.pipeline import Extracted, ExtractRequest, Watch, extract_dataset
 from difficulty_service.scorers.faiss_package import load_faiss
 from difficulty_service.scoring import Scored
 
@@ -218,7 +212,7 @@ def _result(job: Job, extracted: Extracted, scored: Scored, scores: Path) -> dic
     return {
         "prefix": attempt_prefix(job),
         "num_samples": int(extracted.store.description["num_samples"]),
-        "num_scored": len(scored.table) - scored.table["rmd"].null_count,
+        "num_scored": scored.num_scored,
         "num_bad_images": len(extracted.bad_images),
         "scores_bytes": scores.stat().st_size,
         "scores_sha256": digest,

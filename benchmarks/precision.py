@@ -22,10 +22,12 @@ from scipy.stats import spearmanr
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features import ExtractOptions
+from difficulty_service.fit_and_score import fit_store, write_store_scores
 from difficulty_service.fitting import FitRequest
 from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import ExtractRequest, extract, fit_store, write_store_scores
+from difficulty_service.pipeline import ExtractRequest, extract
 from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.score_file import read_scores
 
 SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 IMAGES = SHARED / "data" / "cifar10_test.parquet"
@@ -51,8 +53,8 @@ def scored(
         rate = limit / (time.perf_counter() - began)
         gaussians = fit_store(store, FitRequest())
         out = Path(folder) / "scores.parquet"
-        table = write_store_scores(store, out, gaussians, dict(store.description), ["rmd"]).table
-        return table["rmd"].to_numpy(), rate
+        write_store_scores(store, out, gaussians, dict(store.description), ["rmd"])
+        return read_scores(out, ["rmd"]).table["rmd"].to_numpy(), rate
 
 
 def main() -> None:

@@ -1,36 +1,51 @@
 """Fit and score from Parquet, part by part: time over the machine's floor, and memory, by rows.
 
-Run: python benchmarks/streamed.py [--rows 50000 200000 1281167 10000000] [--rounds 3]
+Run: python benchmarks/streamed.py [--rows 50000 200000 1281167 10000000] [--rounds 3] [--peer]
 
 Features of 512 dimensions in 1,000 classes lie in a feature store, as `difficulty extract` writes
-it; beyond 1,281,167 rows its parts are links to the first ones. Each run is a process of its own
-that fits Gaussians and scores every row to a score file, as `difficulty score STORE` does. The
-floor is the arithmetic that this needs, at the rate of this machine's fastest float32 product on
-all cores: N D^2 for the covariance, N (2 D r - r^2) for RMD, and 2 N K r for the distances to
-all classes that the columns nearest_label and label_margin ask for. Memory is the peak of what
-is not a mapped file, above what the libraries took.
+it; beyond 1,281,167 rows its parts are links to the first ones. Every run is a process of its own,
+which reads all files once before the clock starts; the kinds of run take turns.
+
+- rmd: fits Gaussians and gives RMD alone, which is what the peer is asked for. Floor: the
+  arithmetic N D^2 for the covariance and N (2 D r - r^2) for the scores, r = min(D, K - 1).
+- file: what `difficulty score STORE` does, all columns of the score file. Floor: N D^2 more for
+  the distance that knows no labels, and 2 N K r for the distances to all classes.
+- pytorch-ood, with --peer: its RMD for the own class of features that lie in memory, up to
+  1,281,167 rows.
+
+The floor's rate is that of this machine's fastest float32 product, one on each core. Memory is the
+peak of what is not a mapped file, above what the libraries took.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from fit_and_score import FASTEST_PEER as PEER
+from fit_and_score import gemm_rate, pytorch_ood
 from machine import machine
+from torch import Tensor
 
-from difficulty_service.feature_store import FeatureStore, Part, create_store, open_store
+from difficulty_service.feature_part import Part
+from difficulty_service.feature_store import FeatureStore, create_store, open_store
+from difficulty_service.fit_and_score import fit_store, read_chunk, write_store_scores
 from difficulty_service.fitting import FitRequest
-from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import fit_store, write_store_scores
+from difficulty_service.moments import ReadChunk
+from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.products import Workspace, chunk_ranges, one_thread_per_product
+from difficulty_service.scorers.mahalanobis import SCORED_ROWS, relative_mahalanobis
 
 DIM, CLASSES, PART_ROWS = 512, 1000, 4096
 DISTINCT_ROWS = 1_281_167
@@ -102,38 +117,87 @@ def in_child(work: Callable[[], None]) -> None:
     print(json.dumps([seconds, (peak[0] - before) / 1024]))
 
 
-def streamed(folder: Path) -> Callable[[], None]:
+def fit_and_write(folder: Path) -> None:
     """What `difficulty score STORE` does."""
     store = open_store(folder)
-
-    def run() -> None:
-        gaussians = fit_store(store, FitRequest())
-        out = folder / "scores.parquet"
-        write_store_scores(store, out, gaussians, dict(store.description), ["rmd"])
-
-    return run
+    gaussians = fit_store(store, FitRequest())
+    out = folder / "scores.parquet"
+    write_store_scores(store, out, gaussians, dict(store.description), ["rmd"])
 
 
-def floor_seconds(rows: int) -> float:
-    """Seconds of the products that covariance, scores and margins need, on all cores."""
+def fit_and_rmd(folder: Path) -> Tensor:
+    """RMD of every row of a store, and nothing else."""
+    store = open_store(folder)
+    scorer = relative_mahalanobis(fit_store(store, FitRequest()))
+    work = Workspace()
+
+    def chunks() -> Iterator[ReadChunk]:
+        for shard in range(store.num_parts):
+            part = store.open_part(shard, [])
+            for rows in chunk_ranges(len(part.labels), SCORED_ROWS):
+                yield partial(read_chunk, part, rows)
+
+    with one_thread_per_product():
+        found = list(
+            map_in_order(lambda read: scorer.rmd_of_chunk(*read(), work), chunks(), num_workers())
+        )
+    return torch.cat(found)
+
+
+def peer(folder: Path) -> Callable[[], object]:
+    """The peer's RMD, once all features are in memory."""
+    store = open_store(folder)
+    parts = [store.read_part(shard) for shard in range(store.num_parts)]
+    features = torch.cat([part.features for part in parts]).numpy()
+    labels = torch.cat([part.labels for part in parts]).numpy()
+    del parts
+    return pytorch_ood(features, labels, CLASSES)
+
+
+def work_of(kind: str, folder: Path) -> Callable[[], object]:
+    """The run that a kind names."""
+    if kind == PEER:
+        return peer(folder)
+    for file in folder.glob("part-*"):
+        file.read_bytes()
+    return partial({"rmd": fit_and_rmd, "file": fit_and_write}[kind], folder)
+
+
+def flops(kind: str, rows: int) -> float:
+    """Operations that a kind of run cannot do without."""
     rank = min(DIM, CLASSES - 1)
-    square = torch.randn(4096, 4096)
-    torch.set_num_threads(num_workers())
-    times = []
-    for _ in range(5):
-        began = time.perf_counter()
-        np.matmul(square.numpy(), square.numpy())
-        times.append(time.perf_counter() - began)
-    rate = 2 * 4096**3 / min(times)
-    return rows * (DIM**2 + 2 * DIM * rank - rank**2 + 2 * CLASSES * rank) / rate
+    rmd = DIM**2 + 2 * DIM * rank - rank**2
+    return rows * (rmd if kind != "file" else rmd + DIM**2 + 2 * CLASSES * rank)
 
 
 def run_child(kind: str, folder: Path) -> list[float]:
-    """Seconds and megabytes of one run in a process of its own."""
+    """Seconds and megabytes of one run in a process of its own; for `rate`, operations a second."""
     command = [sys.executable, __file__, "--child", kind, str(folder)]
     output = subprocess.check_output(command, text=True)  # noqa: S603 - this script
     found: list[float] = json.loads(output.splitlines()[-1])
     return found
+
+
+def measure(rows: int, folder: Path, kinds: list[str], rounds: int) -> None:
+    """Prints a line for each kind of run."""
+    rates: list[float] = []
+    found: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        rates += run_child("rate", folder)
+        for kind in kinds:
+            found[kind].append(run_child(kind, folder))
+    for kind, runs in found.items():
+        seconds = statistics.median(run[0] for run in runs)
+        over_floor = seconds * max(rates) / flops(kind, rows)
+        over_rmd = statistics.median(
+            run[0] / own[0] for run, own in zip(runs, found["rmd"], strict=True)
+        )
+        megabytes = max(run[1] for run in runs)
+        print(
+            f"{rows:>12,}  {kind:12}{seconds:8.2f} s {over_floor:6.2f} x floor "
+            f"{over_rmd:6.2f} x rmd {megabytes:7.0f} MB   ({max(rates) / 1e9:.0f} GFLOP/s)",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -141,12 +205,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[50_000, 200_000, DISTINCT_ROWS])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peer", action="store_true", help="runs pytorch-ood too")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    os.environ.pop("OPENBLAS_CORETYPE", None)
     prefer_wide_kernels()
     keep_freed_memory()
     if arguments.child:
-        in_child(streamed(Path(arguments.child[1])))
+        kind, folder = arguments.child
+        if kind == "rate":
+            print(json.dumps([gemm_rate(num_workers())]))
+        else:
+            in_child(work_of(kind, Path(folder)))
         return
     print(f"{machine()}\nrows x {DIM}, {CLASSES} classes, medians of {arguments.rounds} rounds")
     with tempfile.TemporaryDirectory() as temporary:
@@ -155,19 +225,8 @@ def main() -> None:
             folder = Path(temporary) / str(rows)
             store = make_store(folder, rows, distinct if rows > DISTINCT_ROWS else None)
             distinct = store if rows == DISTINCT_ROWS else distinct
-            floors, found = [], []
-            for _ in range(arguments.rounds):
-                floors.append(floor_seconds(rows))
-                found.append(run_child("streamed", folder))
-            seconds = statistics.median(run[0] for run in found)
-            megabytes = statistics.median(run[1] for run in found)
-            ratio = statistics.median(
-                run[0] / floor for run, floor in zip(found, floors, strict=True)
-            )
-            print(
-                f"{rows:>12,} rows {seconds:8.2f} s, {ratio:5.2f} times the floor, "
-                f"{megabytes:6.0f} MB"
-            )
+            with_peer = arguments.peer and rows <= DISTINCT_ROWS
+            measure(rows, folder, ["rmd", "file", *([PEER] if with_peer else [])], arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
-from torch import Tensor
 
 from difficulty_service.atomic_file import remove_leftovers, replacing
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_part import (
+    BadImage,
+    OpenPart,
+    Part,
+    open_part,
+    read_bad_images,
+    write_part,
+)
 
 DESCRIPTION_FILE = "store.json"
 ERRORS_FILE = "errors.parquet"
-ERRORS_KEY = b"errors"
 
 FREE_TO_CHANGE = {"dataset", "package_version"}
 """Keys of a description that a resumed run need not share with the first one."""
@@ -29,31 +33,6 @@ FREE_TO_CHANGE = {"dataset", "package_version"}
 ERRORS_SCHEMA = pa.schema(
     [pa.field(name, pa.string(), nullable=False) for name in ("sample_id", "reason")]
 )
-
-
-@dataclass(frozen=True)
-class BadImage:
-    """An image that gave no features, and why."""
-
-    sample_id: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Part:
-    """The features of one shard; the rows of a sample, one per augmentation run, are together.
-
-    Attributes:
-        sample_ids: One per row.
-        labels: Class indices. Shape (rows,).
-        runs: Augmentation run of each row, 0 for none. Shape (rows,).
-        features: float32. Shape (rows, dim).
-    """
-
-    sample_ids: Sequence[str]
-    labels: Tensor
-    runs: Tensor
-    features: Tensor
 
 
 @dataclass(frozen=True)
@@ -93,43 +72,29 @@ class FeatureStore:
 
     def write_part(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
         """Writes the part of one shard and what could not be read of it."""
-        dim = part.features.shape[1]
-        flat = pa.array(part.features.contiguous().numpy().ravel())
-        errors = json.dumps([[bad.sample_id, bad.reason] for bad in bad_images])
-        table = pa.table(
-            {
-                "sample_id": pa.array(part.sample_ids, pa.string()),
-                "label": pa.array(part.labels.numpy(), pa.int32()),
-                "run": pa.array(part.runs.numpy(), pa.int16()),
-                "features": pa.FixedSizeListArray.from_arrays(flat, dim),
-            }
-        ).replace_schema_metadata({ERRORS_KEY: errors.encode()})
-        with replacing(self.part_file(shard)) as temporary:
-            # Features do not compress, and a dictionary of them would only cost time.
-            pq.write_table(table, temporary, compression="none", use_dictionary=["sample_id"])
+        write_part(self.part_file(shard), part, bad_images)
 
-    def read_part(self, shard: int, columns: Sequence[str] | None = None) -> Part:
-        """The part of one shard; columns not asked for come back empty.
+    def read_part(self, shard: int) -> Part:
+        """The part of one shard.
 
         Raises:
             FeatureStoreError: It is missing or damaged.
         """
-        path = self.part_file(shard)
-        names = list(columns or ("sample_id", "label", "run", "features"))
-        try:
-            table = pq.read_table(path, columns=names).combine_chunks()
-        except FileNotFoundError:
-            raise FeatureStoreError(
-                f"{path} is missing; run `difficulty extract` again to complete the store"
-            ) from None
-        except (pa.ArrowInvalid, OSError) as error:
-            raise _damaged(path, error) from error
-        return Part(
-            sample_ids=table["sample_id"].to_pylist() if "sample_id" in names else [],
-            labels=_integers(table, "label"),
-            runs=_integers(table, "run"),
-            features=_features(table) if "features" in names else torch.empty(0, 0),
-        )
+        part = self.open_part(shard)
+        features = part.read_features(slice(0, len(part.labels)))
+        return Part(part.sample_ids, part.labels, part.runs, features)
+
+    def open_part(self, shard: int, columns: Sequence[str] = ("sample_id", "run")) -> OpenPart:
+        """The part of one shard without its features, which can be read from it.
+
+        Args:
+            shard: Its number.
+            columns: What to read besides the label, of `sample_id` and `run`.
+
+        Raises:
+            FeatureStoreError: It is missing or damaged.
+        """
+        return open_part(self.part_file(shard), columns)
 
     def bad_images(self) -> list[BadImage]:
         """What could not be read so far, in the order of the dataset.
@@ -139,12 +104,7 @@ class FeatureStore:
         """
         missing, found = set(self.missing_parts()), []
         for shard in sorted(set(range(self.num_parts)) - missing):
-            path = self.part_file(shard)
-            try:
-                metadata = pq.read_schema(path).metadata or {}
-            except (pa.ArrowInvalid, OSError) as error:
-                raise _damaged(path, error) from error
-            found += [BadImage(*entry) for entry in json.loads(metadata.get(ERRORS_KEY, b"[]"))]
+            found += read_bad_images(self.part_file(shard))
         return found
 
     def write_errors(self, bad_images: Sequence[BadImage]) -> Path:
@@ -217,12 +177,6 @@ def is_store(folder: Path) -> bool:
     return (folder / DESCRIPTION_FILE).is_file()
 
 
-def _damaged(path: Path, error: Exception) -> FeatureStoreError:
-    return FeatureStoreError(
-        f"{path} is damaged ({error}); delete it and run `difficulty extract` again"
-    )
-
-
 def read_description(folder: Path) -> Mapping[str, Any]:
     """What a store says of its features.
 
@@ -260,18 +214,3 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004
-
-
-def _integers(table: pa.Table, name: str) -> Tensor:
-    if name not in table.column_names:
-        return torch.empty(0, dtype=torch.int64)
-    return torch.from_numpy(table[name].to_numpy().astype(np.int64))
-
-
-def _features(table: pa.Table) -> Tensor:
-    column = table["features"]
-    width = column.type.list_size
-    if not len(column):
-        return torch.empty(0, width)
-    flat = column.chunk(0).flatten().to_numpy(zero_copy_only=True)
-    return torch.from_numpy(flat.astype(np.float32, copy=True)).view(-1, width)

@@ -13,7 +13,7 @@ from torch import Tensor
 from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.datasets.sample import Dataset, ImageOpener, Sample
 from difficulty_service.errors import BackboneError, ImageError
-from difficulty_service.feature_store import BadImage, Part
+from difficulty_service.feature_part import BadImage, Part
 from difficulty_service.images import (
     DEFAULT_MAX_PIXELS,
     Augmentation,

@@ -1,6 +1,6 @@
 """Labelled features to Gaussians: one pass, and a second one only when numbers demand it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -16,11 +16,19 @@ from difficulty_service.gaussian import (
     covariances,
     fit_gaussians,
 )
-from difficulty_service.moments import PILOT_ROWS, Moments, measure, merge, pilot_of
-from difficulty_service.products import chunk_ranges, one_thread_per_product
+from difficulty_service.moments import (
+    PILOT_ROWS,
+    Moments,
+    ReadChunk,
+    chunks_of,
+    measure,
+    measure_chunks,
+    pilot_of,
+)
+from difficulty_service.products import one_thread_per_product
 
-FeatureParts = Callable[[], Iterable[tuple[Tensor, Tensor]]]
-"""Gives the parts of a dataset anew at each call: features (samples, dim), labels (samples,)."""
+Chunks = Callable[[], Iterable[ReadChunk]]
+"""Gives the chunks of a dataset anew at each call."""
 
 PILOT_CONDITION = 1e5
 """A pilot worse conditioned than this gets float64 products from the start."""
@@ -63,9 +71,8 @@ def fit(
     Raises:
         StatisticsError: The features allow no trustworthy Gaussian; the message says why.
     """
-    return fit_parts(
-        lambda: [(features, labels)], pilot_rows(features), num_classes, request or FitRequest()
-    )
+    chunks = chunks_of(features, labels)
+    return fit_chunks(lambda: chunks, pilot_rows(features), num_classes, request or FitRequest())
 
 
 def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
@@ -83,13 +90,13 @@ def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
 
 
 @one_thread_per_product()
-def fit_parts(
-    parts: FeatureParts, first_rows: Tensor, num_classes: int, request: FitRequest
+def fit_chunks(
+    chunks: Chunks, first_rows: Tensor, num_classes: int, request: FitRequest
 ) -> Gaussians:
-    """Gaussians of a dataset that comes in parts, folded in their order.
+    """Gaussians of a dataset that comes in chunks, folded in their order.
 
     Args:
-        parts: Gives the parts; called once for each pass that is needed.
+        chunks: Gives the chunks; called once for each pass that is needed.
         first_rows: Some rows from all over the dataset, by `pilot_rows`. Shape (rows, dim).
         num_classes: Number of class indices.
         request: How to fit.
@@ -97,9 +104,9 @@ def fit_parts(
     pilot = pilot_of(first_rows)
 
     def fit_with(products: torch.dtype) -> Gaussians:
-        moments = _measure_parts(parts, pilot, num_classes, products)
+        moments = measure_chunks(chunks(), pilot, num_classes, products=products)
         options = FitOptions(request.shrinkage, products, request.runs, request.force)
-        powers = _fourth_powers(parts, moments) if request.shrinkage == "ledoit-wolf" else None
+        powers = _fourth_powers(chunks(), moments) if request.shrinkage == "ledoit-wolf" else None
         return fit_gaussians(moments, options, powers)
 
     products = _first_choice(request.products, first_rows)
@@ -125,28 +132,15 @@ def _first_choice(products: str, first_rows: Tensor) -> torch.dtype:
     return torch.float64 if condition_number(covariance) > PILOT_CONDITION else torch.float32
 
 
-def _measure_parts(
-    parts: FeatureParts, pilot: Tensor, num_classes: int, products: torch.dtype
-) -> Moments:
-    def measured() -> Iterator[Moments]:
-        for features, labels in parts():
-            yield measure(features, labels, pilot, num_classes, products=products)
-
-    total: Moments | None = None
-    for part in measured():
-        total = part if total is None else merge([total, part])
-    return merge([]) if total is None else total
-
-
-def _fourth_powers(parts: FeatureParts, moments: Moments) -> FourthPowers:
+def _fourth_powers(chunks: Iterable[ReadChunk], moments: Moments) -> FourthPowers:
     """Means over all samples, in a second pass over the features."""
     mean = moments.class_sums.sum(dim=0) / moments.num_samples
     class_means = moments.class_sums / moments.counts.clamp(min=1)[:, None]
     within, agnostic = 0.0, 0.0
-    for features, labels in parts():
-        for rows in chunk_ranges(len(features)):
-            centred = features[rows].double().cpu() - moments.pilot
-            own = class_means[labels[rows].cpu().long()]
-            within += float((centred - own).square().sum(dim=1).square().sum())
-            agnostic += float((centred - mean).square().sum(dim=1).square().sum())
+    for read in chunks:
+        features, labels = read()
+        centred = features.double().cpu() - moments.pilot
+        own = class_means[labels.cpu().long()]
+        within += float((centred - own).square().sum(dim=1).square().sum())
+        agnostic += float((centred - mean).square().sum(dim=1).square().sum())
     return FourthPowers(within / moments.num_samples, agnostic / moments.num_samples)

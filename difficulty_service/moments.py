@@ -4,7 +4,7 @@ Everything is kept relative to one fixed point near the mean, the pilot, so that
 large numbers never arises; states that share a pilot are merged by plain addition.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -92,30 +92,83 @@ def measure(
     Raises:
         StatisticsError: Shapes disagree, a label is out of range, or a feature is not finite.
     """
-    _check(features, labels, pilot, num_classes)
+    return measure_chunks(chunks_of(features, labels), pilot, num_classes, products=products)
+
+
+ReadChunk = Callable[[], tuple[Tensor, Tensor]]
+"""Gives some thousand features, shape (samples, dim), and their labels, shape (samples,)."""
+
+
+def chunks_of(features: Tensor, labels: Tensor) -> list[ReadChunk]:
+    """Features in memory and their labels, in chunks."""
+    _require_a_label_each(features, labels)
+
+    def chunk(rows: slice) -> ReadChunk:
+        return lambda: (features[rows], labels[rows])
+
+    return [chunk(rows) for rows in chunk_ranges(len(features))]
+
+
+def measure_chunks(
+    chunks: Iterable[ReadChunk],
+    pilot: Tensor,
+    num_classes: int,
+    *,
+    products: torch.dtype = torch.float32,
+) -> Moments:
+    """Moments of a dataset that comes in chunks, of which a few at a time are in memory.
+
+    Args:
+        chunks: Each is called once, on one of as many threads as there are cores.
+        pilot: As for `measure`.
+        num_classes: As for `measure`.
+        products: As for `measure`.
+
+    Raises:
+        StatisticsError: As for `measure`.
+    """
     moments = empty_moments(pilot, num_classes)
-    offset = pilot.to(features.device, products)
+    offset = pilot.to(products)
     work = Workspace()
 
-    def measure_chunk(rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        centred = work.matrix("centred", rows.stop - rows.start, len(pilot), offset)
-        torch.sub(features[rows], offset, out=centred)
-        present, place = torch.unique(labels[rows], return_inverse=True)
+    def measure_chunk(read: ReadChunk) -> _ChunkSums:
+        features, labels = read()
+        _check(features, labels, pilot, num_classes)
+        centred = work.matrix("centred", len(features), len(pilot), offset, features.device)
+        torch.sub(features, offset.to(features.device), out=centred)
+        present, place = torch.unique(labels, return_inverse=True)
         sums = centred.new_zeros(len(present), len(pilot)).index_add_(0, place, centred)
-        return present, torch.bincount(place), sums, gram(centred)
+        return _ChunkSums(features, present, torch.bincount(place), sums, gram(centred))
 
-    workers = num_workers() if features.device.type == "cpu" else 1
     with one_thread_per_product():
-        for present, counts, sums, scatter in map_in_order(
-            measure_chunk, chunk_ranges(len(features)), workers
-        ):
-            present = present.cpu()
-            moments.counts.index_add_(0, present, counts.cpu())
-            moments.class_sums.index_add_(0, present, sums.cpu().double())
-            moments.scatter.add_(scatter.cpu())
-    if not torch.isfinite(moments.scatter.diagonal()).all():
-        raise StatisticsError(_describe_not_finite(features))
+        for chunk in map_in_order(measure_chunk, chunks, num_workers()):
+            present = chunk.present.cpu()
+            moments.counts.index_add_(0, present, chunk.counts.cpu())
+            moments.class_sums.index_add_(0, present, chunk.sums.cpu().double())
+            moments.scatter.add_(chunk.scatter.cpu())
+            if not torch.isfinite(moments.scatter.diagonal()).all():
+                first_row = moments.num_samples - len(chunk.features)
+                raise StatisticsError(_describe_not_finite(chunk.features, first_row))
     return moments
+
+
+@dataclass(frozen=True)
+class _ChunkSums:
+    """What a chunk of rows adds to the moments.
+
+    Attributes:
+        features: The rows themselves, to say what is wrong with them. Shape (rows, dim).
+        present: Classes that occur. Shape (present,).
+        counts: Rows of each of them. Shape (present,).
+        sums: Of features minus pilot, for each of them. Shape (present, dim).
+        scatter: Sum of outer products of features minus pilot. Shape (dim, dim).
+    """
+
+    features: Tensor
+    present: Tensor
+    counts: Tensor
+    sums: Tensor
+    scatter: Tensor
 
 
 def merge(parts: Sequence[Moments]) -> Moments:
@@ -161,10 +214,7 @@ def _check(features: Tensor, labels: Tensor, pilot: Tensor, num_classes: int) ->
         raise StatisticsError(
             f"features have shape {tuple(features.shape)}, expected (samples, {len(pilot)})"
         )
-    if labels.shape != features.shape[:1]:
-        raise StatisticsError(
-            f"{len(features)} feature rows but labels of shape {tuple(labels.shape)}"
-        )
+    _require_a_label_each(features, labels)
     if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= num_classes):
         raise StatisticsError(
             f"labels run from {int(labels.min())} to {int(labels.max())}, "
@@ -172,11 +222,19 @@ def _check(features: Tensor, labels: Tensor, pilot: Tensor, num_classes: int) ->
         )
 
 
-def _describe_not_finite(features: Tensor) -> str:
+def _require_a_label_each(features: Tensor, labels: Tensor) -> None:
+    if labels.shape != features.shape[:1]:
+        raise StatisticsError(
+            f"{len(features)} feature rows but labels of shape {tuple(labels.shape)}"
+        )
+
+
+def _describe_not_finite(features: Tensor, first_row: int) -> str:
     bad = (~torch.isfinite(features).all(dim=1)).nonzero().flatten()
     if not len(bad):
         return "the products of these features overflow float32; fit with products in float64"
+    row = first_row + int(bad[0])
     return (
-        f"{len(bad)} of {len(features)} feature vectors hold NaN or infinity, first in row "
-        f"{int(bad[0])}; extract them again with --precision fp32"
+        f"feature vectors hold NaN or infinity, the first of them in row {row}; extract them "
+        "again with --precision fp32"
     )

@@ -1,6 +1,5 @@
-"""The whole path: dataset, features, Gaussians, scores."""
+"""From a dataset to the features of all its images."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -8,9 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
@@ -20,17 +17,12 @@ from difficulty_service.engines import local
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.recipe import Recipe
 from difficulty_service.errors import DatasetError
-from difficulty_service.feature_store import BadImage, FeatureStore, create_store
+from difficulty_service.feature_part import BadImage
+from difficulty_service.feature_store import FeatureStore, create_store
 from difficulty_service.features import ExtractOptions, Progress, extract_shards, ignore
-from difficulty_service.fitting import FitRequest, fit_parts, pilot_rows
-from difficulty_service.gaussian import Factor, Gaussians
 from difficulty_service.images import decoder_name
-from difficulty_service.score_file import write_scores
-from difficulty_service.scoring import Scored, require_same_features, score_store
+from difficulty_service.scoring import require_same_features
 from difficulty_service.stage_clock import StageClock
-
-PILOT_PARTS = 8
-"""Parts, evenly spaced over the store, whose first rows make the pilot."""
 
 Watch = Callable[[int, int, int], AbstractContextManager[Progress]]
 """Given the number of samples, how many are done and how many of those are bad images, gives what
@@ -201,74 +193,6 @@ def describe(request: ExtractRequest, dataset: Dataset, backbone: Backbone) -> d
         "seed": request.options.seed,
         "package_version": version("difficulty-service"),
     }
-
-
-def fit_store(store: FeatureStore, request: FitRequest) -> Gaussians:
-    """Gaussians of all features of a complete store, read part by part.
-
-    Raises:
-        StatisticsError: The features allow no trustworthy Gaussian; the message says why.
-    """
-
-    def parts() -> Iterator[tuple[Tensor, Tensor]]:
-        for shard in range(store.num_parts):
-            part = store.read_part(shard, ["label", "features"])
-            yield part.features, part.labels
-
-    return fit_parts(parts, _pilot_rows(store), len(store.class_names), request)
-
-
-def write_store_scores(
-    store: FeatureStore,
-    out: Path,
-    gaussians: Gaussians,
-    fitted_on: dict[str, Any],
-    scorers: Sequence[str],
-) -> Scored:
-    """Scores a store and writes the score file."""
-    scored = score_store(store, gaussians, fitted_on, scorers)
-    write_scores(out, scored.table, provenance(store, gaussians, fitted_on, scored))
-    return scored
-
-
-def provenance(
-    store: FeatureStore, gaussians: Gaussians, fitted_on: dict[str, Any], scored: Scored
-) -> dict[str, Any]:
-    """What a score file says about where it came from."""
-    shrinkage = gaussians.options.shrinkage
-    return {
-        **{key: value for key, value in store.description.items() if key != "num_shards"},
-        "fitted_on": {key: fitted_on[key] for key in ("dataset", "fingerprint", "num_samples")},
-        "shrinkage": shrinkage,
-        "products": str(gaussians.options.products).removeprefix("torch."),
-        "reliable": gaussians.reliable,
-        **describe_factor("within", gaussians.within),
-        **describe_factor("agnostic", gaussians.agnostic),
-        "num_scored": len(scored.table) - scored.table["rmd"].null_count,
-        "num_bad_images": int(store.description["num_samples"]) - len(scored.table),
-        "warnings": list(scored.warnings),
-    }
-
-
-def describe_factor(name: str, factor: Factor) -> dict[str, Any]:
-    """How one covariance came out; a singular one has no condition number that JSON can hold."""
-    return {
-        f"{name}_intensity": factor.intensity,
-        f"{name}_condition": factor.condition if math.isfinite(factor.condition) else None,
-        f"{name}_rank": factor.rank,
-    }
-
-
-def _pilot_rows(store: FeatureStore) -> Tensor:
-    """Some rows from all over a store. Shape (rows, dim)."""
-    chosen = sorted({int(shard) for shard in np.linspace(0, store.num_parts - 1, PILOT_PARTS)})
-    rows: list[Tensor] = []
-    for shard in [*chosen, *range(store.num_parts)]:
-        if shard not in chosen and any(map(len, rows)):
-            break  # the other parts are for a store whose chosen ones hold bad images only
-        features = store.read_part(shard, ["features"]).features
-        rows.append(pilot_rows(features, len(chosen)))
-    return torch.cat(rows)
 
 
 def _require_every_class(

@@ -5,12 +5,13 @@ describes it for people. Larger is harder in every score column.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from difficulty_service.atomic_file import replacing
@@ -51,27 +52,54 @@ class ScoreFile:
     provenance: Mapping[str, Any]
 
 
-def write_scores(path: Path, table: pa.Table, provenance: Mapping[str, Any]) -> None:
+def write_scores(
+    path: Path, parts: pa.Table | Iterable[pa.Table], provenance: Mapping[str, Any]
+) -> None:
     """Writes a score file; it appears whole or not at all.
 
     Args:
         path: The file to write; an existing one is replaced.
-        table: Columns of SCHEMA, in any order; a nullable column may be left out.
+        parts: Columns of SCHEMA, in any order; a nullable column may be left out. A table, or
+            several, each of which becomes a row group.
         provenance: JSON values; the schema version is added.
 
     Raises:
         ScoreFileError: A column is unknown, missing or cannot take its type.
     """
-    unknown = sorted(set(table.column_names) - set(SCHEMA.names))
-    if unknown:
-        raise ScoreFileError(f"unknown score columns {unknown}; the schema has {SCHEMA.names}")
-    columns = [_column(table, field) for field in SCHEMA]
     described = json.dumps(
         {"schema_version": SCHEMA_VERSION, **provenance}, sort_keys=True, allow_nan=False
     )
     schema = SCHEMA.with_metadata({METADATA_KEY: described.encode()})
-    with replacing(path) as temporary:
-        pq.write_table(pa.table(columns, schema=schema), temporary, compression="zstd")
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+    ):
+        for part in [parts] if isinstance(parts, pa.Table) else parts:
+            unknown = sorted(set(part.column_names) - set(SCHEMA.names))
+            if unknown:
+                raise ScoreFileError(
+                    f"unknown score columns {unknown}; the schema has {SCHEMA.names}"
+                )
+            columns = [_column(part, field) for field in SCHEMA]
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+def extremes(path: Path, count: int) -> dict[str, pa.Table]:
+    """The hardest and the easiest samples that have a score, each from hard to easy.
+
+    Returns:
+        At `hardest` and at `easiest`, up to `count` rows of sample_id, label_name and rmd.
+    """
+    found: dict[str, pa.Table] = {}
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=["sample_id", "label_name", "rmd"]):
+            for name, order in (("hardest", "descending"), ("easiest", "ascending")):
+                rows = pa.Table.from_batches([batch])
+                rows = rows.filter(rows["rmd"].is_valid())
+                if name in found:
+                    rows = pa.concat_tables([found[name], rows]).unify_dictionaries()
+                found[name] = rows.take(pc.select_k_unstable(rows, count, [("rmd", order)]))
+    return {name: rows.sort_by([("rmd", "descending")]) for name, rows in found.items()}
 
 
 def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:

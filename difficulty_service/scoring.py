@@ -1,23 +1,29 @@
-"""A feature store and Gaussians to the columns of a score file."""
+"""A feature store and Gaussians to the rows of a score file, a few thousand at a time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError
-from difficulty_service.feature_store import FeatureStore, Part
+from difficulty_service.feature_store import FeatureStore
 from difficulty_service.gaussian import Gaussians
 from difficulty_service.leave_one_out import rmd_left_out
+from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.products import Workspace, chunk_ranges, one_thread_per_product
 from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
-from difficulty_service.scorers.mahalanobis import RelativeMahalanobis, relative_mahalanobis
+from difficulty_service.scorers.mahalanobis import (
+    SCORED_ROWS,
+    RelativeMahalanobis,
+    relative_mahalanobis,
+)
 
 MUST_AGREE = (
     "backbone",
@@ -51,10 +57,34 @@ class Classes:
 
 @dataclass(frozen=True)
 class Scored:
-    """A table for `write_scores`, and sentences about what a reader has to know."""
+    """What became of the samples of a store.
 
-    table: pa.Table
+    Attributes:
+        num_samples: Rows of the score file.
+        num_scored: Those of them that have an RMD.
+        warnings: Sentences about what a reader has to know.
+    """
+
+    num_samples: int
+    num_scored: int
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some rows of a part, all runs of their samples among them.
+
+    Attributes:
+        sample_ids: One per sample.
+        labels: In the score file, one per row. Shape (samples * runs,).
+        read_features: Reads them; shape (samples * runs, dim).
+        runs: Rows per sample.
+    """
+
+    sample_ids: Sequence[str]
+    labels: Tensor
+    read_features: Callable[[], Tensor]
+    runs: int
 
 
 def require_same_features(store: Mapping[str, Any], fitted_on: Mapping[str, Any]) -> None:
@@ -80,15 +110,20 @@ def match_classes(store_names: Sequence[str], fitted_names: Sequence[str]) -> Cl
 
 
 def score_store(
-    store: FeatureStore, gaussians: Gaussians, fitted_on: Mapping[str, Any], scorers: Sequence[str]
+    store: FeatureStore,
+    gaussians: Gaussians,
+    fitted_on: Mapping[str, Any],
+    scorers: Sequence[str],
+    append: Callable[[pa.RecordBatch], None],
 ) -> Scored:
-    """Scores every sample of a store.
+    """Scores every sample of a store; all columns of a score file but the percentile.
 
     Args:
         store: A complete store.
         gaussians: Fitted to this store or to another one.
         fitted_on: Description of the store they were fitted to.
         scorers: Of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
+        append: Takes the rows, batch by batch in the order of the store.
 
     Raises:
         StatisticsError: The Gaussians were fitted to other features.
@@ -96,54 +131,69 @@ def score_store(
     require_same_features(store.description, fitted_on)
     classes = match_classes(store.class_names, fitted_on["class_names"])
     left_out = all(store.description.get(key) == fitted_on.get(key) for key in SAME_ROWS)
+    names = pa.array(classes.names)
     scorer = relative_mahalanobis(gaussians)
-    parts = []
+    rivals = _rival_scores(store, scorers)
+    work = Workspace()
+
+    def score_chunk(chunk: _Chunk) -> dict[str, NDArray[Any]]:
+        return _columns(chunk, gaussians, scorer, work, left_out=left_out)
+
+    num_samples, num_scored, labels = 0, 0, set[int]()
+    with one_thread_per_product():
+        for columns in map_in_order(score_chunk, _chunks(store, classes), num_workers()):
+            rows = slice(num_samples, num_samples + len(columns["label"]))
+            columns |= {name: values[rows] for name, values in rivals.items()}
+            arrays = {name: pa.array(values, from_pandas=True) for name, values in columns.items()}
+            named = pa.DictionaryArray.from_arrays(arrays["label"], names)
+            append(pa.record_batch({**arrays, "label_name": named}))
+            num_samples = rows.stop
+            num_scored += int((~np.isnan(columns["rmd"])).sum())
+            labels.update(np.unique(columns["label"]).tolist())
+    warnings = [*gaussians.warnings, *_unfitted(labels, classes)]
+    if num_scored < num_samples:
+        warnings.append(f"{num_samples - num_scored} of {num_samples} samples have no rmd")
+    return Scored(num_samples, num_scored, tuple(warnings))
+
+
+def _chunks(store: FeatureStore, classes: Classes) -> Iterator[_Chunk]:
     for shard in range(store.num_parts):
-        part = store.read_part(shard)
-        if part.sample_ids:
-            labels = classes.label_of[part.labels]
-            parts.append(_score_part(part, labels, gaussians, scorer, left_out=left_out))
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    columns["percentile"] = percentiles(columns["rmd"])
-    columns |= _rival_scores(store, scorers)
-    names = pa.DictionaryArray.from_arrays(
-        pa.array(columns["label"], pa.int32()), pa.array(classes.names)
-    )
-    table = pa.table(
-        {name: pa.array(values, from_pandas=True) for name, values in columns.items()}
-    ).append_column("label_name", names)
-    return Scored(table, tuple(_warnings(columns, gaussians, classes)))
+        part = store.open_part(shard)
+        if not part.sample_ids:
+            continue
+        runs = int(part.runs.max()) or 1
+        labels = classes.label_of[part.labels]
+        for rows in chunk_ranges(len(labels), max(1, SCORED_ROWS // runs) * runs):
+            ids = part.sample_ids[rows.start : rows.stop : runs]
+            yield _Chunk(ids, labels[rows], partial(part.read_features, rows), runs)
 
 
-def percentiles(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """0 for the easiest to 1 for the hardest, ties averaged; NaN stays NaN. Shape (samples,)."""
-    result = np.full(len(scores), np.nan, np.float32)
-    known = ~np.isnan(scores)
-    if known.sum() > 1:
-        result[known] = (rankdata(scores[known]) - 1) / (known.sum() - 1)
-    return result
-
-
-def _score_part(
-    part: Part, labels: Tensor, gaussians: Gaussians, scorer: RelativeMahalanobis, *, left_out: bool
+def _columns(
+    chunk: _Chunk,
+    gaussians: Gaussians,
+    scorer: RelativeMahalanobis,
+    work: Workspace,
+    *,
+    left_out: bool,
 ) -> dict[str, NDArray[Any]]:
-    """Columns of one part; the runs of a sample are averaged."""
-    runs = int(part.runs.max()) or 1
+    """Columns of one chunk; the runs of a sample are averaged."""
+    features, labels, runs = chunk.read_features(), chunk.labels, chunk.runs
+    num_samples = len(labels) // runs
     fitted = torch.where(labels < len(scorer.class_norms), labels, -1)
-    rows = scorer.distances(part.features, fitted)
+    rows = scorer.distances_of_chunk(features, fitted, work)
     by_sample = {name: getattr(rows, name).view(-1, runs) for name in ("md", "md_agnostic", "rmd")}
     # Distances to two classes differ by a linear function of the features, so the margin of the
     # mean features is the mean margin.
     compared = rows
     if runs > 1:
-        means = part.features.double().view(-1, runs, part.features.shape[1]).mean(dim=1)
-        compared = scorer.distances(means, fitted[::runs])
+        means = features.double().view(num_samples, runs, -1).mean(dim=1)
+        compared = scorer.distances_of_chunk(means, fitted[::runs], work)
     columns: dict[str, NDArray[Any]] = {
-        "sample_id": np.array(part.sample_ids[::runs], dtype=object),
+        "sample_id": np.array(chunk.sample_ids, dtype=object),
         "label": labels[::runs].numpy().astype(np.int32),
         **{name: values.mean(dim=1).numpy() for name, values in by_sample.items()},
-        "rmd_std": np.full(len(labels) // runs, np.nan, np.float32),
-        "rmd_loo": np.full(len(labels) // runs, np.nan),
+        "rmd_std": np.full(num_samples, np.nan, np.float32),
+        "rmd_loo": np.full(num_samples, np.nan),
         "nearest_label": compared.nearest_label.numpy().astype(np.int32),
         "label_margin": compared.label_margin.numpy(),
     }
@@ -151,7 +201,7 @@ def _score_part(
         columns["rmd_std"] = by_sample["rmd"].std(dim=1).numpy().astype(np.float32)
     if left_out:
         columns["rmd_loo"] = rmd_left_out(
-            gaussians, part.features, fitted, rows.md, rows.md_agnostic
+            gaussians, features, fitted, rows.md, rows.md_agnostic
         ).numpy()
     return columns
 
@@ -160,10 +210,8 @@ def _rival_scores(store: FeatureStore, scorers: Sequence[str]) -> dict[str, NDAr
     """The K-means and nearest-neighbour columns that were asked for; holds all features."""
     if not {"kmeans", "knn"} & set(scorers):
         return {}
-    parts = [store.read_part(shard, ["run", "features"]) for shard in range(store.num_parts)]
-    features = torch.cat(
-        [part.features.view(-1, store.runs, part.features.shape[1]).mean(dim=1) for part in parts]
-    )
+    parts = (store.read_part(shard).features for shard in range(store.num_parts))
+    features = torch.cat([rows.view(-1, store.runs, rows.shape[1]).mean(dim=1) for rows in parts])
     columns = {}
     if "kmeans" in scorers:
         num_clusters = len(store.class_names)
@@ -174,18 +222,13 @@ def _rival_scores(store: FeatureStore, scorers: Sequence[str]) -> dict[str, NDAr
     return columns
 
 
-def _warnings(
-    columns: Mapping[str, NDArray[Any]], gaussians: Gaussians, classes: Classes
-) -> list[str]:
-    sentences = list(gaussians.warnings)
-    unfitted = sorted(set(columns["label"][columns["label"] >= classes.num_fitted].tolist()))
-    if unfitted:
-        names = [classes.names[label] for label in unfitted[:5]]
-        sentences.append(
-            f"{len(unfitted)} classes were not there when the Gaussians were fitted, so their "
-            f"samples have no md and no rmd: {names}"
-        )
-    unscored = int(np.isnan(columns["rmd"]).sum())
-    if unscored:
-        sentences.append(f"{unscored} of {len(columns['rmd'])} samples have no rmd")
-    return sentences
+def _unfitted(labels: set[int], classes: Classes) -> list[str]:
+    """What to say of the labels that no Gaussian was fitted to."""
+    unfitted = sorted(label for label in labels if label >= classes.num_fitted)
+    if not unfitted:
+        return []
+    names = [classes.names[label] for label in unfitted[:5]]
+    return [
+        f"{len(unfitted)} classes were not there when the Gaussians were fitted, so their "
+        f"samples have no md and no rmd: {names}"
+    ]

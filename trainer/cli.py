@@ -139,7 +139,8 @@ def _train_seed(recipe: "Recipe", seed: int, folder: Path, device: str, *, resum
     speaks = os.environ.get("RANK", "0") == "0"
     if speaks:
         out.print(f"{recipe.name}, seed {seed}, in {seed_folder(folder, seed)}", markup=False)
-    with watch_run(recipe.training.epochs, speaks=speaks) as observer:
+    num_processes = int(os.environ.get("WORLD_SIZE", "1"))
+    with watch_run(recipe.training.epochs, num_processes, speaks=speaks) as observer:
         finished = run_seed(RunRequest(recipe, seed, folder, device, resume), observer)
     if speaks and not finished:
         err.print("stopped and saved; go on with the same command and --resume", markup=False)

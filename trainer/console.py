@@ -35,11 +35,12 @@ class RateColumn(ProgressColumn):
 
 
 @contextmanager
-def watch_run(epochs: int, *, speaks: bool) -> Iterator[Observer]:
+def watch_run(epochs: int, num_processes: int, *, speaks: bool) -> Iterator[Observer]:
     """Shows how a run goes, and lets a signal stop it.
 
     Args:
         epochs: Of the run.
+        num_processes: That share each batch.
         speaks: Whether this process is the one that shows anything.
     """
     bar = Progress(
@@ -59,7 +60,8 @@ def watch_run(epochs: int, *, speaks: bool) -> Iterator[Observer]:
         def begin(samples: int, done: Done, distribution: WeightsDistribution | None) -> None:
             if not speaks:
                 return
-            out.print(f"{samples:,} training samples, {epochs} epochs", markup=False)
+            shared = f", {num_processes} processes" if num_processes > 1 else ""
+            out.print(f"{samples:,} training samples, {epochs} epochs{shared}", markup=False)
             if distribution is not None:
                 out.print(distribution.summary(), markup=False)
             if done.epoch or done.step:

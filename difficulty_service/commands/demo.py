@@ -2,14 +2,11 @@
 
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from difficulty_service.commands.console import out as console
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SHOWN = 20
 
@@ -23,29 +20,28 @@ def demo(
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.pipeline import ExtractRequest
 
+    scores = out / "scores.parquet"
     with as_file(files("difficulty_service.demo") / "digits.parquet") as digits:
         request = ExtractRequest(
             str(digits), out / "scores.features", "builtin", DatasetOptions(id_column="id")
         )
         store = run_extract(request).store
         # 1,797 samples are few for 512 dimensions, which is what shrinkage is for.
-        scored = score_and_write(
-            store, out / "scores.parquet", None, ["rmd"], ("ledoit-wolf", "auto", False)
-        )
-        report(scored, out / "scores.parquet")
-        show_extremes(scored.table, digits, out)
+        scored = score_and_write(store, scores, None, ["rmd"], ("ledoit-wolf", "auto", False))
+        report(scored, scores)
+        show_extremes(scores, digits, out)
 
 
-def show_extremes(table: "pa.Table", digits: Path, folder: Path) -> None:
+def show_extremes(scores: Path, digits: Path, folder: Path) -> None:
     """Draws the hardest and the easiest samples, each above its label and score."""
     import pyarrow.parquet as pq
 
-    from difficulty_service.commands.score import extremes
     from difficulty_service.demo.contact_sheet import write_contact_sheet
+    from difficulty_service.score_file import extremes
 
     source = pq.read_table(digits, columns=["id", "image"]).to_pydict()
     images = dict(zip(source["id"], source["image"], strict=True))
-    for name, rows in extremes(table, SHOWN).items():
+    for name, rows in extremes(scores, SHOWN).items():
         captions = [
             f"'{label}' {score:.0f}"
             for label, score in zip(

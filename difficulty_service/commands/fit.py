@@ -29,9 +29,9 @@ def fit(
 ) -> None:
     """Fits a Gaussian per class, with one shared covariance, and one without labels."""
     from difficulty_service.feature_store import open_store
+    from difficulty_service.fit_and_score import fit_store
     from difficulty_service.fitting import FitRequest
     from difficulty_service.gaussian_file import save_gaussians
-    from difficulty_service.pipeline import fit_store
 
     intensity = parse_shrinkage(shrinkage)
     opened = open_store(store)

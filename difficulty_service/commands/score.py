@@ -20,8 +20,6 @@ from difficulty_service.commands.options import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from difficulty_service.feature_store import FeatureStore
     from difficulty_service.gaussian import Gaussians
     from difficulty_service.scoring import Scored
@@ -134,8 +132,8 @@ def score_and_write(
 ) -> "Scored":
     """Fits Gaussians where none are given, scores, and writes the file."""
     from difficulty_service.commands.fit import print_fit
+    from difficulty_service.fit_and_score import fit_store, write_store_scores
     from difficulty_service.fitting import FitRequest
-    from difficulty_service.pipeline import fit_store, write_store_scores
 
     if fitted is None:
         shrinkage, products, force = fit_options
@@ -149,22 +147,15 @@ def score_and_write(
 
 def report(scored: "Scored", out: Path) -> None:
     """Prints the hardest and the easiest samples, what to beware of, and where the file is."""
+    from difficulty_service.score_file import extremes
+
     columns = ("sample_id", "label_name", "rmd")
-    for title, rows in extremes(scored.table, SHOWN).items():
+    for title, rows in extremes(out, SHOWN).items():
         console.print(f"\n{title}:")
         print_table(columns, list(zip(*(rows[name].to_pylist() for name in columns), strict=True)))
     console.print()
     print_warnings(scored.warnings)
-    num_scored = len(scored.table) - scored.table["rmd"].null_count
     console.print(
-        f"{num_scored:,} of {len(scored.table):,} samples are scored in {out}", markup=False
+        f"{scored.num_scored:,} of {scored.num_samples:,} samples are scored in {out}",
+        markup=False,
     )
-
-
-def extremes(table: "pa.Table", count: int) -> "dict[str, pa.Table]":
-    """The hardest and the easiest samples that have a score, each from hard to easy."""
-    known = table.filter(table["rmd"].is_valid()).sort_by([("rmd", "descending")])
-    return {
-        "hardest": known.slice(0, count),
-        "easiest": known.slice(max(0, len(known) - count)),
-    }

@@ -23,6 +23,7 @@ from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.products import (
     Projection,
     Workspace,
+    argmin,
     chunk_ranges,
     matmul,
     one_thread_per_product,
@@ -33,8 +34,8 @@ from difficulty_service.products import (
 SCORED_ROWS = 2048
 """Rows scored at a time: few enough that a chunk stays in the processor's cache."""
 
-COMPARED_NUMBERS = 4_000_000
-"""Distances to all classes are compared in blocks of about this many."""
+COMPARED_NUMBERS = 1 << 20
+"""Distances to all classes are compared in blocks of about this many: what a cache holds."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class Distances:
     rmd: Tensor
     nearest_label: Tensor
     label_margin: Tensor
+
+    def columns(self) -> tuple[Tensor, ...]:
+        """All of them, in the order of the attributes."""
+        return self.md, self.md_agnostic, self.rmd, self.nearest_label, self.label_margin
 
 
 @dataclass(frozen=True)
@@ -94,62 +99,85 @@ class RelativeMahalanobis:
         Raises:
             UnknownLabel: A label is outside -1 to classes - 1.
         """
-        contrast = self.contrast
-        if contrast is None:
-            return self.distances(features, labels).rmd
+        return self._in_chunks(lambda *chunk: (self.rmd_of_chunk(*chunk),), features, labels)[0]
 
-        def rmd_of_chunk(rows: Tensor, own_labels: Tensor, work: Workspace) -> tuple[Tensor, ...]:
-            points = self._project(contrast, "points", self._centre(rows, work), work)
-            own = own_labels.clamp(min=0)
-            means = work.matrix("means", points.shape[0], points.shape[1], points)
-            points.sub_(torch.index_select(self.class_points, 0, own, out=means))
-            squared = squared_lengths(points).double()
-            return (self._known(squared + self.class_constants[own], own_labels),)
+    def rmd_of_chunk(self, features: Tensor, labels: Tensor, work: Workspace) -> Tensor:
+        """As `rmd`, of so few rows that one thread takes them at once; see `products`.
 
-        return self._in_chunks(rmd_of_chunk, features, labels)[0]
+        Args:
+            features: Shape (samples, dim).
+            labels: As for `rmd`, but not checked. Shape (samples,).
+            work: Memory that all chunks share.
+
+        Returns:
+            As for `rmd`.
+        """
+        if self.contrast is None:
+            return self.distances_of_chunk(features, labels, work).rmd
+        points = self._project(self.contrast, "points", self._centre(features, work), work)
+        squared = squared_lengths(self._from_own_class(points, labels, work)).double()
+        return self._known(squared + self.class_constants[labels.clamp(min=0)], labels)
 
     def distances(self, features: Tensor, labels: Tensor) -> Distances:
         """All distances of samples to their own class, to no class and to the nearest class.
 
         Args, returns and errors as for `rmd`.
         """
-        return Distances(*self._in_chunks(self._distances_of_chunk, features, labels))
+        columns = self._in_chunks(
+            lambda *chunk: self.distances_of_chunk(*chunk).columns(), features, labels
+        )
+        return Distances(*columns)
 
-    def _distances_of_chunk(
-        self, features: Tensor, labels: Tensor, work: Workspace
-    ) -> tuple[Tensor, ...]:
+    def distances_of_chunk(self, features: Tensor, labels: Tensor, work: Workspace) -> Distances:
+        """As `distances`, of so few rows that one thread takes them at once; see `products`.
+
+        Args and returns as for `rmd_of_chunk`.
+        """
         centred = self._centre(features, work)
         whitened = self._project(self.whitening, "whitened", centred, work)
         points = whitened
         if self.contrast is not None:
             points = self._project(self.contrast, "points", centred, work)
-        own = labels.clamp(min=0)
-        in_contrast = _squared_length(points - self.class_points[own]) + self.class_constants[own]
+        in_contrast = squared_lengths(self._from_own_class(points, labels, work)).double()
+        in_contrast += self.class_constants[labels.clamp(min=0)]
         if self.agnostic is None:
-            md_agnostic = (_squared_length(whitened) - _squared_length(points)).clamp_(min=0)
+            lengths = squared_lengths(whitened).double(), squared_lengths(points).double()
+            md_agnostic = (lengths[0] - lengths[1]).clamp_(min=0)
             rmd = self._known(in_contrast, labels)
             md = (md_agnostic + rmd).clamp_(min=0)
         else:
             unlabelled = self._project(self.agnostic, "agnostic", centred, work)
-            md_agnostic = _squared_length(unlabelled)
+            md_agnostic = squared_lengths(unlabelled).double()
             md = self._known(in_contrast, labels)
             rmd = md - md_agnostic
-        nearest, margin = self._compare_classes(points, labels)
-        return md, md_agnostic, rmd, nearest, margin
+        return Distances(md, md_agnostic, rmd, *self._compare_classes(points, labels, work))
 
-    def _compare_classes(self, points: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _compare_classes(
+        self, points: Tensor, labels: Tensor, work: Workspace
+    ) -> tuple[Tensor, Tensor]:
         """The nearest class, and how much nearer the own class is than any other (negative)."""
         nearest, margins = [], []
-        rows = max(1, COMPARED_NUMBERS // len(self.class_norms))
+        num_classes = len(self.class_norms)
+        rows = max(1, COMPARED_NUMBERS // num_classes)
+        half_norms = self.class_norms / 2
         for block, own in zip(points.split(rows), labels.split(rows), strict=True):
-            relative = matmul(block, self.class_points.T).mul_(-2).add_(self.class_norms)
-            nearest.append(relative.argmin(dim=1))
+            # Half the squared distance, less what does not depend on the class.
+            relative = work.matrix("relative", len(block), num_classes, points)
+            matmul(block, self.class_points.T, out=relative)
+            torch.sub(half_norms, relative, out=relative)
+            nearest.append(argmin(relative))
             place = own.clamp(min=0)[:, None]
             own_distance = relative.gather(1, place)[:, 0]
             smallest_other = relative.scatter_(1, place, torch.inf).amin(dim=1)
-            margin = own_distance.double() - smallest_other.double()
+            margin = 2 * (own_distance.double() - smallest_other.double())
             margins.append(torch.where(torch.isfinite(margin) & (own >= 0), margin, torch.nan))
         return torch.cat(nearest), torch.cat(margins)
+
+    def _from_own_class(self, points: Tensor, labels: Tensor, work: Workspace) -> Tensor:
+        """Points minus the mean of their class, in the space of the points."""
+        means = work.matrix("means", points.shape[0], points.shape[1], points)
+        torch.index_select(self.class_points, 0, labels.clamp(min=0), out=means)
+        return torch.sub(points, means, out=means)
 
     def _known(self, values: Tensor, labels: Tensor) -> Tensor:
         """NaN where the sample's class was not fitted from at least two samples."""
@@ -223,8 +251,3 @@ def relative_mahalanobis(
         class_norms=norms.to(device, dtype),
         class_constants=constants.to(device),
     )
-
-
-def _squared_length(rows: Tensor) -> Tensor:
-    """Sum of squares of each row, summed in float64. Shape (samples,)."""
-    return rows.square().sum(dim=1, dtype=torch.float64)

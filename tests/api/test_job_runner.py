@@ -26,8 +26,9 @@ from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import DatasetError, FeatureStoreError, ImageError, StatisticsError
+from difficulty_service.fit_and_score import fit_store, write_store_scores
 from difficulty_service.fitting import FitRequest
-from difficulty_service.pipeline import ExtractRequest, extract, fit_store, write_store_scores
+from difficulty_service.pipeline import ExtractRequest, extract
 from difficulty_service.score_file import read_scores
 
 CLASSES = ("bird", "cat")

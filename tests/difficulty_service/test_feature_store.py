@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.feature_store import BadImage, Part, create_store, is_store, open_store
+from difficulty_service.feature_part import BadImage, Part
+from difficulty_service.feature_store import create_store, is_store, open_store
 
 DESCRIPTION = {
     "class_names": ["cat", "dog"],

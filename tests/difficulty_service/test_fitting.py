@@ -1,11 +1,14 @@
 """Fitting chooses its precision, and parts give what the whole gives."""
 
+from functools import partial
+
 import pytest
 import sklearn.covariance
 import torch
 from torch import Tensor
 
-from difficulty_service.fitting import FitRequest, fit, fit_parts
+from difficulty_service.fitting import FitRequest, fit, fit_chunks
+from difficulty_service.moments import chunks_of
 
 
 def make_features(smallest_scale: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -19,9 +22,11 @@ def make_features(smallest_scale: float = 1.0) -> tuple[Tensor, Tensor]:
 def test_parts_give_the_gaussians_of_the_whole() -> None:
     features, labels = make_features()
     whole = fit(features, labels, 5)
-    pieces = list(zip(features.split(700), labels.split(700), strict=True))
+    pieces = [
+        partial(tuple, piece) for piece in zip(features.split(700), labels.split(700), strict=True)
+    ]
 
-    parts = fit_parts(lambda: pieces, features, 5, FitRequest())
+    parts = fit_chunks(lambda: pieces, features, 5, FitRequest())
 
     torch.testing.assert_close(
         parts.within.whitening, whole.within.whitening, rtol=1e-12, atol=1e-12
@@ -46,7 +51,9 @@ def test_a_fit_that_ends_ill_conditioned_is_made_again_in_float64() -> None:
     features, labels = make_features(1e-4)
     misleading_pilot = torch.randn(100, 6, generator=torch.Generator().manual_seed(0))
 
-    gaussians = fit_parts(lambda: [(features.float(), labels)], misleading_pilot, 5, FitRequest())
+    gaussians = fit_chunks(
+        lambda: chunks_of(features.float(), labels), misleading_pilot, 5, FitRequest()
+    )
 
     assert gaussians.options.products == torch.float64
 

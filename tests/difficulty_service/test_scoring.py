@@ -1,22 +1,29 @@
 """From a store and Gaussians to the columns of a score file."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
 
+from difficulty_service import fit_and_score
 from difficulty_service.errors import StatisticsError
-from difficulty_service.feature_store import FeatureStore, Part, create_store
+from difficulty_service.feature_part import Part
+from difficulty_service.feature_store import FeatureStore, create_store
+from difficulty_service.fit_and_score import write_store_scores
 from difficulty_service.fitting import FitRequest, fit
-from difficulty_service.pipeline import write_store_scores
-from difficulty_service.score_file import METADATA_KEY
-from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.scoring import match_classes, percentiles, score_store
+from difficulty_service.gaussian import Gaussians
+from difficulty_service.score_file import METADATA_KEY, read_scores
+from difficulty_service.scorers.mahalanobis import SCORED_ROWS, relative_mahalanobis
+from difficulty_service.scoring import match_classes
 
 DIM = 4
 
@@ -34,6 +41,7 @@ def make_store(folder: Path, samples: int = 60, runs: int = 1, **changes: object
     """Two shards of unequal size."""
     description = {
         "class_names": ["cat", "dog"],
+        "dataset": "photos",
         "num_shards": 2,
         "num_samples": samples,
         "augment_runs": runs if runs > 1 else 0,
@@ -63,10 +71,21 @@ def fit_to(store: FeatureStore, runs: int = 1, classes: int = 2):  # noqa: ANN20
     return fit(features, labels, classes, FitRequest(products="float64", runs=runs))
 
 
+def score(
+    store: FeatureStore,
+    gaussians: Gaussians,
+    fitted_on: Mapping[str, Any],
+    scorers: Sequence[str] = ("rmd",),
+) -> pa.Table:
+    out = store.folder / "scores.parquet"
+    write_store_scores(store, out, gaussians, dict(fitted_on), scorers)
+    return read_scores(out).table
+
+
 def test_every_sample_has_one_row_in_the_order_of_the_store(tmp_path: Path) -> None:
     store = make_store(tmp_path)
 
-    table = score_store(store, fit_to(store), store.description, ["rmd"]).table
+    table = score(store, fit_to(store), store.description)
 
     assert table["sample_id"].to_pylist() == [f"s{index}" for index in range(60)]
     assert table["label_name"].to_pylist() == ["cat", "dog"] * 30
@@ -80,7 +99,7 @@ def test_distances_are_those_of_the_scorer(tmp_path: Path) -> None:
     features, labels = make_features(60)
     expected = relative_mahalanobis(gaussians).distances(features, labels)
 
-    table = score_store(store, gaussians, store.description, ["rmd"]).table
+    table = score(store, gaussians, store.description)
 
     for name in ("md", "md_agnostic", "rmd", "label_margin"):
         np.testing.assert_allclose(table[name].to_numpy(), getattr(expected, name), rtol=1e-9)
@@ -101,7 +120,7 @@ def test_runs_are_averaged_and_their_spread_is_kept(tmp_path: Path) -> None:
         dim=1,
     )
 
-    table = score_store(store, gaussians, store.description, ["rmd"]).table
+    table = score(store, gaussians, store.description)
 
     np.testing.assert_allclose(table["rmd"].to_numpy(), rmd.mean(dim=1), rtol=1e-9)
     np.testing.assert_allclose(table["rmd_std"].to_numpy(), rmd.std(dim=1), rtol=1e-5)
@@ -114,7 +133,7 @@ def test_runs_are_averaged_and_their_spread_is_kept(tmp_path: Path) -> None:
 def test_the_rivals_have_a_score_for_every_sample(tmp_path: Path) -> None:
     store = make_store(tmp_path)
 
-    table = score_store(store, fit_to(store), store.description, ["rmd", "kmeans", "knn"]).table
+    table = score(store, fit_to(store), store.description, ["rmd", "kmeans", "knn"])
 
     assert (table["kmeans"].to_numpy() >= 0).all()
     assert (table["knn"].to_numpy() > 0).all()
@@ -125,7 +144,7 @@ def test_new_data_is_matched_by_class_name(tmp_path: Path) -> None:
     turned = make_store(tmp_path / "new", class_names=["dog", "cat"], fingerprint="other")
     gaussians = fit_to(fitted)
 
-    table = score_store(turned, gaussians, fitted.description, ["rmd"]).table
+    table = score(turned, gaussians, fitted.description)
 
     assert table["label_name"].to_pylist() == ["dog", "cat"] * 30
     assert table["label"].to_pylist() == [1, 0] * 30
@@ -136,9 +155,10 @@ def test_a_class_that_only_the_new_data_has_is_null_and_named(tmp_path: Path) ->
     fitted = make_store(tmp_path / "fitted")
     new = make_store(tmp_path / "new", class_names=["cat", "newt"], fingerprint="other")
 
-    scored = score_store(new, fit_to(fitted), fitted.description, ["rmd"])
+    out = tmp_path / "s.parquet"
+    scored = write_store_scores(new, out, fit_to(fitted), dict(fitted.description), ["rmd"])
 
-    rows = scored.table.to_pylist()
+    rows = read_scores(out).table.to_pylist()
     assert all((row["rmd"] is None) == (row["label_name"] == "newt") for row in rows)
     assert all(row["md_agnostic"] is not None and row["nearest_label"] < 2 for row in rows)
     assert any("1 classes were not there" in text and "newt" in text for text in scored.warnings)
@@ -149,7 +169,7 @@ def test_gaussians_of_another_backbone_are_refused(tmp_path: Path) -> None:
     other = dict(store.description) | {"backbone": "clip-vit-b16"}
 
     with pytest.raises(StatisticsError, match="backbone: builtin here, clip-vit-b16 there"):
-        score_store(store, fit_to(store), other, ["rmd"])
+        score(store, fit_to(store), other)
 
 
 def test_classes_of_the_gaussians_keep_their_labels() -> None:
@@ -161,7 +181,7 @@ def test_classes_of_the_gaussians_keep_their_labels() -> None:
 
 
 def test_the_metadata_of_singular_features_is_json_for_every_reader(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "store", dataset="photos")
+    store = make_store(tmp_path / "store")
     for shard in range(2):
         part = store.read_part(shard)
         doubled = torch.cat([part.features, part.features], dim=1)
@@ -176,7 +196,35 @@ def test_the_metadata_of_singular_features_is_json_for_every_reader(tmp_path: Pa
     assert json.loads(described)["within_rank"] == DIM
 
 
-def test_percentiles_go_from_the_easiest_to_the_hardest() -> None:
-    result = percentiles(np.array([5.0, 1.0, np.nan, 3.0, 3.0]))
+@pytest.mark.parametrize("runs", [1, 3])
+def test_many_samples_are_scored_a_few_thousand_at_a_time(tmp_path: Path, runs: int) -> None:
+    samples = 2 * SCORED_ROWS + 123
+    store = make_store(tmp_path, samples, runs=runs)
+    gaussians = fit_to(store, runs=runs)
+    features, labels = make_features(samples, runs)
+    expected = relative_mahalanobis(gaussians).rmd(features, labels.repeat_interleave(runs))
 
-    np.testing.assert_array_equal(result, np.array([1, 0, np.nan, 0.5, 0.5], np.float32))
+    table = score(store, gaussians, store.description)
+
+    assert table["sample_id"].to_pylist() == [f"s{index}" for index in range(samples)]
+    np.testing.assert_allclose(
+        table["rmd"].to_numpy(), expected.view(samples, runs).mean(dim=1), rtol=1e-9
+    )
+    ranks = (rankdata(table["rmd"].to_numpy()) - 1) / (samples - 1)
+    np.testing.assert_array_equal(table["percentile"].to_numpy(), ranks.astype(np.float32))
+
+
+def test_the_score_file_is_written_in_groups_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = make_store(tmp_path, 3 * SCORED_ROWS)
+    expected = score(whole, fit_to(whole), whole.description)
+    monkeypatch.setattr(fit_and_score, "ROWS_PER_GROUP", 2 * SCORED_ROWS)
+
+    table = score(whole, fit_to(whole), whole.description)
+
+    metadata = pq.read_metadata(tmp_path / "scores.parquet")
+    sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    assert len(sizes) == 2
+    assert sizes[0] >= 2 * SCORED_ROWS
+    assert table.equals(expected)

@@ -17,10 +17,12 @@ from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.feature_store import FeatureStore, create_store
 from difficulty_service.features import ExtractOptions
+from difficulty_service.fit_and_score import fit_store, write_store_scores
 from difficulty_service.fitting import FitRequest
 from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import ExtractRequest, extract, fit_store, write_store_scores
+from difficulty_service.pipeline import ExtractRequest, extract
 from difficulty_service.score_audit import Audit, AuditOptions, audit
+from difficulty_service.score_file import read_scores
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,7 +42,8 @@ def extract_cifar(location: Path, out: Path, **changes: object) -> FeatureStore:
 
 def score(store: FeatureStore, out: Path, products: str = "auto") -> pa.Table:
     gaussians = fit_store(store, FitRequest(products=products))
-    return write_store_scores(store, out, gaussians, dict(store.description), ["rmd"]).table
+    write_store_scores(store, out, gaussians, dict(store.description), ["rmd"])
+    return read_scores(out).table
 
 
 def judge(scores: pa.Table, against: Path, column: str, score_column: str = "rmd") -> Audit:

@@ -1,7 +1,9 @@
 """`difficulty train`: killed, stopped, resumed, and in two processes at once."""
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -70,10 +72,9 @@ for words in json.loads(sys.argv[1]):
     create_app()(words, standalone_mode=False)
 """
 
-LAUNCH = (
-    "--cpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no "
-    "--main_process_port 0"
-)
+# What `accelerate launch` starts where there are GPUs; without any it starts one process.
+LAUNCH = (sys.executable, "-m", "torch.distributed.run")
+ON_CPUS = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
 
 # Two processes share batches of 15 as 8 and 7.
 VARIATIONS = {
@@ -206,14 +207,8 @@ def test_two_processes_learn_what_one_learns(
 
     commands = json.dumps([words(name, "two") for name in VARIATIONS])
     two = subprocess.run(  # noqa: S603 - our own script
-        [
-            sys.executable,
-            "-m",
-            "accelerate.commands.launch",
-            *LAUNCH.split(),
-            str(script),
-            commands,
-        ],
+        [*LAUNCH, "--nproc_per_node", "2", "--master_port", free_port(), str(script), commands],
+        env=ON_CPUS,
         capture_output=True,
         text=True,
         timeout=300,
@@ -223,6 +218,7 @@ def test_two_processes_learn_what_one_learns(
         assert difficulty(*words(name, "one"), "--device", "cpu").returncode == 0
 
     assert two.returncode == 0, two.stderr
+    assert two.stdout.count("2 processes") == len(VARIATIONS)
     assert two.stdout.count("epoch 3/3") == len(VARIATIONS), "only one process speaks"
     for name in ("sum", "mean"):
         assert_nearly_same_run(
@@ -238,6 +234,43 @@ def test_two_processes_learn_what_one_learns(
     history = read_history(tmp_path / "two" / "memory" / "seed-0")
     right = sum(record["train_accuracy"] for record in history) * len(counts)
     assert counts.sum() == pytest.approx(right)
+
+
+@pytest.mark.slow
+def test_two_machines_learn_what_one_learns(
+    difficulty: Command, write_features: Callable[..., str], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "probe.toml"
+    recipe.write_text(FEATURES_RECIPE.format(features=write_features(tmp_path / "features", 94)))
+    port = free_port()
+
+    machines = [
+        subprocess.Popen(  # noqa: S603 - our own command
+            [
+                *(*LAUNCH, "--nnodes", "2", "--node_rank", str(rank), "--nproc_per_node", "1"),
+                *("--master_addr", "127.0.0.1", "--master_port", port),
+                *("-m", "difficulty_service", "train", recipe, "--out", tmp_path / "two"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=ON_CPUS,
+        )
+        for rank in range(2)
+    ]
+    said = [machine.communicate(timeout=300)[0] for machine in machines]
+    assert difficulty("train", recipe, "--out", tmp_path / "one", "--device", "cpu").returncode == 0
+
+    assert [machine.returncode for machine in machines] == [0, 0], said
+    assert ["epoch 3/3" in text for text in said] == [True, False], "only one process speaks"
+    assert "2 processes" in said[0]
+    assert_nearly_same_run(tmp_path / "two" / "seed-0", tmp_path / "one" / "seed-0")
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
 
 
 def wait_for_a_checkpoint(folder: Path) -> None:

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from difficulty_service.errors import ConfigError, DatasetError, TrainingError
-from difficulty_service.feature_store import Part, create_store
+from difficulty_service.feature_part import Part
+from difficulty_service.feature_store import create_store
 from trainer.config import Recipe
 from trainer.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation import (

@@ -1,0 +1,142 @@
+"""One file of a feature store: ids, labels and features of a shard, and what could not be read."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from difficulty_service.atomic_file import replacing
+from difficulty_service.errors import FeatureStoreError
+from difficulty_service.plain_features import ReadRows, find_plain, write_plain
+
+ERRORS_KEY = b"errors"
+
+
+@dataclass(frozen=True)
+class BadImage:
+    """An image that gave no features, and why."""
+
+    sample_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """The features of one shard; the rows of a sample, one per augmentation run, are together.
+
+    Attributes:
+        sample_ids: One per row.
+        labels: Class indices. Shape (rows,).
+        runs: Augmentation run of each row, 0 for none. Shape (rows,).
+        features: float32. Shape (rows, dim).
+    """
+
+    sample_ids: Sequence[str]
+    labels: Tensor
+    runs: Tensor
+    features: Tensor
+
+
+@dataclass(frozen=True)
+class OpenPart:
+    """A part whose features are still on disk.
+
+    Attributes:
+        sample_ids: As in `Part`; empty where not asked for.
+        labels: As in `Part`.
+        runs: As in `Part`; empty where not asked for.
+        read_features: Gives some rows of the features; may be called by any thread.
+    """
+
+    sample_ids: Sequence[str]
+    labels: Tensor
+    runs: Tensor
+    read_features: ReadRows
+
+
+def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
+    """Writes a part and what could not be read of it; it appears whole or not at all."""
+    dim = part.features.shape[1]
+    flat = pa.array(part.features.contiguous().numpy().ravel())
+    errors = json.dumps([[bad.sample_id, bad.reason] for bad in bad_images])
+    table = pa.table(
+        {
+            "sample_id": pa.array(part.sample_ids, pa.string()),
+            "label": pa.array(part.labels.numpy(), pa.int32()),
+            "run": pa.array(part.runs.numpy(), pa.int16()),
+            "features": pa.FixedSizeListArray.from_arrays(flat, dim),
+        }
+    ).replace_schema_metadata({ERRORS_KEY: errors.encode()})
+    with replacing(path) as temporary:
+        write_plain(temporary, table, dictionary_columns=["sample_id"])
+
+
+def open_part(path: Path, columns: Sequence[str]) -> OpenPart:
+    """A part without its features, which can be read from it.
+
+    Args:
+        path: Its file.
+        columns: What to read besides the label, of `sample_id` and `run`.
+
+    Raises:
+        FeatureStoreError: It is missing or damaged.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            read_features = find_plain(path, file.metadata)
+            decoded = [] if read_features else ["features"]
+            table = file.read(["label", *columns, *decoded], use_threads=False)
+    except FileNotFoundError:
+        raise FeatureStoreError(
+            f"{path} is missing; run `difficulty extract` again to complete the store"
+        ) from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _damaged(path, error) from error
+    if read_features is None:
+        read_features = _features(table.combine_chunks()).__getitem__
+    return OpenPart(
+        sample_ids=table["sample_id"].to_pylist() if "sample_id" in columns else [],
+        labels=_integers(table, "label"),
+        runs=_integers(table, "run"),
+        read_features=read_features,
+    )
+
+
+def read_bad_images(path: Path) -> list[BadImage]:
+    """What could not be read of the shard of a part.
+
+    Raises:
+        FeatureStoreError: The part is damaged.
+    """
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _damaged(path, error) from error
+    return [BadImage(*entry) for entry in json.loads(metadata.get(ERRORS_KEY, b"[]"))]
+
+
+def _damaged(path: Path, error: Exception) -> FeatureStoreError:
+    return FeatureStoreError(
+        f"{path} is damaged ({error}); delete it and run `difficulty extract` again"
+    )
+
+
+def _integers(table: pa.Table, name: str) -> Tensor:
+    if name not in table.column_names:
+        return torch.empty(0, dtype=torch.int64)
+    return torch.from_numpy(table[name].to_numpy().astype(np.int64))
+
+
+def _features(table: pa.Table) -> Tensor:
+    column = table["features"]
+    width = column.type.list_size
+    if not len(column):
+        return torch.empty(0, width)
+    flat = column.chunk(0).flatten().to_numpy(zero_copy_only=True)
+    return torch.from_numpy(flat.astype(np.float32, copy=True)).view(-1, width)

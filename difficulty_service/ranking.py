@@ -1,0 +1,81 @@
+"""Where a score stands among all of them, for more scores than memory holds."""
+
+import mmap
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from difficulty_service.parallel import map_in_order, num_workers
+
+
+class UnrankedScores:
+    """Scores on disk until all are there and each can be given its percentile.
+
+    The files have no name, so that nothing is left of them however the process ends.
+    """
+
+    def __init__(self, rows: BinaryIO, scores: BinaryIO) -> None:
+        """Takes two empty files; `unranked_scores` opens them."""
+        self._rows, self._scores = rows, scores
+        self._writer: pa.RecordBatchFileWriter | None = None
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Adds rows with a column `rmd` among others; all batches have the same schema."""
+        if self._writer is None:
+            self._writer = pa.ipc.new_file(self._rows, batch.schema)
+        self._writer.write_batch(batch)
+        self._scores.write(batch["rmd"].drop_null().to_numpy(zero_copy_only=False).tobytes())
+
+    def ranked(self) -> Iterator[pa.RecordBatch]:
+        """The batches again, in their order, each with a column `percentile`."""
+        if self._writer is None:
+            return
+        self._writer.close()
+        ordered = np.frombuffer(_mapped(self._scores), np.float64)
+        ordered.sort()
+        reader = pa.ipc.open_file(pa.py_buffer(_mapped(self._rows)))
+
+        def rank(index: int) -> pa.RecordBatch:
+            batch = reader.get_batch(index)
+            found = percentiles(batch["rmd"].to_numpy(zero_copy_only=False), ordered)
+            return batch.append_column("percentile", pa.array(found, from_pandas=True))
+
+        yield from map_in_order(rank, range(reader.num_record_batches), num_workers())
+
+
+@contextmanager
+def unranked_scores(folder: Path) -> Iterator[UnrankedScores]:
+    """Room for scores in a folder, which is made where it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        rows, scores = (stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in range(2))
+        yield UnrankedScores(rows, scores)
+
+
+def percentiles(scores: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float32]:
+    """0 for the easiest to 1 for the hardest, ties averaged.
+
+    Args:
+        scores: Some of the scores, NaN where there is none. Shape (samples,).
+        ordered: All the scores there are, ascending. Shape (scores,).
+
+    Returns:
+        NaN where there is no score or but one of them. Shape (samples,).
+    """
+    if len(ordered) < 2:  # noqa: PLR2004
+        return np.full(len(scores), np.nan, np.float32)
+    below = np.searchsorted(ordered, scores, side="left")
+    not_above = np.searchsorted(ordered, scores, side="right")
+    ranks = (below + not_above - 1) / 2 / (len(ordered) - 1)
+    return np.where(np.isnan(scores), np.nan, ranks).astype(np.float32)
+
+
+def _mapped(file: BinaryIO) -> mmap.mmap | bytearray:
+    file.flush()
+    return mmap.mmap(file.fileno(), 0) if file.tell() else bytearray()

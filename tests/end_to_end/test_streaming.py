@@ -1,0 +1,88 @@
+"""Fitting and scoring take the same memory, however many samples there are."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from difficulty_service.feature_part import Part
+from difficulty_service.feature_store import FeatureStore, create_store
+from difficulty_service.score_file import read_scores
+
+DIM, CLASSES, PART_ROWS = 32, 10, 4096
+FEW, MANY = 12, 240  # parts
+BOUND_MB = 24
+"""Ids and scores of the additional samples alone would take more than a hundred."""
+
+CHILD = """
+import json, sys, threading
+from pathlib import Path
+
+from difficulty_service.feature_store import open_store
+from difficulty_service.fit_and_score import fit_store, write_store_scores
+from difficulty_service.fitting import FitRequest
+from difficulty_service.processor import keep_freed_memory
+
+def megabytes():  # of what is no mapped file
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+keep_freed_memory()
+store = open_store(Path(sys.argv[1]))
+before, done = megabytes(), threading.Event()
+peak = [before]
+
+def watch():
+    while not done.wait(0.01):
+        peak.append(max(peak.pop(), megabytes()))
+
+watcher = threading.Thread(target=watch)
+watcher.start()
+gaussians = fit_store(store, FitRequest())
+description = dict(store.description)
+write_store_scores(store, store.folder / "s.parquet", gaussians, description, ["rmd"])
+done.set()
+watcher.join()
+print(json.dumps(peak[0] - before))
+"""
+
+
+def make_store(folder: Path, parts: int) -> FeatureStore:
+    """Parts that are links to the first one; so ids repeat."""
+    description = {
+        "class_names": [f"class {index}" for index in range(CLASSES)],
+        "num_shards": parts,
+        "num_samples": parts * PART_ROWS,
+        "augment_runs": 0,
+        "dataset": "links",
+        "fingerprint": "f",
+        "seed": 0,
+    }
+    store = create_store(folder, description)
+    labels = torch.arange(PART_ROWS) % CLASSES
+    features = torch.randn(PART_ROWS, DIM) + torch.randn(CLASSES, DIM)[labels]
+    ids = [f"photographs/{row:012d}.jpeg" for row in range(PART_ROWS)]
+    store.write_part(0, Part(ids, labels, torch.zeros_like(labels), features), [])
+    for shard in range(1, parts):
+        store.part_file(shard).hardlink_to(store.part_file(0))
+    return store
+
+
+def peak_of(store: FeatureStore) -> float:
+    """Megabytes that a process of its own takes for fitting and scoring."""
+    words = [sys.executable, "-c", CHILD, str(store.folder)]
+    output = subprocess.check_output(words, text=True)  # noqa: S603 - our own script
+    return float(json.loads(output))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_does_not_grow_with_the_number_of_samples(tmp_path: Path) -> None:
+    few, many = make_store(tmp_path / "few", FEW), make_store(tmp_path / "many", MANY)
+
+    growth = peak_of(many) - peak_of(few)
+
+    assert len(read_scores(many.folder / "s.parquet", ["rmd"]).table) == MANY * PART_ROWS
+    assert growth < BOUND_MB
