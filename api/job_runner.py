@@ -24,9 +24,9 @@ from api.work_folders import work_folder
 from difficulty_service.atomic_file import replacing
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
+from difficulty_service.batch_stages import ExtractOptions
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.features import ExtractOptions
 from difficulty_service.features import Progress as BatchProgress
 from difficulty_service.fit_and_score import fit_store, write_store_scores
 from difficulty_service.fitting import FitRequest

@@ -37,8 +37,9 @@ from difficulty_service.backbones.backbone import (
     best_precision,
     choose_device,
 )
+from difficulty_service.batch_stages import ExtractOptions
 from difficulty_service.datasets import open_dataset
-from difficulty_service.features import ExtractOptions, suitable_batch_size
+from difficulty_service.features import suitable_batch_size
 from difficulty_service.images import normalise
 from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import ExtractRequest, extract_dataset

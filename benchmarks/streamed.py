@@ -107,7 +107,7 @@ def in_child(work: Callable[[], None]) -> None:
         while not stop.wait(SAMPLED_EVERY):
             peak.append(max(peak.pop(), anonymous_kilobytes()))
 
-    watcher = threading.Thread(target=watch)
+    watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     began = time.perf_counter()
     work()

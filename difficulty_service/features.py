@@ -1,9 +1,8 @@
 """One shard of a dataset through a backbone: images in, one part of a feature store out."""
 
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice
 
@@ -11,22 +10,32 @@ import torch
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Backbone
-from difficulty_service.datasets.sample import Dataset, ImageOpener, Sample
-from difficulty_service.errors import BackboneError, ImageError
+from difficulty_service.batch_stages import (
+    DECODE,
+    FORWARD,
+    READ,
+    Batch,
+    ExtractOptions,
+    Group,
+    encode_batch,
+    fetch_batch,
+    prepare_batch,
+)
+from difficulty_service.datasets.sample import Dataset, Sample
+from difficulty_service.errors import ImageError
 from difficulty_service.feature_part import BadImage, Part
 from difficulty_service.images import (
-    DEFAULT_MAX_PIXELS,
-    Augmentation,
-    Mode,
     begin_decoding,
-    normalise,
-    prepare,
-    prepare_runs,
 )
-from difficulty_service.parallel import map_in_order
+from difficulty_service.parallel import map_in_order, map_in_turns, one_ahead
+from difficulty_service.read_ahead import READERS, ReadAhead
 from difficulty_service.stage_clock import StageClock
 
-READ, DECODE, FORWARD, APPEND = "read", "decode and resize", "normalise and forward", "append"
+SMALL_SIZE = 64
+"""Up to this size of its images a network on a CPU runs on one core for each batch."""
+
+IMAGES_PER_TURN = 256
+"""Images decoded before the network on a CPU takes over."""
 
 Extracted = tuple[Part, list[BadImage]]
 """What a shard becomes: its features, and the images that have none."""
@@ -37,51 +46,6 @@ Progress = Callable[[int, int], None]
 
 def ignore(_done: int, _bad: int) -> None:
     """The progress that nobody looks at."""
-
-
-@dataclass(frozen=True)
-class ExtractOptions:
-    """How images become features.
-
-    Attributes:
-        batch_size: Images in one forward pass; None for what suits the device.
-        augment_runs: Randomly augmented passes over each image; 0 for one plain pass.
-        seed: Of the augmentation.
-        mode: `fast` or `exact` preprocessing.
-        max_pixels: Larger images are refused.
-        stop_on_error: End at the first bad image instead of listing it.
-        workers: Threads that read and decode, and on a CPU run the network as well.
-        device: Where the backbone is.
-        precision: dtype of the backbone's input.
-    """
-
-    batch_size: int | None = None
-    augment_runs: int = 0
-    seed: int = 0
-    mode: Mode = "fast"
-    max_pixels: int = DEFAULT_MAX_PIXELS
-    stop_on_error: bool = False
-    workers: int = 2
-    device: torch.device = torch.device("cpu")
-    precision: torch.dtype = torch.float32
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Some samples of one shard, in order, on their way through the network.
-
-    Attributes:
-        shard: Whose they are.
-        kept: Those that could be read.
-        bad: Those that could not.
-        values: Of those kept: uint8 views of shape (samples * runs, 3, size, size) first, features
-            of shape (samples * runs, dim) once they are encoded. None where nothing could be read.
-    """
-
-    shard: int
-    kept: list[Sample]
-    bad: list[BadImage]
-    values: Tensor | None
 
 
 def extract_shard(
@@ -163,125 +127,101 @@ def _batches(
     options: ExtractOptions,
     clock: StageClock | None,
 ) -> Generator[Batch, None, None]:
-    """Encoded batches, in order.
-
-    On a CPU each thread takes its batches through all stages, on its own cores: threads that
-    split a batch wait for each other, the more so beside others that decode. A GPU has a queue of
-    its own, so one thread keeps it fed and the others read and decode.
-    """
+    """Encoded batches, in order; see `_on_gpu` and its two siblings for who does what."""
     batch_size = options.batch_size or suitable_batch_size(options.device, backbone)
     groups = _grouped(dataset, shards, max(1, batch_size // max(1, options.augment_runs)))
-    on_cpu = options.device.type == "cpu"
+    if options.device.type != "cpu":
+        return _on_gpu(groups, backbone, options, clock)
+    if backbone.preprocessing.size <= SMALL_SIZE:
+        return _on_threads(groups, backbone, options, clock)
+    turns = iter(lambda: list(islice(groups, max(1, IMAGES_PER_TURN // batch_size))), [])
+    return _in_turns(turns, backbone, options, clock)
 
-    def take(group: tuple[int, list[Sample]]) -> Batch:
-        batch = _prepare(*group, backbone, options, clock)
-        return _encode(batch, backbone, options, clock) if on_cpu else batch
 
-    initializer = begin_decoding
-    if on_cpu:
-        cores_each = max(1, torch.get_num_threads() // options.workers)
-        initializer = partial(torch.set_num_threads, cores_each)
-    with closing(map_in_order(take, groups, options.workers, initializer=initializer)) as taken:
-        if on_cpu:
-            yield from taken
-            return
-        before: Batch | None = None
-        for batch in taken:
+def _on_gpu(
+    groups: Iterator[Group], backbone: Backbone, options: ExtractOptions, clock: StageClock | None
+) -> Generator[Batch, None, None]:
+    """A GPU has a queue of its own: one thread keeps it fed and the others read and decode."""
+    prepare_group = partial(prepare_batch, backbone=backbone, options=options, clock=clock)
+    if clock:
+        clock.declare({READ: options.workers, DECODE: options.workers, FORWARD: 1})
+    before: Batch | None = None
+    with closing(
+        map_in_order(prepare_group, groups, options.workers, initializer=begin_decoding)
+    ) as batches:
+        for batch in batches:
             # This only begins the work; the batch before is fetched meanwhile.
-            encoded = _encode(batch, backbone, options, clock)
+            encoded = encode_batch(batch, backbone, options, clock)
             if before is not None:
-                yield _fetched(before, clock)
+                yield fetch_batch(before, clock)
             before = encoded
-        if before is not None:
-            yield _fetched(before, clock)
+    if before is not None:
+        yield fetch_batch(before, clock)
+
+
+def _on_threads(
+    groups: Iterator[Group], backbone: Backbone, options: ExtractOptions, clock: StageClock | None
+) -> Generator[Batch, None, None]:
+    """On a CPU a small network gains nothing from two cores: each thread takes its own batches."""
+    if clock:
+        clock.declare(dict.fromkeys((READ, DECODE, FORWARD), options.workers))
+
+    def take(group: Group) -> Batch:
+        return encode_batch(
+            prepare_batch(group, backbone, options, clock), backbone, options, clock
+        )
+
+    cores_each = max(1, torch.get_num_threads() // options.workers)
+    initializer = partial(torch.set_num_threads, cores_each)
+    return map_in_order(take, groups, options.workers, initializer=initializer)
+
+
+def _in_turns(
+    turns: Iterable[list[Group]],
+    backbone: Backbone,
+    options: ExtractOptions,
+    clock: StageClock | None,
+) -> Generator[Batch, None, None]:
+    """On a CPU a larger network and the decoders take turns at all cores.
+
+    Its threads wait for each other after every layer, and so for each core that somebody else
+    takes from one of them; two batches at once would push each other out of the cache. Files are
+    read meanwhile.
+    """
+    prepare_group = partial(prepare_batch, backbone=backbone, options=options, clock=clock)
+    if clock:
+        clock.declare({READ: READERS, DECODE: options.workers, FORWARD: 1})
+    with ReadAhead() as ahead:
+
+        def begin(group: Group) -> Group:
+            shard, samples = group
+            openers = [clock.reading(each.open, READ) if clock else each.open for each in samples]
+            return shard, [
+                replace(sample, open=ahead.begin(opener))
+                for sample, opener in zip(samples, openers, strict=True)
+            ]
+
+        begun = one_ahead([begin(group) for group in turn] for turn in turns)
+        one_core = partial(torch.set_num_threads, 1)
+        for batch in map_in_turns(prepare_group, begun, options.workers, initializer=one_core):
+            yield encode_batch(batch, backbone, options, clock)
 
 
 def suitable_batch_size(device: torch.device, backbone: Backbone) -> int:
     """Many images for a GPU; on a CPU as few as keep activations in its cache and heap.
 
-    On two cores MobileNetV2 encodes 126 photographs a second in batches of 4, 106 in batches of 8:
-    activations above 32 MB are fresh memory in every layer.
+    Activations above 32 MB would be fresh memory in every layer.
     """
     if device.type != "cpu":
         return 256
-    return 32 if backbone.preprocessing.size <= 64 else 4  # noqa: PLR2004
+    return 32 if backbone.preprocessing.size <= SMALL_SIZE else 4
 
 
-def _grouped(
-    dataset: Dataset, shards: Iterable[int], images_per_batch: int
-) -> Iterator[tuple[int, list[Sample]]]:
+def _grouped(dataset: Dataset, shards: Iterable[int], images_per_batch: int) -> Iterator[Group]:
     for shard in shards:
         remaining = dataset.read_shard(shard)
         while group := list(islice(remaining, images_per_batch)):
             yield shard, group
-
-
-def _prepare(
-    shard: int,
-    samples: Sequence[Sample],
-    backbone: Backbone,
-    options: ExtractOptions,
-    clock: StageClock | None,
-) -> Batch:
-    """Reads and decodes the samples of a batch."""
-    kept: list[Sample] = []
-    bad: list[BadImage] = []
-    views: list[Tensor] = []
-    began, read_before = time.perf_counter(), clock.seconds_here(READ) if clock else 0.0
-    for sample in samples:
-        opener = clock.reading(sample.open, READ) if clock else sample.open
-        try:
-            views.append(_views(sample.sample_id, opener, backbone, options))
-            kept.append(sample)
-        except ImageError as error:
-            bad.append(BadImage(sample.sample_id, str(error)))
-    if clock:
-        reading = clock.seconds_here(READ) - read_before
-        clock.add(DECODE, time.perf_counter() - began - reading)
-    return Batch(shard, kept, bad, torch.cat(views) if views else None)
-
-
-def _views(
-    sample_id: str, opener: ImageOpener, backbone: Backbone, options: ExtractOptions
-) -> Tensor:
-    """Views of one image. Shape (runs, 3, size, size)."""
-    if not options.augment_runs:
-        return prepare(opener, backbone.preprocessing, options.mode, options.max_pixels)[None]
-    return prepare_runs(
-        opener,
-        backbone.preprocessing,
-        sample_id,
-        Augmentation(runs=options.augment_runs, seed=options.seed),
-        options.mode,
-        options.max_pixels,
-    )
-
-
-def _encode(
-    batch: Batch, backbone: Backbone, options: ExtractOptions, clock: StageClock | None
-) -> Batch:
-    if batch.values is None:
-        return batch
-    with clock.busy(FORWARD) if clock else nullcontext():
-        try:
-            views = batch.values
-            if options.device.type == "cuda":
-                views = views.pin_memory()  # so that the copy to the GPU waits for nothing
-            on_device = views.to(options.device, non_blocking=True)
-            images = normalise(on_device, backbone.preprocessing, options.precision)
-            return replace(batch, values=backbone.encode(images).float())
-        except torch.OutOfMemoryError:
-            raise BackboneError(
-                f"{options.device} has too little memory for {len(batch.values)} images at once; "
-                f"use --batch-size {max(1, len(batch.values) // 2)}"
-            ) from None
-
-
-def _fetched(batch: Batch, clock: StageClock | None) -> Batch:
-    if batch.values is None:
-        return batch
-    with clock.busy(FORWARD) if clock else nullcontext():
-        return replace(batch, values=batch.values.cpu())
 
 
 def _part(samples: list[Sample], features: list[Tensor], dim: int, augment_runs: int) -> Part:

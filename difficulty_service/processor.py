@@ -5,7 +5,7 @@ import os
 import platform
 from pathlib import Path
 
-TRIM_THRESHOLD, MMAP_THRESHOLD, MOST_ARENAS = -1, -3, -8  # mallopt's parameters, in malloc.h
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # numbers of mallopt's parameters, in malloc.h
 KEPT_BYTES = 1 << 30
 LARGEST_HEAP_BLOCK = 32 << 20  # the most that glibc allows
 
@@ -37,9 +37,8 @@ def keep_freed_memory() -> bool:
 
     A network on a CPU asks for the same megabytes again in every layer of every batch. Left alone,
     glibc returns them to the system in between, and each return is paid for with page faults: a
-    fifth of the time. Blocks of up to 32 MB are kept now, up to 1 GB in all, in one heap for all
-    threads: each would keep as much in a heap of its own. Variables of the user's own
-    (`MALLOC_TRIM_THRESHOLD_` and its like) win.
+    fifth of the time. Blocks of up to 32 MB are kept now, up to 1 GB in all; variables of the
+    user's own (`MALLOC_TRIM_THRESHOLD_` and its like) win.
 
     Returns:
         Whether anything was changed: only glibc is told.
@@ -50,6 +49,5 @@ def keep_freed_memory() -> bool:
     told = [
         library.mallopt(TRIM_THRESHOLD, KEPT_BYTES),
         library.mallopt(MMAP_THRESHOLD, LARGEST_HEAP_BLOCK),
-        library.mallopt(MOST_ARENAS, 1),
     ]
     return all(told)

@@ -41,12 +41,13 @@ class UnrankedScores:
         ordered.sort()
         reader = pa.ipc.open_file(pa.py_buffer(_mapped(self._rows)))
 
-        def rank(index: int) -> pa.RecordBatch:
-            batch = reader.get_batch(index)
+        def rank(batch: pa.RecordBatch) -> pa.RecordBatch:
             found = percentiles(batch["rmd"].to_numpy(zero_copy_only=False), ordered)
             return batch.append_column("percentile", pa.array(found, from_pandas=True))
 
-        yield from map_in_order(rank, range(reader.num_record_batches), num_workers())
+        # The reader is for one thread; it only points into the file.
+        batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
+        yield from map_in_order(rank, batches, num_workers())
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import io
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -34,6 +34,7 @@ class StageClock:
 
     def __init__(self) -> None:
         self._busy: defaultdict[str, float] = defaultdict(float)
+        self._threads: dict[str, int] = {}
         self._lock = threading.Lock()
         self._here = threading.local()
         self._began = time.perf_counter()
@@ -67,14 +68,15 @@ class StageClock:
 
         return read
 
-    def stages(self, threads: Sequence[tuple[str, int]]) -> list[StageTime]:
-        """What was measured until now.
+    def declare(self, threads: Mapping[str, int]) -> None:
+        """Says how many threads each of some stages has; a stage not named has one."""
+        self._threads.update(threads)
 
-        Args:
-            threads: Names of the stages, in order, and how many threads each has.
-        """
+    def stages(self) -> list[StageTime]:
+        """What was measured until now, in the order in which stages were declared or first busy."""
         wall = time.perf_counter() - self._began
         return [
-            StageTime(name, self._busy[name], number, self._busy[name] / (wall * number))
-            for name, number in threads
+            StageTime(name, busy, threads, busy / (wall * threads))
+            for name in {**self._threads, **self._busy}
+            for busy, threads in [(self._busy.get(name, 0.0), self._threads.get(name, 1))]
         ]

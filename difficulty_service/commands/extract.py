@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import torch
 
     from difficulty_service.engines.cluster import ClusterOptions
-    from difficulty_service.features import ExtractOptions
     from difficulty_service.pipeline import Extracted, ExtractRequest, Share
     from difficulty_service.stage_clock import StageClock
 
@@ -69,17 +68,12 @@ def extract(
 
     clock = StageClock()
     run_extract(dataclasses.replace(request, clock=clock))
-    print_profile(clock, request.options)
+    print_profile(clock)
 
 
-def print_profile(clock: "StageClock", options: "ExtractOptions") -> None:
+def print_profile(clock: "StageClock") -> None:
     """A line for each stage, and which one the others wait for."""
-    from difficulty_service.features import APPEND, DECODE, FORWARD, READ
-
-    encoders = options.workers if options.device.type == "cpu" else 1
-    stages = clock.stages(
-        [(READ, options.workers), (DECODE, options.workers), (FORWARD, encoders), (APPEND, 1)]
-    )
+    stages = clock.stages()
     rows = [
         (stage.name, stage.threads, f"{stage.busy:.2f}", f"{stage.share:.0%}") for stage in stages
     ]
@@ -108,9 +102,9 @@ def parse_share(text: str) -> "Share":
 def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRequest":
     """The options of the command line, as the pipeline takes them."""
     from difficulty_service.backbones.backbone import BackboneOptions
+    from difficulty_service.batch_stages import ExtractOptions
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.engines.cluster import ClusterOptions
-    from difficulty_service.features import ExtractOptions
     from difficulty_service.parallel import num_workers
     from difficulty_service.pipeline import ExtractRequest
 

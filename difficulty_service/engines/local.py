@@ -4,8 +4,9 @@ from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
+from difficulty_service.batch_stages import APPEND
 from difficulty_service.feature_store import FeatureStore
-from difficulty_service.features import APPEND, Extracted
+from difficulty_service.features import Extracted
 from difficulty_service.stage_clock import StageClock
 
 

@@ -10,9 +10,10 @@ import torch
 
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.batch_stages import ExtractOptions
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.errors import EngineError
-from difficulty_service.features import Extracted, ExtractOptions, extract_shard
+from difficulty_service.features import Extracted, extract_shard
 from difficulty_service.images import decoder_name
 from difficulty_service.processor import keep_freed_memory
 

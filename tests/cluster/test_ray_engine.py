@@ -131,7 +131,7 @@ from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.ray_cluster import Recipe, extract_shards
 from difficulty_service.errors import EngineError
 from difficulty_service.feature_store import create_store
-from difficulty_service.features import ExtractOptions
+from difficulty_service.batch_stages import ExtractOptions
 
 address, photos, out = sys.argv[1:]
 dataset = open_dataset(photos, DatasetOptions())

@@ -1,6 +1,7 @@
 """One shard through a real backbone: order, bad images, batches and augmentation."""
 
 import io
+from dataclasses import replace
 from functools import partial
 from typing import BinaryIO
 
@@ -10,17 +11,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from difficulty_service import features
 from difficulty_service.backbones.backbone import Preprocessing
+from difficulty_service.batch_stages import DECODE, FORWARD, READ, ExtractOptions
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.errors import ImageError
-from difficulty_service.features import (
-    DECODE,
-    FORWARD,
-    READ,
-    ExtractOptions,
-    extract_shard,
-    extract_shards,
-)
+from difficulty_service.features import SMALL_SIZE, extract_shard, extract_shards
 from difficulty_service.stage_clock import StageClock
 
 SIZE = 8
@@ -40,6 +36,12 @@ class AveragePixel:
     def encode(self, images: Tensor) -> Tensor:
         self.batch_sizes.append(len(images))
         return images.mean(dim=(2, 3)) * 255
+
+
+class LargeAveragePixel(AveragePixel):
+    """The same for images so large that network and decoders take turns."""
+
+    preprocessing = replace(AveragePixel.preprocessing, size=SMALL_SIZE + 8, resize=SMALL_SIZE + 8)
 
 
 def png(level: int) -> bytes:
@@ -169,16 +171,21 @@ def test_augmentation_depends_on_the_seed_alone() -> None:
     assert not torch.equal(first, other)
 
 
-def test_many_threads_give_the_shards_of_one_thread_in_order() -> None:
+@pytest.mark.parametrize("backbone", [AveragePixel, LargeAveragePixel])
+@pytest.mark.parametrize("images_per_turn", [1, 25, 10_000])
+def test_many_threads_give_the_shards_of_one_thread_in_order(
+    backbone: type[AveragePixel], images_per_turn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "IMAGES_PER_TURN", images_per_turn)
     dataset = make_dataset([*levels(45), refuse, *levels(44)], shard_size=20)
     shards = range(dataset.num_shards)
     one = [
-        extract_shard(dataset, shard, AveragePixel(), ExtractOptions(workers=1, batch_size=7))
+        extract_shard(dataset, shard, backbone(), ExtractOptions(workers=1, batch_size=7))
         for shard in shards
     ]
 
     many = list(
-        extract_shards(dataset, shards, AveragePixel(), ExtractOptions(workers=8, batch_size=7))
+        extract_shards(dataset, shards, backbone(), ExtractOptions(workers=8, batch_size=7))
     )
 
     assert [shard for shard, _ in many] == list(shards)
@@ -188,12 +195,13 @@ def test_many_threads_give_the_shards_of_one_thread_in_order() -> None:
         assert bad == expected_bad
 
 
-def test_a_clock_changes_no_feature_and_sees_every_stage() -> None:
+@pytest.mark.parametrize("backbone", [AveragePixel, LargeAveragePixel])
+def test_a_clock_changes_no_feature_and_sees_every_stage(backbone: type[AveragePixel]) -> None:
     dataset, clock = make_dataset(levels(30)), StageClock()
-    expected, _ = extract_shard(dataset, 0, AveragePixel(), ExtractOptions())
+    expected, _ = extract_shard(dataset, 0, backbone(), ExtractOptions())
 
-    ((_, (part, _)),) = extract_shards(dataset, [0], AveragePixel(), ExtractOptions(), clock=clock)
+    ((_, (part, _)),) = extract_shards(dataset, [0], backbone(), ExtractOptions(), clock=clock)
 
     assert torch.equal(part.features, expected.features)
-    stages = clock.stages([(READ, 2), (DECODE, 2), (FORWARD, 2)])
-    assert all(stage.busy > 0 for stage in stages)
+    assert [stage.name for stage in clock.stages()] == [READ, DECODE, FORWARD]
+    assert all(stage.busy > 0 for stage in clock.stages())

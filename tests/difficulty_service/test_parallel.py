@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from difficulty_service.parallel import map_in_order
+from difficulty_service.parallel import map_in_order, map_in_turns, one_ahead
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -53,3 +53,37 @@ def test_every_thread_is_initialised() -> None:
     )
 
     assert names <= initialised
+
+
+def test_nothing_works_while_the_results_of_a_turn_are_used() -> None:
+    working: list[int] = []
+
+    def work(item: int) -> int:
+        working.append(item)
+        return -item
+
+    results = map_in_turns(work, [[1, 2, 3], [], [4, 5]], 2)
+
+    assert next(results) == -1
+    assert sorted(working) == [1, 2, 3]
+    assert [next(results), next(results)] == [-2, -3]
+    time.sleep(0.02)
+    assert sorted(working) == [1, 2, 3]
+    assert list(results) == [-4, -5]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_each_item_is_given_when_the_next_one_is_made(count: int) -> None:
+    made: list[int] = []
+
+    def items() -> Iterator[int]:
+        for item in range(count):
+            made.append(item)
+            yield item
+
+    given = []
+    for item in one_ahead(items()):
+        given.append(item)
+        assert len(made) == min(item + 2, count)
+
+    assert given == list(range(count))

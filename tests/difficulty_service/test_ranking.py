@@ -45,6 +45,18 @@ def test_batches_come_back_with_their_place_among_all(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, expected.astype(np.float32))
 
 
+def test_many_batches_with_names_are_ranked_side_by_side(tmp_path: Path) -> None:
+    names = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array(["a", "b"]))
+
+    with unranked_scores(tmp_path) as rows:
+        for number in range(400):
+            rows.append(pa.record_batch({"rmd": [2.0 * number, 2.0 * number + 1], "name": names}))
+        table = pa.Table.from_batches(rows.ranked())
+
+    np.testing.assert_allclose(table["percentile"].to_numpy(), np.arange(800) / 799, rtol=1e-6)
+    assert table["name"].to_pylist() == ["a", "b"] * 400
+
+
 def test_scores_that_are_all_missing_have_no_percentile(tmp_path: Path) -> None:
     with unranked_scores(tmp_path) as rows:
         rows.append(pa.record_batch({"rmd": pa.nulls(3, pa.float64())}))

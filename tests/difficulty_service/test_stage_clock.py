@@ -19,7 +19,9 @@ def test_seconds_of_all_threads_add_up() -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(8)))
 
-    (stage,) = clock.stages([("work", 4)])
+    clock.declare({"work": 4})
+
+    (stage,) = clock.stages()
     assert stage.busy >= 8 * 0.02
     assert stage.threads == 4
     assert 0 < stage.share <= 1
@@ -36,7 +38,7 @@ def test_a_stage_that_failed_is_counted_too() -> None:
     with pytest.raises(ValueError, match="bad"):
         fail()
 
-    assert clock.stages([("work", 1)])[0].busy >= 0.01
+    assert clock.stages()[0].busy >= 0.01
 
 
 def test_reading_is_on_the_account_of_its_stage_and_gives_the_same_bytes() -> None:
@@ -60,4 +62,16 @@ def test_what_another_thread_added_is_not_added_here() -> None:
         pool.submit(clock.add, "read", 1.0).result()
 
     assert clock.seconds_here("read") == 0
-    assert clock.stages([("read", 1)])[0].busy == 1.0
+    assert clock.stages()[0].busy == 1.0
+
+
+def test_stages_come_in_the_order_of_their_declaration_then_of_their_work() -> None:
+    clock = StageClock()
+    clock.add("append", 1.0)
+    clock.declare({"read": 2, "forward": 1})
+
+    assert [(stage.name, stage.threads) for stage in clock.stages()] == [
+        ("read", 2),
+        ("forward", 1),
+        ("append", 1),
+    ]

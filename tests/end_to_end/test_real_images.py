@@ -14,9 +14,9 @@ import torch
 from difficulty_service.agreement import FlagAgreement, RankAgreement
 from difficulty_service.audit_files import read_columns
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.batch_stages import ExtractOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.feature_store import FeatureStore, create_store
-from difficulty_service.features import ExtractOptions
 from difficulty_service.fit_and_score import fit_store, write_store_scores
 from difficulty_service.fitting import FitRequest
 from difficulty_service.parallel import num_workers
