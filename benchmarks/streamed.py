@@ -139,7 +139,9 @@ def fit_and_rmd(folder: Path) -> Tensor:
 
     with one_thread_per_product():
         found = list(
-            map_in_order(lambda read: scorer.rmd_of_chunk(*read(), work), chunks(), num_workers())
+            map_in_order(
+                lambda read: scorer.rmd_of_chunk(*read(work), work), chunks(), num_workers()
+            )
         )
     return torch.cat(found)
 

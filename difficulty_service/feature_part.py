@@ -99,7 +99,8 @@ def open_part(path: Path, columns: Sequence[str]) -> OpenPart:
     except (pa.ArrowInvalid, OSError) as error:
         raise _damaged(path, error) from error
     if read_features is None:
-        read_features = _features(table.combine_chunks()).__getitem__
+        features = _features(table.combine_chunks())
+        read_features = lambda rows, _allocate: features[rows]  # noqa: E731 - one of two
     return OpenPart(
         sample_ids=table["sample_id"].to_pylist() if "sample_id" in columns else [],
         labels=_integers(table, "label"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from difficulty_service.atomic_file import remove_leftovers, replacing
 from difficulty_service.errors import FeatureStoreError
@@ -81,7 +82,7 @@ class FeatureStore:
             FeatureStoreError: It is missing or damaged.
         """
         part = self.open_part(shard)
-        features = part.read_features(slice(0, len(part.labels)))
+        features = part.read_features(slice(0, len(part.labels)), torch.empty)
         return Part(part.sample_ids, part.labels, part.runs, features)
 
     def open_part(self, shard: int, columns: Sequence[str] = ("sample_id", "run")) -> OpenPart:

@@ -16,7 +16,7 @@ from difficulty_service.feature_store import FeatureStore
 from difficulty_service.fitting import FitRequest, fit_chunks, pilot_rows
 from difficulty_service.gaussian import Factor, Gaussians
 from difficulty_service.moments import ReadChunk
-from difficulty_service.products import chunk_ranges
+from difficulty_service.products import Workspace, chunk_ranges
 from difficulty_service.ranking import unranked_scores
 from difficulty_service.score_file import write_scores
 from difficulty_service.scoring import Scored, score_store
@@ -44,9 +44,9 @@ def fit_store(store: FeatureStore, request: FitRequest) -> Gaussians:
     return fit_chunks(chunks, _pilot_rows(store), len(store.class_names), request)
 
 
-def read_chunk(part: OpenPart, rows: slice) -> tuple[Tensor, Tensor]:
+def read_chunk(part: OpenPart, rows: slice, work: Workspace) -> tuple[Tensor, Tensor]:
     """Some features of a part, shape (rows, dim), and their labels, shape (rows,)."""
-    return part.read_features(rows), part.labels[rows]
+    return part.read_features(rows, work.rows), part.labels[rows]
 
 
 def write_store_scores(

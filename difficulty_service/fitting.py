@@ -25,7 +25,7 @@ from difficulty_service.moments import (
     measure_chunks,
     pilot_of,
 )
-from difficulty_service.products import one_thread_per_product
+from difficulty_service.products import Workspace, one_thread_per_product
 
 Chunks = Callable[[], Iterable[ReadChunk]]
 """Gives the chunks of a dataset anew at each call."""
@@ -137,8 +137,9 @@ def _fourth_powers(chunks: Iterable[ReadChunk], moments: Moments) -> FourthPower
     mean = moments.class_sums.sum(dim=0) / moments.num_samples
     class_means = moments.class_sums / moments.counts.clamp(min=1)[:, None]
     within, agnostic = 0.0, 0.0
+    work = Workspace()
     for read in chunks:
-        features, labels = read()
+        features, labels = read(work)
         centred = features.double().cpu() - moments.pilot
         own = class_means[labels.cpu().long()]
         within += float((centred - own).square().sum(dim=1).square().sum())

@@ -95,8 +95,9 @@ def measure(
     return measure_chunks(chunks_of(features, labels), pilot, num_classes, products=products)
 
 
-ReadChunk = Callable[[], tuple[Tensor, Tensor]]
-"""Gives some thousand features, shape (samples, dim), and their labels, shape (samples,)."""
+ReadChunk = Callable[[Workspace], tuple[Tensor, Tensor]]
+"""Gives some thousand features, shape (samples, dim), and their labels, shape (samples,); may use
+the memory offered."""
 
 
 def chunks_of(features: Tensor, labels: Tensor) -> list[ReadChunk]:
@@ -104,7 +105,7 @@ def chunks_of(features: Tensor, labels: Tensor) -> list[ReadChunk]:
     _require_a_label_each(features, labels)
 
     def chunk(rows: slice) -> ReadChunk:
-        return lambda: (features[rows], labels[rows])
+        return lambda _work: (features[rows], labels[rows])
 
     return [chunk(rows) for rows in chunk_ranges(len(features))]
 
@@ -132,13 +133,18 @@ def measure_chunks(
     work = Workspace()
 
     def measure_chunk(read: ReadChunk) -> _ChunkSums:
-        features, labels = read()
+        features, labels = read(work)
         _check(features, labels, pilot, num_classes)
         centred = work.matrix("centred", len(features), len(pilot), offset, features.device)
         torch.sub(features, offset.to(features.device), out=centred)
         present, place = torch.unique(labels, return_inverse=True)
         sums = centred.new_zeros(len(present), len(pilot)).index_add_(0, place, centred)
-        return _ChunkSums(features, present, torch.bincount(place), sums, gram(centred))
+        scatter = gram(centred)
+        first_bad = None
+        if not torch.isfinite(scatter.diagonal()).all():
+            bad = (~torch.isfinite(features).all(dim=1)).nonzero().flatten().tolist()
+            first_bad = bad[0] if bad else -1
+        return _ChunkSums(present, torch.bincount(place), sums, scatter, first_bad)
 
     with one_thread_per_product():
         for chunk in map_in_order(measure_chunk, chunks, num_workers()):
@@ -146,9 +152,9 @@ def measure_chunks(
             moments.counts.index_add_(0, present, chunk.counts.cpu())
             moments.class_sums.index_add_(0, present, chunk.sums.cpu().double())
             moments.scatter.add_(chunk.scatter.cpu())
-            if not torch.isfinite(moments.scatter.diagonal()).all():
-                first_row = moments.num_samples - len(chunk.features)
-                raise StatisticsError(_describe_not_finite(chunk.features, first_row))
+            if chunk.first_bad is not None:
+                first_row = moments.num_samples - int(chunk.counts.sum())
+                raise StatisticsError(_describe_not_finite(chunk.first_bad, first_row))
     return moments
 
 
@@ -157,18 +163,18 @@ class _ChunkSums:
     """What a chunk of rows adds to the moments.
 
     Attributes:
-        features: The rows themselves, to say what is wrong with them. Shape (rows, dim).
         present: Classes that occur. Shape (present,).
         counts: Rows of each of them. Shape (present,).
         sums: Of features minus pilot, for each of them. Shape (present, dim).
         scatter: Sum of outer products of features minus pilot. Shape (dim, dim).
+        first_bad: First row that is not finite, -1 where only the products are not; else None.
     """
 
-    features: Tensor
     present: Tensor
     counts: Tensor
     sums: Tensor
     scatter: Tensor
+    first_bad: int | None
 
 
 def merge(parts: Sequence[Moments]) -> Moments:
@@ -229,12 +235,10 @@ def _require_a_label_each(features: Tensor, labels: Tensor) -> None:
         )
 
 
-def _describe_not_finite(features: Tensor, first_row: int) -> str:
-    bad = (~torch.isfinite(features).all(dim=1)).nonzero().flatten()
-    if not len(bad):
+def _describe_not_finite(first_bad: int, first_row: int) -> str:
+    if first_bad < 0:
         return "the products of these features overflow float32; fit with products in float64"
-    row = first_row + int(bad[0])
     return (
-        f"feature vectors hold NaN or infinity, the first of them in row {row}; extract them "
-        "again with --precision fp32"
+        f"feature vectors hold NaN or infinity, the first of them in row {first_row + first_bad}; "
+        "extract them again with --precision fp32"
     )

@@ -66,6 +66,10 @@ class Workspace(threading.local):
             self.__dict__[name] = held
         return held[:rows]
 
+    def rows(self, num_rows: int, dim: int) -> Tensor:
+        """Where features are read to. Shape (num_rows, dim), float32."""
+        return self.matrix("features", num_rows, dim, torch.empty(0))
+
 
 def gram(rows: Tensor) -> Tensor:
     """rowsᵀ rows, in the dtype of the rows; shape (samples, dim) to (dim, dim)."""

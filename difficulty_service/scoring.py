@@ -16,6 +16,7 @@ from difficulty_service.feature_store import FeatureStore
 from difficulty_service.gaussian import Gaussians
 from difficulty_service.leave_one_out import rmd_left_out
 from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.plain_features import Allocate
 from difficulty_service.products import Workspace, chunk_ranges, one_thread_per_product
 from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
@@ -83,7 +84,7 @@ class _Chunk:
 
     sample_ids: Sequence[str]
     labels: Tensor
-    read_features: Callable[[], Tensor]
+    read_features: Callable[[Allocate], Tensor]
     runs: int
 
 
@@ -177,7 +178,7 @@ def _columns(
     left_out: bool,
 ) -> dict[str, NDArray[Any]]:
     """Columns of one chunk; the runs of a sample are averaged."""
-    features, labels, runs = chunk.read_features(), chunk.labels, chunk.runs
+    features, labels, runs = chunk.read_features(work.rows), chunk.labels, chunk.runs
     num_samples = len(labels) // runs
     fitted = torch.where(labels < len(scorer.class_norms), labels, -1)
     rows = scorer.distances_of_chunk(features, fitted, work)

@@ -31,9 +31,9 @@ def test_features_lie_in_the_file_as_they_are_in_memory(
 
     assert find_plain(path, pq.read_metadata(path)) is not None
     read_features = open_part(path, []).read_features
-    assert torch.equal(read_features(slice(0, rows)), part.features)
+    assert torch.equal(read_features(slice(0, rows), torch.empty), part.features)
     middle = slice(rows // 3, rows // 3 + 1)
-    assert torch.equal(read_features(middle), part.features[middle])
+    assert torch.equal(read_features(middle, torch.empty), part.features[middle])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_file_that_another_program_wrote_again_is_decoded(
 
     opened = open_part(path, ["sample_id"])
     assert find_plain(path, pq.read_metadata(path)) is None
-    assert torch.equal(opened.read_features(slice(100, 300)), part.features[100:300])
+    assert torch.equal(opened.read_features(slice(100, 300), torch.empty), part.features[100:300])
     assert opened.sample_ids == part.sample_ids
 
 
@@ -69,7 +69,7 @@ def test_a_part_without_samples_has_features_of_no_rows(tmp_path: Path) -> None:
 
     write_part(path, make_part(0, 8), [])
 
-    assert open_part(path, []).read_features(slice(0, 0)).shape == (0, 8)
+    assert open_part(path, []).read_features(slice(0, 0), torch.empty).shape == (0, 8)
 
 
 def test_a_file_that_became_shorter_is_named(tmp_path: Path) -> None:
@@ -79,4 +79,4 @@ def test_a_file_that_became_shorter_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:10_000])
 
     with pytest.raises(FeatureStoreError, match=r"part\.parquet ends within its features; delete"):
-        opened.read_features(slice(0, 500))
+        opened.read_features(slice(0, 500), torch.empty)
