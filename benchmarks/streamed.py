@@ -26,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -39,12 +39,11 @@ from torch import Tensor
 
 from difficulty_service.feature_part import Part
 from difficulty_service.feature_store import FeatureStore, create_store, open_store
-from difficulty_service.fit_and_score import fit_store, read_chunk, write_store_scores
+from difficulty_service.fit_and_score import chunks_of_store, fit_store, write_store_scores
 from difficulty_service.fitting import FitRequest
-from difficulty_service.moments import ReadChunk
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
-from difficulty_service.products import Workspace, chunk_ranges, one_thread_per_product
+from difficulty_service.products import Workspace, one_thread_per_product
 from difficulty_service.scorers.mahalanobis import SCORED_ROWS, relative_mahalanobis
 
 DIM, CLASSES, PART_ROWS = 512, 1000, 4096
@@ -130,17 +129,12 @@ def fit_and_rmd(folder: Path) -> Tensor:
     store = open_store(folder)
     scorer = relative_mahalanobis(fit_store(store, FitRequest()))
     work = Workspace()
-
-    def chunks() -> Iterator[ReadChunk]:
-        for shard in range(store.num_parts):
-            part = store.open_part(shard, [])
-            for rows in chunk_ranges(len(part.labels), SCORED_ROWS):
-                yield partial(read_chunk, part, rows)
-
     with one_thread_per_product():
         found = list(
             map_in_order(
-                lambda read: scorer.rmd_of_chunk(*read(work), work), chunks(), num_workers()
+                lambda read: scorer.rmd_of_chunk(*read(work), work),
+                chunks_of_store(store, SCORED_ROWS),
+                num_workers(),
             )
         )
     return torch.cat(found)

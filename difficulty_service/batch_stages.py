@@ -38,7 +38,7 @@ class ExtractOptions:
         mode: `fast` or `exact` preprocessing.
         max_pixels: Larger images are refused.
         stop_on_error: End at the first bad image instead of listing it.
-        workers: Threads that read and decode, and on a CPU run the network as well.
+        workers: Threads that read and decode, and on a CPU run small networks as well.
         device: Where the backbone is.
         precision: dtype of the backbone's input.
     """

@@ -59,6 +59,10 @@ class OpenPart:
     runs: Tensor
     read_features: ReadRows
 
+    def features(self) -> Tensor:
+        """All of them. Shape (rows, dim)."""
+        return self.read_features(slice(0, len(self.labels)), torch.empty)
+
 
 def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
     """Writes a part and what could not be read of it; it appears whole or not at all."""

@@ -28,7 +28,7 @@ from difficulty_service.images import (
     begin_decoding,
 )
 from difficulty_service.parallel import map_in_order, map_in_turns, one_ahead
-from difficulty_service.read_ahead import READERS, ReadAhead
+from difficulty_service.read_ahead import ReadAhead
 from difficulty_service.stage_clock import StageClock
 
 SMALL_SIZE = 64
@@ -190,16 +190,12 @@ def _in_turns(
     """
     prepare_group = partial(prepare_batch, backbone=backbone, options=options, clock=clock)
     if clock:
-        clock.declare({READ: READERS, DECODE: options.workers, FORWARD: 1})
+        clock.declare({READ: options.workers, DECODE: options.workers, FORWARD: 1})
     with ReadAhead() as ahead:
 
         def begin(group: Group) -> Group:
             shard, samples = group
-            openers = [clock.reading(each.open, READ) if clock else each.open for each in samples]
-            return shard, [
-                replace(sample, open=ahead.begin(opener))
-                for sample, opener in zip(samples, openers, strict=True)
-            ]
+            return shard, [replace(sample, open=ahead.begin(sample.open)) for sample in samples]
 
         begun = one_ahead([begin(group) for group in turn] for turn in turns)
         one_core = partial(torch.set_num_threads, 1)

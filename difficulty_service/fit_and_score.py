@@ -34,17 +34,24 @@ def fit_store(store: FeatureStore, request: FitRequest) -> Gaussians:
     Raises:
         StatisticsError: The features allow no trustworthy Gaussian; the message says why.
     """
-
-    def chunks() -> Iterator[ReadChunk]:
-        for shard in range(store.num_parts):
-            part = store.open_part(shard, [])
-            for rows in chunk_ranges(len(part.labels)):
-                yield partial(read_chunk, part, rows)
-
+    chunks = partial(chunks_of_store, store)
     return fit_chunks(chunks, _pilot_rows(store), len(store.class_names), request)
 
 
-def read_chunk(part: OpenPart, rows: slice, work: Workspace) -> tuple[Tensor, Tensor]:
+def chunks_of_store(store: FeatureStore, chunk_rows: int | None = None) -> Iterator[ReadChunk]:
+    """All features of a store and their labels, in chunks that no part's border crosses.
+
+    Args:
+        store: A complete store.
+        chunk_rows: Rows of a chunk; None for what fitting takes at a time.
+    """
+    for shard in range(store.num_parts):
+        part = store.open_part(shard, [])
+        for rows in chunk_ranges(len(part.labels), chunk_rows):
+            yield partial(_read_chunk, part, rows)
+
+
+def _read_chunk(part: OpenPart, rows: slice, work: Workspace) -> tuple[Tensor, Tensor]:
     """Some features of a part, shape (rows, dim), and their labels, shape (rows,)."""
     return part.read_features(rows, work.rows), part.labels[rows]
 
@@ -112,5 +119,5 @@ def _pilot_rows(store: FeatureStore) -> Tensor:
         if shard not in chosen and any(map(len, rows)):
             break  # the other parts are for a store whose chosen ones hold bad images only
         # A copy, for a view would keep the whole part in memory.
-        rows.append(pilot_rows(store.read_part(shard).features, len(chosen)).clone())
+        rows.append(pilot_rows(store.open_part(shard, []).features(), len(chosen)).clone())
     return torch.cat(rows)

@@ -211,7 +211,7 @@ def _rival_scores(store: FeatureStore, scorers: Sequence[str]) -> dict[str, NDAr
     """The K-means and nearest-neighbour columns that were asked for; holds all features."""
     if not {"kmeans", "knn"} & set(scorers):
         return {}
-    parts = (store.read_part(shard).features for shard in range(store.num_parts))
+    parts = (store.open_part(shard, []).features() for shard in range(store.num_parts))
     features = torch.cat([rows.view(-1, store.runs, rows.shape[1]).mean(dim=1) for rows in parts])
     columns = {}
     if "kmeans" in scorers:
