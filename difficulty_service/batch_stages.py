@@ -1,6 +1,7 @@
 """What happens to one batch of images on its way to features: read, decoded, encoded."""
 
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from difficulty_service.images import (
     normalise,
     prepare,
     prepare_runs,
+    stack,
 )
 from difficulty_service.stage_clock import StageClock
 
@@ -84,22 +86,22 @@ def prepare_batch(
     for sample in samples:
         opener = clock.reading(sample.open, READ) if clock else sample.open
         try:
-            views.append(_views(sample.sample_id, opener, backbone, options))
+            views += _views(sample.sample_id, opener, backbone, options)
             kept.append(sample)
         except ImageError as error:
             bad.append(BadImage(sample.sample_id, str(error)))
     if clock:
         reading = clock.seconds_here(READ) - read_before
         clock.add(DECODE, time.perf_counter() - began - reading)
-    return Batch(shard, kept, bad, torch.cat(views) if views else None)
+    return Batch(shard, kept, bad, stack(views) if views else None)
 
 
 def _views(
     sample_id: str, opener: ImageOpener, backbone: Backbone, options: ExtractOptions
-) -> Tensor:
-    """Views of one image. Shape (runs, 3, size, size)."""
+) -> Iterable[Tensor]:
+    """Views of one image, each of shape (3, size, size)."""
     if not options.augment_runs:
-        return prepare(opener, backbone.preprocessing, options.mode, options.max_pixels)[None]
+        return [prepare(opener, backbone.preprocessing, options.mode, options.max_pixels)]
     return prepare_runs(
         opener,
         backbone.preprocessing,

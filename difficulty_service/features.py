@@ -24,15 +24,16 @@ from difficulty_service.batch_stages import (
 from difficulty_service.datasets.sample import Dataset, Sample
 from difficulty_service.errors import ImageError
 from difficulty_service.feature_part import BadImage, Part
-from difficulty_service.images import (
-    begin_decoding,
-)
-from difficulty_service.parallel import map_in_order, map_in_turns, one_ahead
+from difficulty_service.images import begin_decoding
+from difficulty_service.parallel import OneByOne, map_in_order, map_in_turns, one_ahead
 from difficulty_service.read_ahead import ReadAhead
 from difficulty_service.stage_clock import StageClock
 
 SMALL_SIZE = 64
 """Up to this size of its images a network on a CPU runs on one core for each batch."""
+
+SHORT_DECODING = 0.5e-3
+"""Seconds an image up to which reading and decoding is mostly Python's own work."""
 
 IMAGES_PER_TURN = 256
 """Images decoded before the network on a CPU takes over."""
@@ -166,10 +167,13 @@ def _on_threads(
     if clock:
         clock.declare(dict.fromkeys((READ, DECODE, FORWARD), options.workers))
 
+    one_by_one = OneByOne()
+
     def take(group: Group) -> Batch:
-        return encode_batch(
-            prepare_batch(group, backbone, options, clock), backbone, options, clock
-        )
+        _, samples = group
+        with one_by_one.piece(SHORT_DECODING * len(samples)):
+            batch = prepare_batch(group, backbone, options, clock)
+        return encode_batch(batch, backbone, options, clock)
 
     cores_each = max(1, torch.get_num_threads() // options.workers)
     initializer = partial(torch.set_num_threads, cores_each)

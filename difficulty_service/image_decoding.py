@@ -57,7 +57,8 @@ def decode_to_tensor(data: bytes, header: ImageFile.ImageFile) -> Tensor:
     decode = torchcodec_decoder()
     if decode is not None and is_plain(data, header):
         try:
-            decoded = decode(data)
+            # Given bytes, it would swap the warning filters, which all threads share.
+            decoded = decode(torch.frombuffer(bytearray(data), dtype=torch.uint8))
         except (RuntimeError, ValueError):
             decoded = None  # PIL has the last word on damaged images, and the better reasons.
         if decoded is not None and decoded.shape == (3, *upright_shape(header)):
@@ -150,13 +151,16 @@ def is_plain(data: bytes, header: ImageFile.ImageFile) -> bool:
 
 
 @functools.cache
-def torchcodec_decoder() -> Callable[[bytes], Tensor] | None:
-    """Torchcodec's image decoder, or None where it is missing or does not fit this torch."""
+def torchcodec_decoder() -> Callable[[Tensor], Tensor] | None:
+    """Torchcodec's image decoder, or None where it is missing or does not fit this torch.
+
+    It takes the encoded bytes as a uint8 tensor.
+    """
     try:
         decoders = importlib.import_module("torchcodec.decoders")
     except (ImportError, OSError, RuntimeError):
         return None
-    decoder: Callable[[bytes], Tensor] | None = getattr(decoders, "decode_image", None)
+    decoder: Callable[[Tensor], Tensor] | None = getattr(decoders, "decode_image", None)
     return decoder
 
 

@@ -12,7 +12,6 @@ import posixpath
 import stat
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from difficulty_service.datasets.boundary import OUTSIDE, Boundary
@@ -91,7 +90,9 @@ def _open_local(place: StoredPath) -> BinaryIO:
     if not stat.S_ISREG(status.st_mode):
         raise ImageError("not a regular file")
     check_size(status.st_size)
-    return Path(path).open("rb") if place.boundary is None else place.boundary.open_file(path)
+    if place.boundary is not None:
+        return place.boundary.open_file(path)
+    return open(path, "rb")  # noqa: PTH123
 
 
 def _read_remote(place: StoredPath) -> BinaryIO:

@@ -24,6 +24,7 @@ from difficulty_service.images import (
     normalise,
     prepare,
     read_image,
+    stack,
 )
 
 MODES: tuple[Mode, ...] = ("fast", "exact")
@@ -109,6 +110,33 @@ def test_normalise_subtracts_the_mean_and_divides_by_the_deviation_of_each_chann
     expected = (images.numpy() / 255 - mean[:, None, None]) / std[:, None, None]
     np.testing.assert_allclose(normalised.numpy(), expected, rtol=1e-5, atol=1e-6)
     assert images.dtype == torch.uint8
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("size", [(90, 61), (32, 32)])
+def test_views_lie_in_memory_as_decoders_and_first_layers_want_them(
+    mode: Mode, size: tuple[int, int]
+) -> None:
+    preprocessing = Preprocessing(32, 32, "bicubic", (0, 0, 0), (1, 1, 1))
+    view = prepare(encoded(photograph(*size), "JPEG"), preprocessing, mode)
+
+    views = stack([view, view])
+
+    assert view.permute(1, 2, 0).is_contiguous()
+    assert view.untyped_storage().nbytes() == view.numel(), "it holds no larger image"
+    assert views.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(views, torch.stack([view, view]))
+
+
+def test_normalise_gives_the_same_bits_whatever_the_layout() -> None:
+    images = torch.randint(0, 256, (2, 3, 5, 4), dtype=torch.uint8)
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (CLIP_224.mean, CLIP_224.std))
+
+    rows = normalise(images, CLIP_224, torch.float32)
+    last = normalise(images.contiguous(memory_format=torch.channels_last), CLIP_224, torch.float32)
+
+    assert torch.equal(rows, (images.to(torch.float32) / 255 - mean) / std)
+    assert torch.equal(rows, last)
 
 
 def test_normalise_rounds_to_the_asked_precision_only_at_the_end() -> None:
