@@ -20,7 +20,7 @@ from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.features import suitable_batch_size
-from difficulty_service.images import begin_decoding, normalise, prepare
+from difficulty_service.images import begin_decoding, normalise, prepare, stack
 from difficulty_service.parallel import num_workers
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis
 
@@ -146,7 +146,7 @@ class Networks:
         for views in self._decoded(view, openers):
             readable = [each for each in views if isinstance(each, Tensor)]
             # The network works on these while the next are decoded.
-            features = network.batcher.submit(torch.stack(readable)) if readable else None
+            features = network.batcher.submit(stack(readable)) if readable else None
             encoded.append((views, features))
         found: list[Tensor | str] = []
         for views, features in encoded:
