@@ -132,13 +132,13 @@ def wait_for(sqlite_engine: Engine) -> Wait:
 
 
 @contextmanager
-def working(settings: Settings) -> Iterator[None]:
+def working(settings: Settings) -> Iterator[threading.Thread]:
     """A worker in a thread."""
     stopping = threading.Event()
     thread = threading.Thread(target=work, args=(settings, stopping.is_set))
     thread.start()
     try:
-        yield
+        yield thread
     finally:
         stopping.set()
         thread.join()
@@ -340,8 +340,10 @@ def test_a_job_that_ends_within_the_grace_time_is_not_handed_back(
 
 
 def test_an_idle_worker_that_is_told_to_stop_ends(settings: Settings) -> None:
-    with working(settings):
-        pass
+    with working(settings) as worker:
+        assert worker.is_alive()
+
+    assert not worker.is_alive()
 
 
 def test_a_worker_waits_for_the_tables(settings: Settings, tmp_path: Path) -> None:
@@ -349,8 +351,9 @@ def test_a_worker_waits_for_the_tables(settings: Settings, tmp_path: Path) -> No
         update={"database_url": None, "data_dir": tmp_path / "not-migrated"}
     )
 
-    with working(elsewhere):
+    with working(elsewhere) as worker:
         time.sleep(0.1)
+        assert worker.is_alive()
 
 
 @pytest.mark.slow
