@@ -208,13 +208,13 @@ def _in_turns(
 
 
 def suitable_batch_size(device: torch.device, backbone: Backbone) -> int:
-    """Many images for a GPU; on a CPU as few as keep activations in its cache and heap.
+    """Many images for a GPU; on a CPU as few as keep most activations in its cache and heap.
 
-    Activations above 32 MB would be fresh memory in every layer.
+    Activations above 32 MB are fresh memory in every layer.
     """
     if device.type != "cpu":
         return 256
-    return 32 if backbone.preprocessing.size <= SMALL_SIZE else 4
+    return 32 if backbone.preprocessing.size <= SMALL_SIZE else 8
 
 
 def _grouped(dataset: Dataset, shards: Iterable[int], images_per_batch: int) -> Iterator[Group]:

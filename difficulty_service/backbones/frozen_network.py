@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
+from difficulty_service.backbones.norm_folding import fold_norms, pooled_features
 from difficulty_service.backbones.weights import file_sha256
 from difficulty_service.errors import BackboneError
 
@@ -44,10 +45,7 @@ class FrozenNetwork:
         """
         with torch.inference_mode():
             images = images.to(dtype=self.precision, memory_format=self.memory_format)
-            features = self.network(images)
-            # Networks that also return their tokens put the pooled features first.
-            pooled = features if isinstance(features, Tensor) else features[0]
-            return pooled.to(torch.float32)
+            return pooled_features(self.network(images)).to(torch.float32)
 
 
 def freeze(
@@ -67,6 +65,7 @@ def freeze(
     convolutions = sum(isinstance(module, nn.Conv2d) for module in network.modules())
     memory_format = torch.channels_last if convolutions > 1 else torch.contiguous_format
     network = network.eval().requires_grad_(requires_grad=False)
+    network = fold_norms(network, preprocessing.size)
     network = network.to(device=options.device, dtype=options.precision)
     network = network.to(memory_format=memory_format)
     backbone = FrozenNetwork(
