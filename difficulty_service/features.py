@@ -214,7 +214,7 @@ def suitable_batch_size(device: torch.device, backbone: Backbone) -> int:
     """
     if device.type != "cpu":
         return 256
-    return 32 if backbone.preprocessing.size <= SMALL_SIZE else 8
+    return 64 if backbone.preprocessing.size <= SMALL_SIZE else 8
 
 
 def _grouped(dataset: Dataset, shards: Iterable[int], images_per_batch: int) -> Iterator[Group]:

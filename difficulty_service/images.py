@@ -95,6 +95,8 @@ def prepare(
     """
     decoded = read_image(opener, mode, max_pixels)
     height, width = F.get_size(decoded)
+    if height == width == preprocessing.resize == preprocessing.size:
+        return to_tensor(decoded)  # asking for nothing takes a tenth of a small image's time
     resized_pixels = preprocessing.resize**2 * max(height, width) // min(height, width)
     if resized_pixels > max(max_pixels, preprocessing.resize**2):
         raise ImageError(

@@ -101,6 +101,23 @@ def test_the_centre_is_cut_out_of_the_longer_side() -> None:
     assert all((image == 255).all() for image in prepared)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_an_image_of_the_right_size_stays_and_others_are_resized_or_cut(mode: Mode) -> None:
+    image = photograph(32, 32)
+    opener = encoded(image, "PNG")
+    smaller, cut = (
+        prepare(opener, Preprocessing(size, resize, "bicubic", (0, 0, 0), (1, 1, 1)), mode)
+        for size, resize in [(24, 24), (24, 32)]
+    )
+
+    same = prepare(opener, Preprocessing(32, 32, "bicubic", (0, 0, 0), (1, 1, 1)), mode)
+
+    assert (as_array(same) == as_array(image)).all()
+    assert smaller.shape == cut.shape == (3, 24, 24)
+    assert torch.equal(cut, same[:, 4:28, 4:28])
+    assert not torch.equal(smaller, cut)
+
+
 def test_normalise_subtracts_the_mean_and_divides_by_the_deviation_of_each_channel() -> None:
     images = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
     mean, std = np.array(CLIP_224.mean), np.array(CLIP_224.std)

@@ -40,8 +40,8 @@ class Residual(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Shape (samples, inputs, h, w) to (samples, outputs, h / stride, w / stride)."""
-        inner = torch.relu(self.first(images))
-        return torch.relu(self.second(inner) + self.shortcut(images))
+        inner = torch.relu_(self.first(images))
+        return torch.relu_(self.second(inner).add_(self.shortcut(images)))
 
 
 class BuiltinEncoder(nn.Module):
@@ -66,12 +66,10 @@ class BuiltinEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Shape (samples, 3, height, width) to (samples, FEATURE_DIM)."""
-        images = torch.relu(self.stem(images))
-        pooled = []
+        maps = [torch.relu_(self.stem(images))]
         for stage in self.stages:
-            images = stage(images)
-            pooled.append(images.mean(dim=(2, 3)))
-        return torch.cat(pooled[-2:], dim=1)
+            maps.append(stage(maps[-1]))
+        return torch.cat([positions.mean(dim=(2, 3)) for positions in maps[-2:]], dim=1)
 
     def fold(self) -> "BuiltinEncoder":
         """Folds every normalisation into its convolution, for inference only."""
