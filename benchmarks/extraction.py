@@ -1,6 +1,6 @@
 """Extraction of features beside the bare forward pass, and beside clip-retrieval's kind of loop.
 
-Run: python benchmarks/extraction.py [--backbone builtin ...] [--images 2048] [--rounds 5]
+Run: python benchmarks/extraction.py [--backbone builtin ...] [--images 8192] [--rounds 5]
 
 The bare forward pass is the same network, as its library builds it, on the same device and batch
 size, again and again on one batch that lies ready: no file, no decoding. Our forward pass is that
@@ -52,6 +52,7 @@ from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
 
 LEAST_RATIO = 0.9
 SMALL = 64
+SMALL_IMAGES, PHOTOGRAPHS = 8192, 1024
 DEFAULT = ("builtin", "timm:mobilenetv2_100")
 
 
@@ -200,8 +201,10 @@ def measure(name: str, arguments: argparse.Namespace) -> bool:
         network = BackboneOptions(weights=weights, device=device, precision=precision)
         backbone = load_backbone(name, network)
         batch_size = arguments.batch_size or suitable_batch_size(device, backbone)
-        number = max(1, arguments.images // batch_size) * batch_size
-        write = write_small_images if backbone.preprocessing.size <= SMALL else write_photographs
+        small = backbone.preprocessing.size <= SMALL
+        images = arguments.images or (SMALL_IMAGES if small else PHOTOGRAPHS)
+        number = max(1, images // batch_size) * batch_size
+        write = write_small_images if small else write_photographs
         write(folder / "images", number)
         setting = Setting(
             folder / "images",
@@ -246,7 +249,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--fp32", action="store_true")
-    parser.add_argument("--images", type=int, default=2048)
+    parser.add_argument("--images", type=int, help=f"{SMALL_IMAGES} small or {PHOTOGRAPHS} large")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     prefer_wide_kernels()
