@@ -135,14 +135,13 @@ def measure_chunks(
     def measure_chunk(read: ReadChunk) -> _ChunkSums:
         features, labels = read(work)
         _check(features, labels, pilot, num_classes)
-        centred = work.matrix("centred", len(features), len(pilot), offset, features.device)
-        torch.sub(features, offset.to(features.device), out=centred)
+        centred = work.centred(features, offset.to(features.device))
         present, place = torch.unique(labels, return_inverse=True)
         sums = centred.new_zeros(len(present), len(pilot)).index_add_(0, place, centred)
         scatter = gram(centred)
         first_bad = None
         if not torch.isfinite(scatter.diagonal()).all():
-            bad = (~torch.isfinite(features).all(dim=1)).nonzero().flatten().tolist()
+            bad = (~torch.isfinite(centred).all(dim=1)).nonzero().flatten().tolist()
             first_bad = bad[0] if bad else -1
         return _ChunkSums(present, torch.bincount(place), sums, scatter, first_bad)
 

@@ -52,23 +52,41 @@ def chunk_ranges(num_rows: int, chunk_rows: int | None = None) -> Iterator[slice
 class Workspace(threading.local):
     """Matrices that each thread fills anew: fresh memory costs ten times more than writing it."""
 
-    def matrix(
-        self, name: str, rows: int, columns: int, like: Tensor, device: torch.device | None = None
-    ) -> Tensor:
-        """Uninitialised, of the dtype of `like` and on its device, unless another is given.
+    def __init__(self) -> None:  # called once in each thread
+        self._matrices: dict[str, Tensor] = {}
+
+    def matrix(self, name: str, rows: int, columns: int, like: Tensor) -> Tensor:
+        """Uninitialised, of the dtype of `like` and on its device.
 
         Returns:
             Shape (rows, columns).
         """
-        held: Tensor | None = self.__dict__.get(name)
+        held = self._matrices.get(name)
         if held is None or len(held) < rows or held.shape[1] != columns:
-            held = torch.empty(rows, columns, dtype=like.dtype, device=device or like.device)
-            self.__dict__[name] = held
+            held = torch.empty(rows, columns, dtype=like.dtype, device=like.device)
+            self._matrices[name] = held
         return held[:rows]
 
     def rows(self, num_rows: int, dim: int) -> Tensor:
         """Where features are read to. Shape (num_rows, dim), float32."""
         return self.matrix("features", num_rows, dim, torch.empty(0))
+
+    def centred(self, features: Tensor, point: Tensor) -> Tensor:
+        """Features minus a point; in place where they were read to `rows`: nobody else has them.
+
+        Args:
+            features: Shape (samples, dim).
+            point: On the features' device. Shape (dim,).
+
+        Returns:
+            In the dtype of the point. Shape (samples, dim).
+        """
+        read = self._matrices.get("features")
+        own = read is not None and read.data_ptr() == features.data_ptr()
+        if own and features.dtype == point.dtype:
+            return features.sub_(point)
+        out = self.matrix("centred", len(features), len(point), point)
+        return torch.sub(features, point, out=out)
 
 
 def gram(rows: Tensor) -> Tensor:

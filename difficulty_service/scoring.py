@@ -178,7 +178,9 @@ def _columns(
     left_out: bool,
 ) -> dict[str, NDArray[Any]]:
     """Columns of one chunk; the runs of a sample are averaged."""
-    features, labels, runs = chunk.read_features(work.rows), chunk.labels, chunk.runs
+    labels, runs = chunk.labels, chunk.runs
+    # Those of several runs are needed once more after they are scored.
+    features = chunk.read_features(work.rows if runs == 1 else torch.empty)
     num_samples = len(labels) // runs
     fitted = torch.where(labels < len(scorer.class_norms), labels, -1)
     rows = scorer.distances_of_chunk(features, fitted, work)

@@ -105,7 +105,7 @@ class RelativeMahalanobis:
         """As `rmd`, of so few rows that one thread takes them at once; see `products`.
 
         Args:
-            features: Shape (samples, dim).
+            features: Overwritten if they were read to `work`. Shape (samples, dim).
             labels: As for `rmd`, but not checked. Shape (samples,).
             work: Memory that all chunks share.
 
@@ -114,7 +114,7 @@ class RelativeMahalanobis:
         """
         if self.contrast is None:
             return self.distances_of_chunk(features, labels, work).rmd
-        points = self._project(self.contrast, "points", self._centre(features, work), work)
+        points = self._project(self.contrast, "points", work.centred(features, self.mean), work)
         squared = squared_lengths(self._from_own_class(points, labels, work)).double()
         return self._known(squared + self.class_constants[labels.clamp(min=0)], labels)
 
@@ -133,7 +133,7 @@ class RelativeMahalanobis:
 
         Args and returns as for `rmd_of_chunk`.
         """
-        centred = self._centre(features, work)
+        centred = work.centred(features, self.mean)
         whitened = self._project(self.whitening, "whitened", centred, work)
         points = whitened
         if self.contrast is not None:
@@ -183,10 +183,6 @@ class RelativeMahalanobis:
         """NaN where the sample's class was not fitted from at least two samples."""
         fitted = torch.isfinite(self.class_norms)[labels.clamp(min=0)] & (labels >= 0)
         return torch.where(fitted, values, torch.nan)
-
-    def _centre(self, features: Tensor, work: Workspace) -> Tensor:
-        centred = work.matrix("centred", len(features), features.shape[1], self.mean)
-        return torch.sub(features, self.mean, out=centred)
 
     def _project(self, linear: Projection, name: str, rows: Tensor, work: Workspace) -> Tensor:
         return linear.apply(rows, work.matrix(name, len(rows), linear.rank, self.mean))

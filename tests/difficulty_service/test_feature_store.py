@@ -1,5 +1,7 @@
 """The feature store: whole parts, resuming, and refusing what was made otherwise."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +129,18 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(FeatureStoreError, match=r"store\.json is damaged"):
         open_store(tmp_path)
+
+
+def test_reading_a_store_does_not_load_pandas(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    create_store(folder, DESCRIPTION | {"num_shards": 1}).write_part(0, make_part(), [])
+    code = (
+        "import sys; from pathlib import Path; "
+        "from difficulty_service.feature_store import open_store; "
+        f"part = open_store(Path({str(folder)!r})).read_part(0); "
+        "sys.exit(len(part.features) != 3 or 'pandas' in sys.modules)"
+    )
+
+    finished = subprocess.run([sys.executable, "-c", code], check=False)  # noqa: S603
+
+    assert finished.returncode == 0

@@ -64,11 +64,13 @@ def make_store(folder: Path, samples: int = 60, runs: int = 1, **changes: object
     return store
 
 
-def fit_to(store: FeatureStore, runs: int = 1, classes: int = 2):  # noqa: ANN201
+def fit_to(  # noqa: ANN201
+    store: FeatureStore, runs: int = 1, classes: int = 2, products: str = "float64"
+):
     parts = [store.read_part(shard) for shard in range(2)]
     features = torch.cat([part.features for part in parts])
     labels = torch.cat([part.labels for part in parts])
-    return fit(features, labels, classes, FitRequest(products="float64", runs=runs))
+    return fit(features, labels, classes, FitRequest(products=products, runs=runs))
 
 
 def score(
@@ -212,6 +214,23 @@ def test_many_samples_are_scored_a_few_thousand_at_a_time(tmp_path: Path, runs: 
     )
     ranks = (rankdata(table["rmd"].to_numpy()) - 1) / (samples - 1)
     np.testing.assert_array_equal(table["percentile"].to_numpy(), ranks.astype(np.float32))
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_products_in_float32_give_the_same_columns_but_for_rounding(
+    tmp_path: Path, runs: int
+) -> None:
+    store = make_store(tmp_path, 1000, runs=runs)
+
+    exact, table = (
+        score(store, fit_to(store, runs=runs, products=products), store.description)
+        for products in ("float64", "float32")
+    )
+
+    assert table["nearest_label"].equals(exact["nearest_label"])
+    for name in ("md", "md_agnostic", "rmd", "rmd_std", "rmd_loo", "label_margin"):
+        expected = exact[name].to_numpy()
+        np.testing.assert_allclose(table[name].to_numpy(), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_the_score_file_is_written_in_groups_of_rows(
