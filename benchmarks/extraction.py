@@ -14,12 +14,11 @@ Images are 32 x 32 PNG for a backbone that wants them so small, else JPEG photog
 """
 
 import argparse
-import copy
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -44,21 +43,20 @@ from difficulty_service.backbones.backbone import (
 from difficulty_service.backbones.frozen_network import FrozenNetwork
 from difficulty_service.batch_stages import ExtractOptions
 from difficulty_service.datasets import open_dataset
-from difficulty_service.features import suitable_batch_size
+from difficulty_service.features import SMALL_SIZE, suitable_batch_size
 from difficulty_service.images import normalise
 from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import ExtractRequest, extract_dataset
 from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
 
 LEAST_RATIO = 0.9
-SMALL = 64
 SMALL_IMAGES, PHOTOGRAPHS = 8192, 1024
 DEFAULT = ("builtin", "timm:mobilenetv2_100")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What all three work on.
+    """What all four work on.
 
     Attributes:
         folder: Images, a folder per class.
@@ -68,7 +66,7 @@ class Setting:
         network: What to build it with.
         backbone: Built.
         published: The same network as its library builds it.
-        batch_size: Of all three.
+        batch_size: Of all four.
     """
 
     folder: Path
@@ -117,9 +115,8 @@ def as_published(backbone: Backbone, device: torch.device, precision: torch.dtyp
 
     network = timm.create_model(backbone.name.removeprefix("timm:"), num_classes=0)
     network = network.eval().requires_grad_(requires_grad=False).to(device, precision)
-    built = copy.copy(cast(FrozenNetwork, backbone))
-    built.network = network.to(memory_format=built.memory_format)
-    return built
+    folded = cast(FrozenNetwork, backbone)
+    return replace(folded, network=network.to(memory_format=folded.memory_format))
 
 
 def forward(backbone: Backbone, setting: Setting) -> Callable[[], None]:
@@ -201,7 +198,7 @@ def measure(name: str, arguments: argparse.Namespace) -> bool:
         network = BackboneOptions(weights=weights, device=device, precision=precision)
         backbone = load_backbone(name, network)
         batch_size = arguments.batch_size or suitable_batch_size(device, backbone)
-        small = backbone.preprocessing.size <= SMALL
+        small = backbone.preprocessing.size <= SMALL_SIZE
         images = arguments.images or (SMALL_IMAGES if small else PHOTOGRAPHS)
         number = max(1, images // batch_size) * batch_size
         write = write_small_images if small else write_photographs

@@ -66,10 +66,10 @@ class BuiltinEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Shape (samples, 3, height, width) to (samples, FEATURE_DIM)."""
-        maps = [torch.relu_(self.stem(images))]
+        before, images = images, torch.relu_(self.stem(images))
         for stage in self.stages:
-            maps.append(stage(maps[-1]))
-        return torch.cat([positions.mean(dim=(2, 3)) for positions in maps[-2:]], dim=1)
+            before, images = images, stage(images)
+        return torch.cat([before.mean(dim=(2, 3)), images.mean(dim=(2, 3))], dim=1)
 
     def fold(self) -> "BuiltinEncoder":
         """Folds every normalisation into its convolution, for inference only."""
