@@ -41,10 +41,11 @@ from difficulty_service.feature_part import Part
 from difficulty_service.feature_store import FeatureStore, create_store, open_store
 from difficulty_service.fit_and_score import chunks_of_store, fit_store, write_store_scores
 from difficulty_service.fitting import FitRequest
+from difficulty_service.moments import ReadChunk
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
 from difficulty_service.products import Workspace, one_thread_per_product
-from difficulty_service.scorers.mahalanobis import SCORED_ROWS, relative_mahalanobis
+from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 
 DIM, CLASSES, PART_ROWS = 512, 1000, 4096
 DISTINCT_ROWS = 1_281_167
@@ -129,15 +130,17 @@ def fit_and_rmd(folder: Path) -> Tensor:
     store = open_store(folder)
     scorer = relative_mahalanobis(fit_store(store, FitRequest()))
     work = Workspace()
+
+    def rmd_of_chunk(read: ReadChunk) -> Tensor:
+        labels, blocks = read(work)
+        remaining, found = labels, []
+        for features in blocks:
+            found.append(scorer.rmd_of_block(features, remaining[: len(features)], work))
+            remaining = remaining[len(features) :]
+        return torch.cat(found)
+
     with one_thread_per_product():
-        found = list(
-            map_in_order(
-                lambda read: scorer.rmd_of_chunk(*read(work), work),
-                chunks_of_store(store, SCORED_ROWS),
-                num_workers(),
-            )
-        )
-    return torch.cat(found)
+        return torch.cat(list(map_in_order(rmd_of_chunk, chunks_of_store(store), num_workers())))
 
 
 def peer(folder: Path) -> Callable[[], object]:

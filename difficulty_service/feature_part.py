@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,9 +14,10 @@ from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.plain_features import ReadRows, find_plain, write_plain
+from difficulty_service.plain_features import Allocate, ReadRows, find_plain, write_plain
 
 ERRORS_KEY = b"errors"
+NO_IDS = pa.chunked_array([], pa.string())
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,16 @@ class Part:
 
 @dataclass(frozen=True)
 class OpenPart:
-    """A part whose features are still on disk.
+    """A part, or some rows of it, whose features are still on disk.
 
     Attributes:
-        sample_ids: As in `Part`; empty where not asked for.
+        sample_ids: Strings, one per row; empty where not asked for.
         labels: As in `Part`.
         runs: As in `Part`; empty where not asked for.
-        read_features: Gives some rows of the features; may be called by any thread.
+        read_features: Gives some of these rows' features; may be called by any thread.
     """
 
-    sample_ids: Sequence[str]
+    sample_ids: pa.ChunkedArray
     labels: Tensor
     runs: Tensor
     read_features: ReadRows
@@ -81,12 +83,13 @@ def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
         write_plain(temporary, table, dictionary_columns=["sample_id"])
 
 
-def open_part(path: Path, columns: Sequence[str]) -> OpenPart:
+def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> OpenPart:
     """A part without its features, which can be read from it.
 
     Args:
         path: Its file.
         columns: What to read besides the label, of `sample_id` and `run`.
+        rows: Which rows, as far as they are there; None for all.
 
     Raises:
         FeatureStoreError: It is missing or damaged.
@@ -105,12 +108,19 @@ def open_part(path: Path, columns: Sequence[str]) -> OpenPart:
     if read_features is None:
         features = _features(table.combine_chunks())
         read_features = lambda rows, _allocate: features[rows]  # noqa: E731 - one of two
+    start, stop, _ = (rows or slice(None)).indices(len(table))
+    table = table.slice(start, stop - start)
     return OpenPart(
-        sample_ids=table["sample_id"].to_pylist() if "sample_id" in columns else [],
+        sample_ids=table["sample_id"] if "sample_id" in columns else NO_IDS,
         labels=_integers(table, "label"),
         runs=_integers(table, "run"),
-        read_features=read_features,
+        read_features=partial(_read_from, read_features, start),
     )
+
+
+def _read_from(read_rows: ReadRows, start: int, rows: slice, allocate: Allocate) -> Tensor:
+    """Some features, where rows are counted from `start`. Shape (rows, dim)."""
+    return read_rows(slice(start + rows.start, start + rows.stop), allocate)
 
 
 def read_bad_images(path: Path) -> list[BadImage]:

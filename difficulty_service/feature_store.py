@@ -5,7 +5,7 @@ there. What could not be read is kept in the part it would have been in.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,11 @@ class FeatureStore:
         """Rows per sample."""
         return max(1, int(self.description["augment_runs"]))
 
+    @property
+    def part_rows(self) -> int:
+        """Rows of a part; the last one, and those with bad images, have fewer."""
+        return int(self.description["shard_size"]) * self.runs
+
     def part_file(self, shard: int) -> Path:
         """Where the part of a shard is, or will be."""
         return self.folder / f"part-{shard:05d}.parquet"
@@ -81,19 +86,37 @@ class FeatureStore:
             FeatureStoreError: It is missing or damaged.
         """
         part = self.open_part(shard)
-        return Part(part.sample_ids, part.labels, part.runs, part.features())
+        return Part(part.sample_ids.to_pylist(), part.labels, part.runs, part.features())
 
-    def open_part(self, shard: int, columns: Sequence[str] = ("sample_id", "run")) -> OpenPart:
+    def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
+        """All rows, about so many at a time: a shard and rows of its part, not all of them there.
+
+        The rows of a sample, one per augmentation run, are together.
+        """
+        step = max(1, num_rows // self.runs) * self.runs
+        starts = range(0, self.part_rows, step)
+        for shard in range(self.num_parts):
+            for start in starts:
+                # The last is open, so that it does not matter how many rows a part really has.
+                yield shard, slice(start, None if start == starts[-1] else start + step)
+
+    def open_part(
+        self,
+        shard: int,
+        columns: Sequence[str] = ("sample_id", "run"),
+        rows: slice | None = None,
+    ) -> OpenPart:
         """The part of one shard without its features, which can be read from it.
 
         Args:
             shard: Its number.
             columns: What to read besides the label, of `sample_id` and `run`.
+            rows: Which rows, as far as they are there; None for all.
 
         Raises:
             FeatureStoreError: It is missing or damaged.
         """
-        return open_part(self.part_file(shard), columns)
+        return open_part(self.part_file(shard), columns, rows)
 
     def bad_images(self) -> list[BadImage]:
         """What could not be read so far, in the order of the dataset.

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from difficulty_service.feature_part import OpenPart
 from difficulty_service.feature_store import FeatureStore
 from difficulty_service.fitting import FitRequest, fit_chunks, pilot_rows
 from difficulty_service.gaussian import Factor, Gaussians
 from difficulty_service.moments import ReadChunk
-from difficulty_service.products import Workspace, chunk_ranges
+from difficulty_service.products import BLOCK_ROWS, CHUNK_ROWS, Workspace, chunk_ranges, summed_rows
 from difficulty_service.ranking import unranked_scores
 from difficulty_service.score_file import write_scores
 from difficulty_service.scoring import Scored, score_store
@@ -38,22 +38,26 @@ def fit_store(store: FeatureStore, request: FitRequest) -> Gaussians:
     return fit_chunks(chunks, _pilot_rows(store), len(store.class_names), request)
 
 
-def chunks_of_store(store: FeatureStore, chunk_rows: int | None = None) -> Iterator[ReadChunk]:
-    """All features of a store and their labels, in chunks that no part's border crosses.
-
-    Args:
-        store: A complete store.
-        chunk_rows: Rows of a chunk; None for what fitting takes at a time.
-    """
-    for shard in range(store.num_parts):
-        part = store.open_part(shard, [])
-        for rows in chunk_ranges(len(part.labels), chunk_rows):
-            yield partial(_read_chunk, part, rows)
+def chunks_of_store(store: FeatureStore) -> Iterator[ReadChunk]:
+    """All features of a complete store and their labels, in chunks."""
+    pieces = store.pieces(CHUNK_ROWS)
+    rows = summed_rows(store.num_parts * store.part_rows)
+    pieces_per_chunk = max(1, rows // min(CHUNK_ROWS, store.part_rows))
+    while chunk := list(islice(pieces, pieces_per_chunk)):
+        yield partial(_read_chunk, store, chunk)
 
 
-def _read_chunk(part: OpenPart, rows: slice, work: Workspace) -> tuple[Tensor, Tensor]:
-    """Some features of a part, shape (rows, dim), and their labels, shape (rows,)."""
-    return part.read_features(rows, work.rows), part.labels[rows]
+def _read_chunk(
+    store: FeatureStore, pieces: Sequence[tuple[int, slice]], work: Workspace
+) -> tuple[Tensor, Iterator[Tensor]]:
+    """Some pieces of a store; files are opened by the thread that will read them."""
+    parts = [store.open_part(shard, [], rows) for shard, rows in pieces]
+    blocks = (
+        part.read_features(rows, work.rows)
+        for part in parts
+        for rows in chunk_ranges(len(part.labels), BLOCK_ROWS)
+    )
+    return torch.cat([part.labels for part in parts]), blocks
 
 
 def write_store_scores(
@@ -115,9 +119,12 @@ def _pilot_rows(store: FeatureStore) -> Tensor:
     """Some rows from all over a store. Shape (rows, dim)."""
     chosen = sorted({int(shard) for shard in np.linspace(0, store.num_parts - 1, PILOT_PARTS)})
     rows: list[Tensor] = []
+    work = Workspace()
     for shard in [*chosen, *range(store.num_parts)]:
         if shard not in chosen and any(map(len, rows)):
             break  # the other parts are for a store whose chosen ones hold bad images only
-        # A copy, for a view would keep the whole part in memory.
-        rows.append(pilot_rows(store.open_part(shard, []).features(), len(chosen)).clone())
+        part = store.open_part(shard, [])
+        features = part.read_features(slice(0, len(part.labels)), work.rows)
+        # A copy, for the next part is read to the same memory.
+        rows.append(pilot_rows(features, len(chosen)).clone())
     return torch.cat(rows)

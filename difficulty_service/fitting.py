@@ -139,9 +139,12 @@ def _fourth_powers(chunks: Iterable[ReadChunk], moments: Moments) -> FourthPower
     within, agnostic = 0.0, 0.0
     work = Workspace()
     for read in chunks:
-        features, labels = read(work)
-        centred = features.double().cpu() - moments.pilot
-        own = class_means[labels.cpu().long()]
-        within += float((centred - own).square().sum(dim=1).square().sum())
-        agnostic += float((centred - mean).square().sum(dim=1).square().sum())
+        labels, blocks = read(work)
+        remaining = labels.cpu().long()
+        for features in blocks:
+            centred = features.double().cpu() - moments.pilot
+            own = class_means[remaining[: len(features)]]
+            remaining = remaining[len(features) :]
+            within += float((centred - own).square().sum(dim=1).square().sum())
+            agnostic += float((centred - mean).square().sum(dim=1).square().sum())
     return FourthPowers(within / moments.num_samples, agnostic / moments.num_samples)

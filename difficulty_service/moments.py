@@ -5,7 +5,7 @@ large numbers never arises; states that share a pilot are merged by plain additi
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,11 +13,15 @@ from torch import Tensor
 from difficulty_service.errors import StatisticsError
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.products import (
+    BLOCK_ROWS,
     Workspace,
+    add_upper_gram,
     chunk_ranges,
-    gram,
     one_thread_per_product,
+    summed_rows,
 )
+
+PRODUCTS_OVERFLOW = -1
 
 PILOT_ROWS = 2048
 """Rows whose mean is the pilot; it need not be exact, only near."""
@@ -95,19 +99,19 @@ def measure(
     return measure_chunks(chunks_of(features, labels), pilot, num_classes, products=products)
 
 
-ReadChunk = Callable[[Workspace], tuple[Tensor, Tensor]]
-"""Gives some thousand features, shape (samples, dim), and their labels, shape (samples,); may use
-the memory offered."""
+ReadChunk = Callable[[Workspace], tuple[Tensor, Iterable[Tensor]]]
+"""Gives the labels of some thousand samples, shape (samples,), and their features, block by block,
+each of shape (rows, dim), which may use the memory offered."""
 
 
 def chunks_of(features: Tensor, labels: Tensor) -> list[ReadChunk]:
     """Features in memory and their labels, in chunks."""
-    _require_a_label_each(features, labels)
+    _require_a_label_each(len(features), labels)
 
     def chunk(rows: slice) -> ReadChunk:
-        return lambda _work: (features[rows], labels[rows])
+        return lambda _work: (labels[rows], features[rows].split(BLOCK_ROWS))
 
-    return [chunk(rows) for rows in chunk_ranges(len(features))]
+    return [chunk(rows) for rows in chunk_ranges(len(features), summed_rows(len(features)))]
 
 
 def measure_chunks(
@@ -133,17 +137,24 @@ def measure_chunks(
     work = Workspace()
 
     def measure_chunk(read: ReadChunk) -> _ChunkSums:
-        features, labels = read(work)
-        _check(features, labels, pilot, num_classes)
-        centred = work.centred(features, offset.to(features.device))
+        labels, blocks = read(work)
+        _check_labels(labels, num_classes)
         present, place = torch.unique(labels, return_inverse=True)
-        sums = centred.new_zeros(len(present), len(pilot)).index_add_(0, place, centred)
-        scatter = gram(centred)
-        first_bad = None
-        if not torch.isfinite(scatter.diagonal()).all():
-            bad = (~torch.isfinite(centred).all(dim=1)).nonzero().flatten().tolist()
-            first_bad = bad[0] if bad else -1
-        return _ChunkSums(present, torch.bincount(place), sums, scatter, first_bad)
+        sums = offset.new_zeros(len(present), len(pilot), device=labels.device)
+        scatter = offset.new_zeros(len(pilot), len(pilot), device=labels.device)
+        first = 0
+        for features in blocks:
+            _check_dim(features, len(pilot))
+            centred = work.centred(features, offset.to(features.device))
+            sums.index_add_(0, place[first : first + len(features)], centred)
+            add_upper_gram(centred, scatter)
+            if not torch.isfinite(scatter.diagonal()).all():
+                bad = (~torch.isfinite(centred).all(dim=1)).nonzero().flatten().tolist()
+                first_bad = first + bad[0] if bad else PRODUCTS_OVERFLOW
+                return _ChunkSums(present, torch.bincount(place), sums, scatter, first_bad)
+            first += len(features)
+        _require_a_label_each(first, labels)
+        return _ChunkSums(present, torch.bincount(place), sums, scatter)
 
     with one_thread_per_product():
         for chunk in map_in_order(measure_chunk, chunks, num_workers()):
@@ -154,7 +165,8 @@ def measure_chunks(
             if chunk.first_bad is not None:
                 first_row = moments.num_samples - int(chunk.counts.sum())
                 raise StatisticsError(_describe_not_finite(chunk.first_bad, first_row))
-    return moments
+    upper = moments.scatter.triu()
+    return replace(moments, scatter=upper + upper.triu(1).T)
 
 
 @dataclass(frozen=True)
@@ -165,15 +177,16 @@ class _ChunkSums:
         present: Classes that occur. Shape (present,).
         counts: Rows of each of them. Shape (present,).
         sums: Of features minus pilot, for each of them. Shape (present, dim).
-        scatter: Sum of outer products of features minus pilot. Shape (dim, dim).
-        first_bad: First row that is not finite, -1 where only the products are not; else None.
+        scatter: Sum of outer products of features minus pilot; its upper triangle counts.
+            Shape (dim, dim).
+        first_bad: First row that is not finite, PRODUCTS_OVERFLOW where only products are not.
     """
 
     present: Tensor
     counts: Tensor
     sums: Tensor
     scatter: Tensor
-    first_bad: int | None
+    first_bad: int | None = None
 
 
 def merge(parts: Sequence[Moments]) -> Moments:
@@ -214,12 +227,14 @@ def _with_pilot(moments: Moments, pilot: Tensor) -> Moments:
     )
 
 
-def _check(features: Tensor, labels: Tensor, pilot: Tensor, num_classes: int) -> None:
-    if features.ndim != 2 or features.shape[1] != len(pilot):  # noqa: PLR2004
+def _check_dim(features: Tensor, dim: int) -> None:
+    if features.ndim != 2 or features.shape[1] != dim:  # noqa: PLR2004
         raise StatisticsError(
-            f"features have shape {tuple(features.shape)}, expected (samples, {len(pilot)})"
+            f"features have shape {tuple(features.shape)}, expected (samples, {dim})"
         )
-    _require_a_label_each(features, labels)
+
+
+def _check_labels(labels: Tensor, num_classes: int) -> None:
     if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= num_classes):
         raise StatisticsError(
             f"labels run from {int(labels.min())} to {int(labels.max())}, "
@@ -227,15 +242,13 @@ def _check(features: Tensor, labels: Tensor, pilot: Tensor, num_classes: int) ->
         )
 
 
-def _require_a_label_each(features: Tensor, labels: Tensor) -> None:
-    if labels.shape != features.shape[:1]:
-        raise StatisticsError(
-            f"{len(features)} feature rows but labels of shape {tuple(labels.shape)}"
-        )
+def _require_a_label_each(num_rows: int, labels: Tensor) -> None:
+    if labels.shape != (num_rows,):
+        raise StatisticsError(f"{num_rows} feature rows but labels of shape {tuple(labels.shape)}")
 
 
 def _describe_not_finite(first_bad: int, first_row: int) -> str:
-    if first_bad < 0:
+    if first_bad == PRODUCTS_OVERFLOW:
         return "the products of these features overflow float32; fit with products in float64"
     return (
         f"feature vectors hold NaN or infinity, the first of them in row {first_row + first_bad}; "

@@ -92,7 +92,7 @@ def find_plain(path: Path, metadata: pq.FileMetaData) -> ReadRows | None:
         # Faster than to map the file: the kernel copies a page sooner than it maps one.
         with path.open("rb", buffering=0) as file:
             file.seek(begin + rows.start * dim * FLOAT_BYTES)
-            wanted = memoryview(features.numpy().data).cast("B")
+            wanted = memoryview(features.numpy().ravel().view(np.uint8).data)
             while wanted and (num_bytes := file.readinto(wanted)):
                 wanted = wanted[num_bytes:]
         if wanted:

@@ -1,9 +1,9 @@
 """The matrix products that take nearly all the time of fitting and scoring.
 
-On the CPU they go to NumPy's BLAS, one thread a product and one product a chunk of rows, on as
-many threads as there are cores: products that are split inside BLAS stall whenever another
-process takes a core, and the result would depend on the number of threads. Elsewhere they go to
-the device's own library.
+On the CPU they go to the BLAS of NumPy and SciPy, one thread a product and one product a chunk of
+rows, on as many threads as there are cores: products that are split inside BLAS stall whenever
+another process takes a core, and the result would depend on the number of threads. Elsewhere they
+go to the device's own library.
 """
 
 import threading
@@ -17,8 +17,19 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-CHUNK_ROWS = 4096
-"""Rows per chunk: the float32 products of this many rows are summed before float64 takes over."""
+from difficulty_service import blas
+
+BLOCK_ROWS = 1 << 10
+"""Rows that are worked on at a time: few enough for the processor's cache."""
+
+CHUNK_ROWS = 1 << 12
+"""Rows a thread takes at a time, at least: to hand them over costs little beside the work."""
+
+MOST_CHUNK_ROWS = 1 << 14
+"""Products of so many rows may be summed in float32 before float64 takes over."""
+
+ENOUGH_CHUNKS = 32
+"""So many chunks keep all threads busy until the end; only with more of them may they be larger."""
 
 MOST_PANELS, PANEL_STEP = 8, 64
 """A triangular map is cut into so many panels, each a multiple of what BLAS works on at a time."""
@@ -42,11 +53,15 @@ def one_thread_per_product() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def chunk_ranges(num_rows: int, chunk_rows: int | None = None) -> Iterator[slice]:
-    """Slices of `chunk_rows` rows, CHUNK_ROWS where not given; the last may be shorter."""
-    step = chunk_rows or CHUNK_ROWS
-    for start in range(0, num_rows, step):
-        yield slice(start, min(start + step, num_rows))
+def summed_rows(num_rows: int) -> int:
+    """Rows per chunk where the sums of each are added up: that takes as long for a small chunk."""
+    return min(max(CHUNK_ROWS, num_rows // ENOUGH_CHUNKS), MOST_CHUNK_ROWS)
+
+
+def chunk_ranges(num_rows: int, chunk_rows: int) -> Iterator[slice]:
+    """Slices of `chunk_rows` rows; the last may be shorter."""
+    for start in range(0, num_rows, chunk_rows):
+        yield slice(start, min(start + chunk_rows, num_rows))
 
 
 class Workspace(threading.local):
@@ -89,13 +104,15 @@ class Workspace(threading.local):
         return torch.sub(features, point, out=out)
 
 
-def gram(rows: Tensor) -> Tensor:
-    """rowsᵀ rows, in the dtype of the rows; shape (samples, dim) to (dim, dim)."""
-    if rows.device.type != "cpu":
-        return rows.T @ rows
-    array = rows.numpy()
-    # NumPy sees both factors are one array and calls the symmetric product: half the work.
-    return torch.from_numpy(np.matmul(array.T, array))
+def add_upper_gram(rows: Tensor, total: Tensor) -> None:
+    """Adds rowsᵀ rows, shape (samples, dim), to a matrix of shape (dim, dim), in place.
+
+    What is below the diagonal is not to be read.
+    """
+    if rows.device.type == "cpu":
+        blas.add_upper_gram(rows.numpy(), total.numpy())
+    else:
+        total.addmm_(rows.T, rows)
 
 
 def matmul(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
@@ -123,20 +140,29 @@ def squared_lengths(rows: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Projection:
-    """A linear map kept as panels of rows without the columns that are zero in all of them.
+    """A linear map, kept without most of what is zero in it.
 
-    A triangular map so costs little more than half of a full one.
+    A triangular map so costs little more than half of a full one. Made by `projection`.
 
     Attributes:
         rank: Rows of the map.
-        panels: For each panel its rows, its columns and the block itself, transposed.
+        triangle: The transposed map where BLAS takes it as a triangle; else None. Shape (dim, dim).
+        upper: Whether that triangle is an upper one.
+        panels: Otherwise panels of rows without the columns that are zero in all of them; for each
+            its rows, its columns and the block itself, transposed.
     """
 
     rank: int
-    panels: tuple[tuple[slice, slice, Tensor], ...]
+    triangle: Tensor | None = None
+    upper: bool = False
+    panels: tuple[tuple[slice, slice, Tensor], ...] = ()
 
     def apply(self, rows: Tensor, out: Tensor) -> Tensor:
         """Shape (samples, dim) to (samples, rank), in the dtype of the map, written to `out`."""
+        if self.triangle is not None:
+            blas.multiply_by_triangle(
+                out.copy_(rows).numpy(), self.triangle.numpy(), upper=self.upper
+            )
         for place, columns, block in self.panels:
             if rows.device.type == "cpu":
                 target = out.numpy()[:, place]
@@ -147,13 +173,23 @@ class Projection:
 
 
 def projection(matrix: Tensor, dtype: torch.dtype, device: torch.device) -> Projection:
-    """Cuts a map (rank, dim) into panels, in the dtype and on the device of the rows to come."""
+    """Prepares a map (rank, dim) for rows of a dtype on a device."""
+    rank, dim = matrix.shape
+    for half in (torch.tril, torch.triu) if device.type == "cpu" and rank == dim else ():
+        if torch.equal(half(matrix), matrix):
+            triangle = matrix.T.to(dtype).contiguous()
+            return Projection(rank, triangle, upper=half is torch.tril)
+    return Projection(rank, panels=_panels(matrix.to(device, dtype)))
+
+
+def _panels(matrix: Tensor) -> tuple[tuple[slice, slice, Tensor], ...]:
+    """The panels of a map, see `Projection`; shape (rank, dim)."""
     panels = []
     height = max(1, -(-len(matrix) // (MOST_PANELS * PANEL_STEP))) * PANEL_STEP
     for start in range(0, len(matrix), height):
         block = matrix[start : start + height]
         used = block.ne(0).any(dim=0).nonzero().flatten()
         first, last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
-        transposed = block[:, first:last].T.contiguous().to(dtype=dtype, device=device)
+        transposed = block[:, first:last].T.contiguous()
         panels.append((slice(start, start + len(block)), slice(first, last), transposed))
-    return Projection(len(matrix), tuple(panels))
+    return tuple(panels)

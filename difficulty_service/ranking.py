@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from difficulty_service.arrow_columns import to_arrow, to_numpy
 from difficulty_service.parallel import map_in_order, num_workers
 
 
@@ -30,7 +31,7 @@ class UnrankedScores:
         if self._writer is None:
             self._writer = pa.ipc.new_file(self._rows, batch.schema)
         self._writer.write_batch(batch)
-        self._scores.write(batch["rmd"].drop_null().to_numpy(zero_copy_only=False).tobytes())
+        self._scores.write(to_numpy(batch["rmd"].drop_null()).tobytes())
 
     def ranked(self) -> Iterator[pa.RecordBatch]:
         """The batches again, in their order, each with a column `percentile`."""
@@ -42,8 +43,8 @@ class UnrankedScores:
         reader = pa.ipc.open_file(pa.py_buffer(_mapped(self._rows)))
 
         def rank(batch: pa.RecordBatch) -> pa.RecordBatch:
-            found = percentiles(batch["rmd"].to_numpy(zero_copy_only=False), ordered)
-            return batch.append_column("percentile", pa.array(found, from_pandas=True))
+            found = percentiles(to_numpy(batch["rmd"]), ordered)
+            return batch.append_column("percentile", to_arrow(found))
 
         # The reader is for one thread; it only points into the file.
         batches = (reader.get_batch(index) for index in range(reader.num_record_batches))

@@ -1,28 +1,33 @@
 """A feature store and Gaussians to the rows of a score file, a few thousand at a time."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.arrow_columns import strings_to_arrow, to_arrow
 from difficulty_service.errors import StatisticsError
 from difficulty_service.feature_store import FeatureStore
 from difficulty_service.gaussian import Gaussians
 from difficulty_service.leave_one_out import rmd_left_out
 from difficulty_service.parallel import map_in_order, num_workers
-from difficulty_service.plain_features import Allocate
-from difficulty_service.products import Workspace, chunk_ranges, one_thread_per_product
+from difficulty_service.products import (
+    BLOCK_ROWS,
+    CHUNK_ROWS,
+    Workspace,
+    chunk_ranges,
+    one_thread_per_product,
+)
 from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
 from difficulty_service.scorers.mahalanobis import (
-    SCORED_ROWS,
-    RelativeMahalanobis,
+    Distances,
     relative_mahalanobis,
 )
 
@@ -71,23 +76,6 @@ class Scored:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """Some rows of a part, all runs of their samples among them.
-
-    Attributes:
-        sample_ids: One per sample.
-        labels: In the score file, one per row. Shape (samples * runs,).
-        read_features: Reads them; shape (samples * runs, dim).
-        runs: Rows per sample.
-    """
-
-    sample_ids: Sequence[str]
-    labels: Tensor
-    read_features: Callable[[Allocate], Tensor]
-    runs: int
-
-
 def require_same_features(store: Mapping[str, Any], fitted_on: Mapping[str, Any]) -> None:
     """Refuses to score features with Gaussians of other features.
 
@@ -131,82 +119,93 @@ def score_store(
     """
     require_same_features(store.description, fitted_on)
     classes = match_classes(store.class_names, fitted_on["class_names"])
-    left_out = all(store.description.get(key) == fitted_on.get(key) for key in SAME_ROWS)
-    names = pa.array(classes.names)
-    scorer = relative_mahalanobis(gaussians)
     rivals = _rival_scores(store, scorers)
-    work = Workspace()
-
-    def score_chunk(chunk: _Chunk) -> dict[str, NDArray[Any]]:
-        return _columns(chunk, gaussians, scorer, work, left_out=left_out)
+    score_piece = _PieceScorer(
+        store=store,
+        classes=classes,
+        gaussians=gaussians,
+        distances=relative_mahalanobis(gaussians).distances_of_block,
+        left_out=all(store.description.get(key) == fitted_on.get(key) for key in SAME_ROWS),
+        work=Workspace(),
+    )
 
     num_samples, num_scored, labels = 0, 0, set[int]()
     with one_thread_per_product():
-        for columns in map_in_order(score_chunk, _chunks(store, classes), num_workers()):
-            rows = slice(num_samples, num_samples + len(columns["label"]))
-            columns |= {name: values[rows] for name, values in rivals.items()}
-            arrays = {name: pa.array(values, from_pandas=True) for name, values in columns.items()}
-            named = pa.DictionaryArray.from_arrays(arrays["label"], names)
-            append(pa.record_batch({**arrays, "label_name": named}))
-            num_samples = rows.stop
-            num_scored += int((~np.isnan(columns["rmd"])).sum())
-            labels.update(np.unique(columns["label"]).tolist())
+        for batch in map_in_order(score_piece, store.pieces(CHUNK_ROWS), num_workers()):
+            if batch is None:
+                continue
+            for name, values in rivals.items():
+                own = values[num_samples : num_samples + len(batch)]
+                batch = batch.append_column(name, to_arrow(own))
+            append(batch)
+            num_samples += len(batch)
+            num_scored += len(batch) - batch["rmd"].null_count
+            labels.update(pc.unique(batch["label"]).to_pylist())
     warnings = [*gaussians.warnings, *_unfitted(labels, classes)]
     if num_scored < num_samples:
         warnings.append(f"{num_samples - num_scored} of {num_samples} samples have no rmd")
     return Scored(num_samples, num_scored, tuple(warnings))
 
 
-def _chunks(store: FeatureStore, classes: Classes) -> Iterator[_Chunk]:
-    for shard in range(store.num_parts):
-        part = store.open_part(shard)
-        if not part.sample_ids:
-            continue
-        runs = int(part.runs.max()) or 1
-        labels = classes.label_of[part.labels]
-        for rows in chunk_ranges(len(labels), max(1, SCORED_ROWS // runs) * runs):
-            ids = part.sample_ids[rows.start : rows.stop : runs]
-            yield _Chunk(ids, labels[rows], partial(part.read_features, rows), runs)
+@dataclass(frozen=True)
+class _PieceScorer:
+    """Makes the rows of a score file, on any thread, from what `FeatureStore.pieces` gives."""
 
+    store: FeatureStore
+    classes: Classes
+    gaussians: Gaussians
+    distances: Callable[[Tensor, Tensor, Workspace], Distances]
+    left_out: bool
+    work: Workspace
 
-def _columns(
-    chunk: _Chunk,
-    gaussians: Gaussians,
-    scorer: RelativeMahalanobis,
-    work: Workspace,
-    *,
-    left_out: bool,
-) -> dict[str, NDArray[Any]]:
-    """Columns of one chunk; the runs of a sample are averaged."""
-    labels, runs = chunk.labels, chunk.runs
-    # Those of several runs are needed once more after they are scored.
-    features = chunk.read_features(work.rows if runs == 1 else torch.empty)
-    num_samples = len(labels) // runs
-    fitted = torch.where(labels < len(scorer.class_norms), labels, -1)
-    rows = scorer.distances_of_chunk(features, fitted, work)
-    by_sample = {name: getattr(rows, name).view(-1, runs) for name in ("md", "md_agnostic", "rmd")}
-    # Distances to two classes differ by a linear function of the features, so the margin of the
-    # mean features is the mean margin.
-    compared = rows
-    if runs > 1:
-        means = features.double().view(num_samples, runs, -1).mean(dim=1)
-        compared = scorer.distances_of_chunk(means, fitted[::runs], work)
-    columns: dict[str, NDArray[Any]] = {
-        "sample_id": np.array(chunk.sample_ids, dtype=object),
-        "label": labels[::runs].numpy().astype(np.int32),
-        **{name: values.mean(dim=1).numpy() for name, values in by_sample.items()},
-        "rmd_std": np.full(num_samples, np.nan, np.float32),
-        "rmd_loo": np.full(num_samples, np.nan),
-        "nearest_label": compared.nearest_label.numpy().astype(np.int32),
-        "label_margin": compared.label_margin.numpy(),
-    }
-    if runs > 1:
-        columns["rmd_std"] = by_sample["rmd"].std(dim=1).numpy().astype(np.float32)
-    if left_out:
-        columns["rmd_loo"] = rmd_left_out(
-            gaussians, features, fitted, rows.md, rows.md_agnostic
-        ).numpy()
-    return columns
+    def __call__(self, piece: tuple[int, slice]) -> pa.RecordBatch | None:
+        """All columns but those that need other samples; None where a piece has no rows."""
+        shard, rows = piece
+        part = self.store.open_part(shard, ["sample_id"], rows)
+        if not len(part.labels):
+            return None
+        labels = self.classes.label_of[part.labels]
+        block_rows = max(1, BLOCK_ROWS // self.store.runs) * self.store.runs
+        # Features of several runs are needed once more after they are scored.
+        allocate = self.work.rows if self.store.runs == 1 else torch.empty
+        blocks = [
+            self._columns(part.read_features(block, allocate), labels[block])
+            for block in chunk_ranges(len(labels), block_rows)
+        ]
+        columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+        arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
+        arrays["sample_id"] = part.sample_ids.combine_chunks()[:: self.store.runs]
+        names = strings_to_arrow(self.classes.names)
+        arrays["label_name"] = pa.DictionaryArray.from_arrays(arrays["label"], names)
+        return pa.record_batch(arrays)
+
+    def _columns(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Columns of one block; the runs of a sample are averaged."""
+        runs = self.store.runs
+        fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
+        rows = self.distances(features, fitted, self.work)
+        by_sample = {
+            name: getattr(rows, name).view(-1, runs) for name in ("md", "md_agnostic", "rmd")
+        }
+        # Distances to two classes differ by a linear function of the features, so the margin of
+        # the mean features is the mean margin.
+        compared = rows
+        if runs > 1:
+            means = features.double().view(-1, runs, features.shape[1]).mean(dim=1)
+            compared = self.distances(means, fitted[::runs], self.work)
+        columns = {
+            "label": labels[::runs].int(),
+            **{name: values.mean(dim=1) for name, values in by_sample.items()},
+            "nearest_label": compared.nearest_label.int(),
+            "label_margin": compared.label_margin,
+        }
+        if runs > 1:
+            columns["rmd_std"] = by_sample["rmd"].std(dim=1).float()
+        if self.left_out:
+            columns["rmd_loo"] = rmd_left_out(
+                self.gaussians, features, fitted, rows.md, rows.md_agnostic
+            )
+        return columns
 
 
 def _rival_scores(store: FeatureStore, scorers: Sequence[str]) -> dict[str, NDArray[np.float32]]:

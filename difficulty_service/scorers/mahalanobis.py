@@ -10,7 +10,7 @@ per class, which is several times cheaper and, because two numbers of the size o
 dimension are never subtracted, more accurate; `docs/method.md` derives it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,8 @@ from difficulty_service.errors import StatisticsError, UnknownLabel
 from difficulty_service.gaussian import Gaussians
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.products import (
+    BLOCK_ROWS,
+    CHUNK_ROWS,
     Projection,
     Workspace,
     argmin,
@@ -99,21 +101,21 @@ class RelativeMahalanobis:
         Raises:
             UnknownLabel: A label is outside -1 to classes - 1.
         """
-        return self._in_chunks(lambda *chunk: (self.rmd_of_chunk(*chunk),), features, labels)[0]
+        return self._in_chunks(lambda *block: (self.rmd_of_block(*block),), features, labels)[0]
 
-    def rmd_of_chunk(self, features: Tensor, labels: Tensor, work: Workspace) -> Tensor:
-        """As `rmd`, of so few rows that one thread takes them at once; see `products`.
+    def rmd_of_block(self, features: Tensor, labels: Tensor, work: Workspace) -> Tensor:
+        """As `rmd`, of so few rows that they stay in the processor's cache; see `products`.
 
         Args:
             features: Overwritten if they were read to `work`. Shape (samples, dim).
             labels: As for `rmd`, but not checked. Shape (samples,).
-            work: Memory that all chunks share.
+            work: Memory that all blocks share.
 
         Returns:
             As for `rmd`.
         """
         if self.contrast is None:
-            return self.distances_of_chunk(features, labels, work).rmd
+            return self.distances_of_block(features, labels, work).rmd
         points = self._project(self.contrast, "points", work.centred(features, self.mean), work)
         squared = squared_lengths(self._from_own_class(points, labels, work)).double()
         return self._known(squared + self.class_constants[labels.clamp(min=0)], labels)
@@ -124,14 +126,14 @@ class RelativeMahalanobis:
         Args, returns and errors as for `rmd`.
         """
         columns = self._in_chunks(
-            lambda *chunk: self.distances_of_chunk(*chunk).columns(), features, labels
+            lambda *block: self.distances_of_block(*block).columns(), features, labels
         )
         return Distances(*columns)
 
-    def distances_of_chunk(self, features: Tensor, labels: Tensor, work: Workspace) -> Distances:
-        """As `distances`, of so few rows that one thread takes them at once; see `products`.
+    def distances_of_block(self, features: Tensor, labels: Tensor, work: Workspace) -> Distances:
+        """As `distances`, of so few rows that they stay in the processor's cache; see `products`.
 
-        Args and returns as for `rmd_of_chunk`.
+        Args and returns as for `rmd_of_block`.
         """
         centred = work.centred(features, self.mean)
         whitened = self._project(self.whitening, "whitened", centred, work)
@@ -196,15 +198,22 @@ class RelativeMahalanobis:
         labels = labels.to(features.device, torch.int64)
         self._check(features, labels)
         work = Workspace()
-        ranges = list(chunk_ranges(len(features), SCORED_ROWS)) or [slice(0, 0)]
-        workers = num_workers() if features.device.type == "cpu" else 1
+        on_cpu = features.device.type == "cpu"
+        block_rows = BLOCK_ROWS if on_cpu else CHUNK_ROWS
+
+        def score_chunk(rows: slice) -> list[Tensor]:
+            blocks = zip(
+                features[rows].split(block_rows), labels[rows].split(block_rows), strict=True
+            )
+            return joined(function(*block, work) for block in blocks)
+
+        ranges = list(chunk_ranges(len(features), CHUNK_ROWS)) or [slice(0, 0)]
         with one_thread_per_product():
             if len(ranges) == 1:  # a thread of its own would take longer than a few rows do
-                return [column.cpu() for column in function(features, labels, work)]
-            chunks = map_in_order(
-                lambda rows: function(features[rows], labels[rows], work), ranges, workers
-            )
-            return [torch.cat(column).cpu() for column in zip(*chunks, strict=True)]
+                columns = score_chunk(ranges[0])
+            else:
+                columns = joined(map_in_order(score_chunk, ranges, num_workers() if on_cpu else 1))
+            return [column.cpu() for column in columns]
 
     def _check(self, features: Tensor, labels: Tensor) -> None:
         if features.ndim != 2 or features.shape[1] != len(self.mean):  # noqa: PLR2004
@@ -218,6 +227,11 @@ class RelativeMahalanobis:
             raise UnknownLabel(
                 f"labels {unknown.tolist()} are outside the {num_classes} fitted ones"
             )
+
+
+def joined(rows: Iterable[Iterable[Tensor]]) -> list[Tensor]:
+    """Columns of several groups of rows as columns of all."""
+    return [torch.cat(column) for column in zip(*rows, strict=True)]
 
 
 @one_thread_per_product()

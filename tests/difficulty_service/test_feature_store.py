@@ -51,6 +51,38 @@ def test_a_part_without_any_readable_image_keeps_its_errors(tmp_path: Path) -> N
     assert store.bad_images() == [BadImage("photo 9", "truncated"), BadImage("photo 8", "empty")]
 
 
+@pytest.mark.parametrize(("runs", "rows_at_a_time"), [(1, 2), (1, 3), (1, 100), (3, 4), (3, 2)])
+def test_the_pieces_of_a_store_hold_every_row_once(
+    tmp_path: Path, runs: int, rows_at_a_time: int
+) -> None:
+    described = {"num_shards": 3, "shard_size": 5, "augment_runs": runs if runs > 1 else 0}
+    store = create_store(tmp_path, DESCRIPTION | described)
+    for shard, samples in enumerate((5, 0, 2)):
+        store.write_part(shard, make_part(samples * runs), [])
+
+    pieces = [
+        store.open_part(shard, ["sample_id"], rows) for shard, rows in store.pieces(rows_at_a_time)
+    ]
+
+    expected = [f"photo {row}" for samples in (5, 0, 2) for row in range(samples * runs)]
+    assert [name for piece in pieces for name in piece.sample_ids.to_pylist()] == expected
+    first = next(piece for piece in pieces[1:] if len(piece.labels))
+    begin = int(first.sample_ids[0].as_py().split()[1])
+    features = first.read_features(slice(0, len(first.labels)), torch.empty)
+    assert torch.equal(features, make_part(99).features[begin : begin + len(first.labels)])
+    assert all(len(piece.labels) % runs == 0 for piece in pieces)
+    assert max(len(piece.labels) for piece in pieces) <= max(rows_at_a_time, runs)
+
+
+def test_no_row_of_a_part_that_is_longer_than_it_should_be_is_left_out(tmp_path: Path) -> None:
+    store = create_store(tmp_path, DESCRIPTION | {"num_shards": 1, "shard_size": 5})
+    store.write_part(0, make_part(12), [])
+
+    pieces = [store.open_part(shard, [], rows) for shard, rows in store.pieces(2)]
+
+    assert [len(piece.labels) for piece in pieces] == [2, 2, 8]
+
+
 def test_errors_are_a_parquet_file_for_people(tmp_path: Path) -> None:
     store = create_store(tmp_path, DESCRIPTION)
 

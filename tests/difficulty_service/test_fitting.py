@@ -23,8 +23,8 @@ def test_parts_give_the_gaussians_of_the_whole() -> None:
     features, labels = make_features()
     whole = fit(features, labels, 5)
     pieces = [
-        partial(lambda piece, _work: piece, piece)
-        for piece in zip(features.split(700), labels.split(700), strict=True)
+        partial(lambda labels, blocks, _work: (labels, blocks), labels, features.split(100))
+        for features, labels in zip(features.split(700), labels.split(700), strict=True)
     ]
 
     parts = fit_chunks(lambda: pieces, features, 5, FitRequest())

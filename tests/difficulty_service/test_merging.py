@@ -114,6 +114,7 @@ def store_of(folder: Path, seed: int, rows: int, **described: object) -> Feature
         "class_names": ["a", "b", "c"],
         "num_samples": rows,
         "num_shards": 1,
+        "shard_size": 4096,
         "augment_runs": 0,
         "backbone": "x",
         **described,

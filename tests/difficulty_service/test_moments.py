@@ -82,7 +82,8 @@ def test_moments_of_several_chunks_equal_those_of_one(monkeypatch: pytest.Monkey
     features, labels = make_features(1000)
     whole = measure(features, labels, pilot_of(features), NUM_CLASSES, products=torch.float64)
 
-    monkeypatch.setattr("difficulty_service.products.CHUNK_ROWS", 64)
+    monkeypatch.setattr("difficulty_service.products.MOST_CHUNK_ROWS", 64)
+    monkeypatch.setattr("difficulty_service.moments.BLOCK_ROWS", 10)
     chunked = measure(features, labels, pilot_of(features), NUM_CLASSES, products=torch.float64)
 
     torch.testing.assert_close(chunked.scatter, whole.scatter, rtol=1e-12, atol=1e-10)

@@ -61,7 +61,7 @@ def test_a_file_that_another_program_wrote_again_is_decoded(
     opened = open_part(path, ["sample_id"])
     assert find_plain(path, pq.read_metadata(path)) is None
     assert torch.equal(opened.read_features(slice(100, 300), torch.empty), part.features[100:300])
-    assert opened.sample_ids == part.sample_ids
+    assert opened.sample_ids.to_pylist() == part.sample_ids
 
 
 def test_a_part_without_samples_has_features_of_no_rows(tmp_path: Path) -> None:

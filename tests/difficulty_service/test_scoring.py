@@ -1,6 +1,8 @@
 """From a store and Gaussians to the columns of a score file."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +23,9 @@ from difficulty_service.feature_store import FeatureStore, create_store
 from difficulty_service.fit_and_score import write_store_scores
 from difficulty_service.fitting import FitRequest, fit
 from difficulty_service.gaussian import Gaussians
+from difficulty_service.products import CHUNK_ROWS
 from difficulty_service.score_file import METADATA_KEY, read_scores
-from difficulty_service.scorers.mahalanobis import SCORED_ROWS, relative_mahalanobis
+from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scoring import match_classes
 
 DIM = 4
@@ -43,6 +46,7 @@ def make_store(folder: Path, samples: int = 60, runs: int = 1, **changes: object
         "class_names": ["cat", "dog"],
         "dataset": "photos",
         "num_shards": 2,
+        "shard_size": max(40, samples - 40),
         "num_samples": samples,
         "augment_runs": runs if runs > 1 else 0,
         "fingerprint": "f",
@@ -200,7 +204,7 @@ def test_the_metadata_of_singular_features_is_json_for_every_reader(tmp_path: Pa
 
 @pytest.mark.parametrize("runs", [1, 3])
 def test_many_samples_are_scored_a_few_thousand_at_a_time(tmp_path: Path, runs: int) -> None:
-    samples = 2 * SCORED_ROWS + 123
+    samples = 2 * CHUNK_ROWS + 123
     store = make_store(tmp_path, samples, runs=runs)
     gaussians = fit_to(store, runs=runs)
     features, labels = make_features(samples, runs)
@@ -236,14 +240,33 @@ def test_products_in_float32_give_the_same_columns_but_for_rounding(
 def test_the_score_file_is_written_in_groups_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = make_store(tmp_path, 3 * SCORED_ROWS)
+    whole = make_store(tmp_path, 3 * CHUNK_ROWS)
     expected = score(whole, fit_to(whole), whole.description)
-    monkeypatch.setattr(fit_and_score, "ROWS_PER_GROUP", 2 * SCORED_ROWS)
+    monkeypatch.setattr(fit_and_score, "ROWS_PER_GROUP", 2 * CHUNK_ROWS)
 
     table = score(whole, fit_to(whole), whole.description)
 
     metadata = pq.read_metadata(tmp_path / "scores.parquet")
     sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
     assert len(sizes) == 2
-    assert sizes[0] >= 2 * SCORED_ROWS
+    assert sizes[0] >= 2 * CHUNK_ROWS
     assert table.equals(expected)
+
+
+def test_neither_fitting_nor_scoring_a_store_loads_pandas(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store")
+    script = f"""
+import sys
+from pathlib import Path
+from difficulty_service.feature_store import open_store
+from difficulty_service.fit_and_score import fit_store, write_store_scores
+from difficulty_service.fitting import FitRequest
+store = open_store(Path({str(store.folder)!r}))
+gaussians = fit_store(store, FitRequest())
+write_store_scores(store, store.folder / "s.parquet", gaussians, store.description, ["rmd"])
+sys.exit("pandas" in sys.modules)
+"""
+
+    finished = subprocess.run([sys.executable, "-c", script], check=False)  # noqa: S603
+
+    assert finished.returncode == 0

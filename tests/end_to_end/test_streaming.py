@@ -39,7 +39,7 @@ def watch():
     while not done.wait(0.01):
         peak.append(max(peak.pop(), megabytes()))
 
-watcher = threading.Thread(target=watch)
+watcher = threading.Thread(target=watch, daemon=True)
 watcher.start()
 gaussians = fit_store(store, FitRequest())
 description = dict(store.description)
@@ -55,6 +55,7 @@ def make_store(folder: Path, parts: int) -> FeatureStore:
     description = {
         "class_names": [f"class {index}" for index in range(CLASSES)],
         "num_shards": parts,
+        "shard_size": PART_ROWS,
         "num_samples": parts * PART_ROWS,
         "augment_runs": 0,
         "dataset": "links",

@@ -208,7 +208,8 @@ def test_many_chunks_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> Non
     scorer = fitted(features, labels)
     whole = scorer.distances(features, labels)
 
-    monkeypatch.setattr("difficulty_service.scorers.mahalanobis.SCORED_ROWS", 37)
+    monkeypatch.setattr("difficulty_service.scorers.mahalanobis.CHUNK_ROWS", 37)
+    monkeypatch.setattr("difficulty_service.scorers.mahalanobis.BLOCK_ROWS", 10)
     chunked = scorer.distances(features, labels)
 
     for name in ("md", "md_agnostic", "rmd", "label_margin"):

@@ -1,0 +1,103 @@
+"""Products with a triangle of zeros, which NumPy does not offer, from the BLAS inside SciPy.
+
+SciPy exports its BLAS for compiled code, and that is what is called here: SciPy's own functions
+for Python keep the interpreter's lock while they work, so that threads could not work side by side.
+"""
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.linalg.cython_blas
+from numpy.typing import NDArray
+
+PREFIX = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
+"""Of a function's name, by the dtype it works on."""
+
+Value = ctypes.c_char | ctypes.c_int | ctypes.c_float | ctypes.c_double
+
+ONE: dict[np.dtype[Any], Value] = {
+    np.dtype(np.float32): ctypes.c_float(1),
+    np.dtype(np.float64): ctypes.c_double(1),
+}
+
+
+def add_upper_gram(rows: NDArray[Any], total: NDArray[Any]) -> None:
+    """Adds the upper triangle of rowsᵀ rows, in place: half the work of all of it.
+
+    Args:
+        rows: float32 or float64, C-contiguous. Shape (samples, dim).
+        total: In the dtype of the rows, C-contiguous; nothing below its diagonal is touched.
+            Shape (dim, dim).
+    """
+    _require_square_beside(rows, total)
+    count, dim = rows.shape
+    # BLAS counts by columns, so it sees every matrix here transposed: its lower is the upper.
+    lower, plain = ctypes.c_char(b"L"), ctypes.c_char(b"N")
+    size, depth, one = ctypes.c_int(dim), ctypes.c_int(count), ONE[rows.dtype]
+    _function("syrk", rows.dtype, 10)(
+        *_pointers(lower, plain, size, depth, one),
+        rows.ctypes.data,
+        *_pointers(size, one),
+        total.ctypes.data,
+        *_pointers(size),
+    )
+
+
+def multiply_by_triangle(rows: NDArray[Any], triangle: NDArray[Any], *, upper: bool) -> None:
+    """Multiplies rows by a triangle from the right, in place: half the work of a full matrix.
+
+    Args:
+        rows: float32 or float64, C-contiguous; overwritten. Shape (samples, dim).
+        triangle: In the dtype of the rows, C-contiguous; one half is not read. Shape (dim, dim).
+        upper: Whether the other half is the upper one.
+    """
+    _require_square_beside(rows, triangle)
+    count, dim = rows.shape
+    left, half = ctypes.c_char(b"L"), ctypes.c_char(b"L" if upper else b"U")
+    plain, size, width = ctypes.c_char(b"N"), ctypes.c_int(dim), ctypes.c_int(count)
+    _function("trmm", rows.dtype, 11)(
+        *_pointers(left, half, plain, plain, size, width, ONE[rows.dtype]),
+        triangle.ctypes.data,
+        *_pointers(size),
+        rows.ctypes.data,
+        *_pointers(size),
+    )
+
+
+def _pointers(*values: Value) -> list[Any]:
+    """BLAS takes numbers and letters, too, by where they are in memory."""
+    return [ctypes.byref(value) for value in values]
+
+
+@cache
+def _function(name: str, dtype: np.dtype[Any], num_arguments: int) -> Callable[..., None]:
+    """One of BLAS's functions, which takes pointers alone; without the interpreter's lock."""
+    capsule = scipy.linalg.cython_blas.__pyx_capi__[PREFIX[dtype] + name]
+    signature = _capsule_name(capsule)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * num_arguments)(
+        _capsule_pointer(capsule, signature)
+    )
+
+
+_capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
+    ("PyCapsule_GetName", ctypes.pythonapi)
+)
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def _require_square_beside(rows: NDArray[Any], square: NDArray[Any]) -> None:
+    """Because a wrong pointer would not raise an error but write into other memory."""
+    usable = all(array.dtype in PREFIX and array.flags.c_contiguous for array in (rows, square))
+    if not usable or rows.ndim != 2 or rows.dtype != square.dtype:  # noqa: PLR2004
+        raise ValueError(
+            "expected two C-contiguous matrices, both float32 or both float64, but got "
+            f"{rows.dtype} of shape {rows.shape} and strides {rows.strides} beside "
+            f"{square.dtype} of shape {square.shape} and strides {square.strides}"
+        )
+    if square.shape != (rows.shape[1],) * 2:
+        raise ValueError(f"a square of shape {square.shape} does not fit rows of {rows.shape}")
