@@ -1,7 +1,9 @@
 """One file of a feature store: ids, labels and features of a shard, and what could not be read."""
 
 import json
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,9 @@ from difficulty_service.errors import FeatureStoreError
 from difficulty_service.plain_features import Allocate, ReadRows, find_plain, write_plain
 
 ERRORS_KEY = b"errors"
+ASKED_AT_ONCE = 1 << 20
+"""Bytes; Linux cuts what it is asked for ahead to what one request to the disk may be."""
+
 NO_IDS = pa.chunked_array([], pa.string())
 
 
@@ -116,6 +121,15 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
         runs=_integers(table, "run"),
         read_features=partial(_read_from, read_features, start),
     )
+
+
+def expect_part(path: Path) -> None:
+    """Has the system read a file from disk while others are worked on; says nothing of errors."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    with suppress(OSError), path.open("rb", buffering=0) as file:
+        for start in range(0, os.fstat(file.fileno()).st_size, ASKED_AT_ONCE):
+            os.posix_fadvise(file.fileno(), start, ASKED_AT_ONCE, os.POSIX_FADV_WILLNEED)
 
 
 def _read_from(read_rows: ReadRows, start: int, rows: slice, allocate: Allocate) -> Tensor:

@@ -7,6 +7,7 @@ there. What could not be read is kept in the part it would have been in.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from difficulty_service.feature_part import (
     BadImage,
     OpenPart,
     Part,
+    expect_part,
     open_part,
     read_bad_images,
     write_part,
@@ -26,6 +28,9 @@ from difficulty_service.feature_part import (
 
 DESCRIPTION_FILE = "store.json"
 ERRORS_FILE = "errors.parquet"
+
+PARTS_AHEAD = 8
+"""Files that are asked for before they are read: what threads have in hand, and some more."""
 
 FREE_TO_CHANGE = {"dataset", "package_version"}
 """Keys of a description that a resumed run need not share with the first one."""
@@ -91,11 +96,15 @@ class FeatureStore:
     def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
         """All rows, about so many at a time: a shard and rows of its part, not all of them there.
 
-        The rows of a sample, one per augmentation run, are together.
+        The rows of a sample, one per augmentation run, are together. The system is asked to read
+        the files of the next shards from disk meanwhile.
         """
         step = max(1, num_rows // self.runs) * self.runs
         starts = range(0, self.part_rows, step)
+        expected = iter(range(self.num_parts))
         for shard in range(self.num_parts):
+            for ahead in islice(expected, PARTS_AHEAD if shard == 0 else 1):
+                expect_part(self.part_file(ahead))
             for start in starts:
                 # The last is open, so that it does not matter how many rows a part really has.
                 yield shard, slice(start, None if start == starts[-1] else start + step)

@@ -26,10 +26,7 @@ from difficulty_service.products import (
 )
 from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
-from difficulty_service.scorers.mahalanobis import (
-    Distances,
-    relative_mahalanobis,
-)
+from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
 
 MUST_AGREE = (
     "backbone",
@@ -123,6 +120,7 @@ def score_store(
     score_piece = _PieceScorer(
         store=store,
         classes=classes,
+        names=strings_to_arrow(classes.names),
         gaussians=gaussians,
         distances=relative_mahalanobis(gaussians).distances_of_block,
         left_out=all(store.description.get(key) == fitted_on.get(key) for key in SAME_ROWS),
@@ -153,6 +151,7 @@ class _PieceScorer:
 
     store: FeatureStore
     classes: Classes
+    names: pa.StringArray
     gaussians: Gaussians
     distances: Callable[[Tensor, Tensor, Workspace], Distances]
     left_out: bool
@@ -175,8 +174,7 @@ class _PieceScorer:
         columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
         arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
         arrays["sample_id"] = part.sample_ids.combine_chunks()[:: self.store.runs]
-        names = strings_to_arrow(self.classes.names)
-        arrays["label_name"] = pa.DictionaryArray.from_arrays(arrays["label"], names)
+        arrays["label_name"] = pa.DictionaryArray.from_arrays(arrays["label"], self.names)
         return pa.record_batch(arrays)
 
     def _columns(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:

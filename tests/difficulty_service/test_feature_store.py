@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from difficulty_service import feature_store
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.feature_part import BadImage, Part
-from difficulty_service.feature_store import create_store, is_store, open_store
+from difficulty_service.feature_part import BadImage, Part, expect_part
+from difficulty_service.feature_store import PARTS_AHEAD, create_store, is_store, open_store
 
 DESCRIPTION = {
     "class_names": ["cat", "dog"],
@@ -81,6 +82,23 @@ def test_no_row_of_a_part_that_is_longer_than_it_should_be_is_left_out(tmp_path:
     pieces = [store.open_part(shard, [], rows) for shard, rows in store.pieces(2)]
 
     assert [len(piece.labels) for piece in pieces] == [2, 2, 8]
+
+
+def test_every_part_is_asked_for_once_and_some_parts_before_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = create_store(tmp_path, DESCRIPTION | {"num_shards": 12, "shard_size": 5})
+    asked: list[Path] = []
+    monkeypatch.setattr(feature_store, "expect_part", asked.append)
+
+    asked_by_then = [len(asked) for _ in store.pieces(5)]
+
+    assert asked == [store.part_file(shard) for shard in range(12)]
+    assert asked_by_then == [min(12, PARTS_AHEAD + shard) for shard in range(12)]
+
+
+def test_asking_for_a_part_that_is_not_there_is_no_error(tmp_path: Path) -> None:
+    expect_part(tmp_path / "part-00000.parquet")
 
 
 def test_errors_are_a_parquet_file_for_people(tmp_path: Path) -> None:
