@@ -13,9 +13,9 @@ from torch import Tensor
 from difficulty_service.errors import StatisticsError
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.products import (
-    BLOCK_ROWS,
     Workspace,
     add_upper_gram,
+    block_rows,
     chunk_ranges,
     one_thread_per_product,
     summed_rows,
@@ -109,7 +109,7 @@ def chunks_of(features: Tensor, labels: Tensor) -> list[ReadChunk]:
     _require_a_label_each(len(features), labels)
 
     def chunk(rows: slice) -> ReadChunk:
-        return lambda _work: (labels[rows], features[rows].split(BLOCK_ROWS))
+        return lambda _work: (labels[rows], features[rows].split(block_rows(features.device)))
 
     return [chunk(rows) for rows in chunk_ranges(len(features), summed_rows(len(features)))]
 

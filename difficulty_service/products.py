@@ -20,7 +20,7 @@ from torch import Tensor
 from difficulty_service import blas
 
 BLOCK_ROWS = 1 << 10
-"""Rows that are worked on at a time: few enough for the processor's cache."""
+"""Rows that a core works on at a time: few enough for its cache."""
 
 CHUNK_ROWS = 1 << 12
 """Rows a thread takes at a time, at least: to hand them over costs little beside the work."""
@@ -51,6 +51,11 @@ def one_thread_per_product() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
+
+
+def block_rows(device: torch.device) -> int:
+    """Rows that are worked on at a time; a device with many more units takes many more."""
+    return BLOCK_ROWS if device.type == "cpu" else MOST_CHUNK_ROWS
 
 
 def summed_rows(num_rows: int) -> int:

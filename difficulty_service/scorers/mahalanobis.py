@@ -21,11 +21,11 @@ from difficulty_service.errors import StatisticsError, UnknownLabel
 from difficulty_service.gaussian import Gaussians
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.products import (
-    BLOCK_ROWS,
     CHUNK_ROWS,
     Projection,
     Workspace,
     argmin,
+    block_rows,
     chunk_ranges,
     matmul,
     one_thread_per_product,
@@ -198,13 +198,10 @@ class RelativeMahalanobis:
         labels = labels.to(features.device, torch.int64)
         self._check(features, labels)
         work = Workspace()
-        on_cpu = features.device.type == "cpu"
-        block_rows = BLOCK_ROWS if on_cpu else CHUNK_ROWS
+        num_rows = block_rows(features.device)
 
         def score_chunk(rows: slice) -> list[Tensor]:
-            blocks = zip(
-                features[rows].split(block_rows), labels[rows].split(block_rows), strict=True
-            )
+            blocks = zip(features[rows].split(num_rows), labels[rows].split(num_rows), strict=True)
             return joined(function(*block, work) for block in blocks)
 
         ranges = list(chunk_ranges(len(features), CHUNK_ROWS)) or [slice(0, 0)]
@@ -212,7 +209,8 @@ class RelativeMahalanobis:
             if len(ranges) == 1:  # a thread of its own would take longer than a few rows do
                 columns = score_chunk(ranges[0])
             else:
-                columns = joined(map_in_order(score_chunk, ranges, num_workers() if on_cpu else 1))
+                workers = num_workers() if features.device.type == "cpu" else 1
+                columns = joined(map_in_order(score_chunk, ranges, workers))
             return [column.cpu() for column in columns]
 
     def _check(self, features: Tensor, labels: Tensor) -> None:

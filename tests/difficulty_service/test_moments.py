@@ -83,7 +83,7 @@ def test_moments_of_several_chunks_equal_those_of_one(monkeypatch: pytest.Monkey
     whole = measure(features, labels, pilot_of(features), NUM_CLASSES, products=torch.float64)
 
     monkeypatch.setattr("difficulty_service.products.MOST_CHUNK_ROWS", 64)
-    monkeypatch.setattr("difficulty_service.moments.BLOCK_ROWS", 10)
+    monkeypatch.setattr("difficulty_service.products.BLOCK_ROWS", 10)
     chunked = measure(features, labels, pilot_of(features), NUM_CLASSES, products=torch.float64)
 
     torch.testing.assert_close(chunked.scatter, whole.scatter, rtol=1e-12, atol=1e-10)
@@ -133,11 +133,12 @@ def test_no_samples_have_empty_moments() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_feature_that_is_not_finite_is_named_by_its_row(value: float) -> None:
-    features, labels = make_features()
-    features[17, 2] = value
+@pytest.mark.parametrize("row", [17, 1030, 4500])
+def test_a_feature_that_is_not_finite_is_named_by_its_row(value: float, row: int) -> None:
+    features, labels = make_features(5000)
+    features[row:, 2] = value
 
-    with pytest.raises(StatisticsError, match="NaN or infinity, the first of them in row 17"):
+    with pytest.raises(StatisticsError, match=f"infinity, the first of them in row {row};"):
         measure(features, labels, torch.zeros(6).double(), NUM_CLASSES)
 
 

@@ -209,7 +209,7 @@ def test_many_chunks_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> Non
     whole = scorer.distances(features, labels)
 
     monkeypatch.setattr("difficulty_service.scorers.mahalanobis.CHUNK_ROWS", 37)
-    monkeypatch.setattr("difficulty_service.scorers.mahalanobis.BLOCK_ROWS", 10)
+    monkeypatch.setattr("difficulty_service.products.BLOCK_ROWS", 10)
     chunked = scorer.distances(features, labels)
 
     for name in ("md", "md_agnostic", "rmd", "label_margin"):
