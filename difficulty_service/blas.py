@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg.cython_blas
 from numpy.typing import NDArray
+from scipy import LowLevelCallable
 
 PREFIX = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
 """Of a function's name, by the dtype it works on."""
@@ -37,7 +38,7 @@ def add_upper_gram(rows: NDArray[Any], total: NDArray[Any]) -> None:
     # BLAS counts by columns, so it sees every matrix here transposed: its lower is the upper.
     lower, plain = ctypes.c_char(b"L"), ctypes.c_char(b"N")
     size, depth, one = ctypes.c_int(dim), ctypes.c_int(count), ONE[rows.dtype]
-    _function("syrk", rows.dtype, 10)(
+    _function("syrk", rows.dtype)(
         *_pointers(lower, plain, size, depth, one),
         rows.ctypes.data,
         *_pointers(size, one),
@@ -58,7 +59,7 @@ def multiply_by_triangle(rows: NDArray[Any], triangle: NDArray[Any], *, upper: b
     count, dim = rows.shape
     left, half = ctypes.c_char(b"L"), ctypes.c_char(b"L" if upper else b"U")
     plain, size, width = ctypes.c_char(b"N"), ctypes.c_int(dim), ctypes.c_int(count)
-    _function("trmm", rows.dtype, 11)(
+    _function("trmm", rows.dtype)(
         *_pointers(left, half, plain, plain, size, width, ONE[rows.dtype]),
         triangle.ctypes.data,
         *_pointers(size),
@@ -73,19 +74,15 @@ def _pointers(*values: Value) -> list[Any]:
 
 
 @cache
-def _function(name: str, dtype: np.dtype[Any], num_arguments: int) -> Callable[..., None]:
+def _function(name: str, dtype: np.dtype[Any]) -> Callable[..., None]:
     """One of BLAS's functions, which takes pointers alone; without the interpreter's lock."""
-    capsule = scipy.linalg.cython_blas.__pyx_capi__[PREFIX[dtype] + name]
-    signature = _capsule_name(capsule)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * num_arguments)(
-        _capsule_pointer(capsule, signature)
-    )
+    found = LowLevelCallable.from_cython(scipy.linalg.cython_blas, PREFIX[dtype] + name)
+    pointers = [ctypes.c_void_p] * found.signature.count("*")
+    address = _address(found.function, found.signature.encode())
+    return ctypes.CFUNCTYPE(None, *pointers)(address)
 
 
-_capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
-    ("PyCapsule_GetName", ctypes.pythonapi)
-)
-_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+_address = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 
