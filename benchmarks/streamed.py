@@ -41,7 +41,7 @@ from difficulty_service.feature_part import Part
 from difficulty_service.feature_store import FeatureStore, create_store, open_store
 from difficulty_service.fit_and_score import chunks_of_store, fit_store, write_store_scores
 from difficulty_service.fitting import FitRequest
-from difficulty_service.moments import ReadChunk
+from difficulty_service.moments import ReadChunk, with_labels
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
 from difficulty_service.products import Workspace, one_thread_per_product
@@ -132,12 +132,7 @@ def fit_and_rmd(folder: Path) -> Tensor:
     work = Workspace()
 
     def rmd_of_chunk(read: ReadChunk) -> Tensor:
-        labels, blocks = read(work)
-        remaining, found = labels, []
-        for features in blocks:
-            found.append(scorer.rmd_of_block(features, remaining[: len(features)], work))
-            remaining = remaining[len(features) :]
-        return torch.cat(found)
+        return torch.cat([scorer.rmd_of_block(*rows, work) for rows in with_labels(*read(work))])
 
     with one_thread_per_product():
         return torch.cat(list(map_in_order(rmd_of_chunk, chunks_of_store(store), num_workers())))

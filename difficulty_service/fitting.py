@@ -24,6 +24,7 @@ from difficulty_service.moments import (
     measure,
     measure_chunks,
     pilot_of,
+    with_labels,
 )
 from difficulty_service.products import Workspace, one_thread_per_product
 
@@ -139,12 +140,9 @@ def _fourth_powers(chunks: Iterable[ReadChunk], moments: Moments) -> FourthPower
     within, agnostic = 0.0, 0.0
     work = Workspace()
     for read in chunks:
-        labels, blocks = read(work)
-        remaining = labels.cpu().long()
-        for features in blocks:
+        for features, labels in with_labels(*read(work)):
             centred = features.double().cpu() - moments.pilot
-            own = class_means[remaining[: len(features)]]
-            remaining = remaining[len(features) :]
+            own = class_means[labels.cpu().long()]
             within += float((centred - own).square().sum(dim=1).square().sum())
             agnostic += float((centred - mean).square().sum(dim=1).square().sum())
     return FourthPowers(within / moments.num_samples, agnostic / moments.num_samples)

@@ -4,7 +4,7 @@ Everything is kept relative to one fixed point near the mean, the pilot, so that
 large numbers never arises; states that share a pilot are merged by plain addition.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -102,6 +102,13 @@ def measure(
 ReadChunk = Callable[[Workspace], tuple[Tensor, Iterable[Tensor]]]
 """Gives the labels of some thousand samples, shape (samples,), and their features, block by block,
 each of shape (rows, dim), which may use the memory offered."""
+
+
+def with_labels(labels: Tensor, blocks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Each block of a chunk, shape (rows, dim), and its labels, shape (rows,)."""
+    for features in blocks:
+        yield features, labels[: len(features)]
+        labels = labels[len(features) :]
 
 
 def chunks_of(features: Tensor, labels: Tensor) -> list[ReadChunk]:

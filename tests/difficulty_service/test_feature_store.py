@@ -11,7 +11,7 @@ import torch
 
 from difficulty_service import feature_store
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.feature_part import BadImage, Part, expect_part
+from difficulty_service.feature_part import BadImage, Part
 from difficulty_service.feature_store import PARTS_AHEAD, create_store, is_store, open_store
 
 DESCRIPTION = {
@@ -97,8 +97,15 @@ def test_every_part_is_asked_for_once_and_some_parts_before_it_is_given(
     assert asked_by_then == [min(12, PARTS_AHEAD + shard) for shard in range(12)]
 
 
-def test_asking_for_a_part_that_is_not_there_is_no_error(tmp_path: Path) -> None:
-    expect_part(tmp_path / "part-00000.parquet")
+def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    store = create_store(tmp_path, DESCRIPTION | {"num_shards": 1, "shard_size": 5})
+
+    ((shard, rows),) = store.pieces(5)
+
+    with pytest.raises(FeatureStoreError, match=r"part-00000\.parquet is missing; run"):
+        store.open_part(shard, [], rows)
 
 
 def test_errors_are_a_parquet_file_for_people(tmp_path: Path) -> None:
