@@ -8,21 +8,21 @@ from asgi_correlation_id import CorrelationIdMiddleware
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from api.artifacts import open_artifacts
-from api.body_limits import BodyLimits, limits_of
-from api.database import connect, migrate
-from api.event_stream import EventStreams
+from api.http.api_keys import Gate
+from api.http.body_limits import BodyLimits, limits_of
+from api.http.openapi import described
+from api.http.problem_responses import add_handlers
+from api.http.rate_limits import rate_limiter
+from api.jobs.event_stream import EventStreams
 from api.metrics import Metrics
-from api.openapi import described
-from api.problem_responses import add_handlers
-from api.rate_limits import rate_limiter
-from api.requests_seen import RequestsSeen
+from api.online.models import ScoringModels
+from api.online.process import ScoringProcess
+from api.request_log import RequestsSeen
+from api.results.thumbnails import Thumbnails
 from api.routes import events, gaussians, jobs, results, system, uploads
-from api.scoring_models import ScoringModels
-from api.scoring_process import ScoringProcess
-from api.security import Gate
 from api.settings import Settings
-from api.thumbnails import Thumbnails
+from api.storage.artifacts import open_artifacts
+from api.storage.database import connect, migrate
 from difficulty_service.backbones.backbone import choose_device
 
 ROUTERS = (

@@ -63,14 +63,14 @@ def worker(
     SIGTERM or Ctrl-C lets it finish its job within DIFFICULTY_GRACE seconds, or hand it back.
     """
     from api.logs import set_up_logs
-    from api.worker import run_worker
+    from api.worker.worker import run_worker
 
     settings = read_settings(device=device)
     set_up_logs(settings)
     if not once:
         run_worker(settings)
         return
-    from api.database import connect
+    from api.storage.database import connect
 
     engine = connect(settings.resolved_database_url.get_secret_value())
     try:
@@ -87,8 +87,8 @@ def create(
     ] = "write",
 ) -> None:
     """Makes an API key and prints its secret, once."""
-    from api.key_store import create_key
-    from api.opened_database import opened_database
+    from api.storage.keys import create_key
+    from api.storage.opened_database import opened_database
 
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
     with opened_database(read_settings()) as engine:
@@ -100,8 +100,8 @@ def create(
 
 def show() -> None:
     """Lists the API keys, without their secrets."""
-    from api.key_store import list_keys
-    from api.opened_database import opened_database
+    from api.storage.keys import list_keys
+    from api.storage.opened_database import opened_database
     from difficulty_service.commands.console import print_table
 
     with opened_database(read_settings()) as engine:
@@ -127,8 +127,8 @@ def revoke(
     ],
 ) -> None:
     """Ends an API key for good."""
-    from api.key_store import revoke_key
-    from api.opened_database import opened_database
+    from api.storage.keys import revoke_key
+    from api.storage.opened_database import opened_database
     from difficulty_service.errors import ConfigError
 
     with opened_database(read_settings()) as engine:
@@ -175,7 +175,7 @@ def idle_since_start(engine: "Engine") -> Callable[[], bool]:
     """Says whether there has been a moment without a job that waits or runs."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from api.job_store import counts
+    from api.jobs.store import counts
 
     idle = False
 

@@ -9,9 +9,9 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import Scope
 
-from api.job_store import counts, oldest_queued_age
-from api.tables import JOBS
-from api.worker_registry import alive
+from api.jobs.store import counts, oldest_queued_age
+from api.storage.tables import JOBS
+from api.storage.worker_registry import alive
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")

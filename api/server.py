@@ -12,11 +12,11 @@ import structlog
 import uvicorn
 
 from api.app import create_app
-from api.key_store import any_keys
 from api.logs import set_up_logs, shown_settings
-from api.opened_database import opened_database
 from api.settings import Settings
-from api.worker_processes import running_workers
+from api.storage.keys import any_keys
+from api.storage.opened_database import opened_database
+from api.worker.processes import running_workers
 from difficulty_service.errors import ConfigError
 
 SHUTDOWN_SECONDS = 10

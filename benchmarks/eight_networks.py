@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from trainer.evaluate import Measures, measure
-from trainer.metric_columns import COLUMNS, TEMPERATURE, Column
-from trainer.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
+from trainer.evaluation.record import Measures, measure
+from trainer.evaluation.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
+from trainer.reports.columns import COLUMNS, TEMPERATURE, Column
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 0

@@ -41,13 +41,13 @@ from difficulty_service.backbones.backbone import (
     choose_device,
 )
 from difficulty_service.backbones.frozen_network import FrozenNetwork
-from difficulty_service.batch_stages import ExtractOptions
 from difficulty_service.datasets import open_dataset
-from difficulty_service.features import SMALL_SIZE, suitable_batch_size
-from difficulty_service.images import normalise
+from difficulty_service.extraction.batches import ExtractOptions
+from difficulty_service.extraction.shards import SMALL_SIZE, suitable_batch_size
+from difficulty_service.images.preparation import normalise
 from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import ExtractRequest, extract_dataset
-from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
 
 LEAST_RATIO = 0.9
 SMALL_IMAGES, PHOTOGRAPHS = 8192, 1024

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.processor import prefer_wide_kernels
+from difficulty_service.process_setup import prefer_wide_kernels
 
 SIZES = {
     "small": (50_000, 512, 10),
@@ -52,8 +52,8 @@ def make_features(folder: Path, samples: int, dim: int, classes: int) -> None:
 def difficulty(features, labels, classes):  # noqa: ANN001, ANN201, D103
     import torch
 
-    from difficulty_service.fitting import fit
     from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+    from difficulty_service.statistics.fitting import fit
 
     def run():  # noqa: ANN202
         x, y = torch.from_numpy(features), torch.from_numpy(labels)

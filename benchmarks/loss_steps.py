@@ -24,14 +24,14 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from trainer.accelerator import make_accelerator
 from trainer.config import ModelConfig
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, Loss, make_loss
 from trainer.models import build_model
-from trainer.objective import Objective
-from trainer.prediction import to_memory_format
 from trainer.samples import InputSpec
-from trainer.training_loop import call_hook
+from trainer.training.accelerator import make_accelerator
+from trainer.training.loop import call_hook
+from trainer.training.objective import Objective
+from trainer.training.predict import to_memory_format
 
 REFERENCE, AGAIN = "cross_entropy", "cross_entropy, again"
 CONSTANT, DIFFICULTY = "  + constant entropy", "  + difficulty-weighted entropy"

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.batch_stages import ExtractOptions
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.fit_and_score import fit_store, write_store_scores
-from difficulty_service.fitting import FitRequest
+from difficulty_service.extraction.batches import ExtractOptions
 from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import ExtractRequest, extract
-from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
 from difficulty_service.score_file import read_scores
+from difficulty_service.scoring.fit_store import fit_store, write_store_scores
+from difficulty_service.statistics.fitting import FitRequest
 
 SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 IMAGES = SHARED / "data" / "cifar10_test.parquet"

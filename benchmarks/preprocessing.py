@@ -15,7 +15,7 @@ from open_clip import image_transform
 from PIL import Image
 
 from difficulty_service.backbones.backbone import Preprocessing
-from difficulty_service.images import prepare
+from difficulty_service.images.preparation import prepare
 
 CASES = {"500x400 JPEG": ((500, 400), "JPEG"), "32x32 PNG": ((32, 32), "PNG")}
 SIZE, COUNT, ROUNDS = 224, 100, 3

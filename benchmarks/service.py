@@ -36,14 +36,14 @@ import torch
 from machine import machine
 from photographs import write_photographs
 
-from api.artifacts import open_artifacts
-from api.database import connect
-from api.job_store import get_job
-from api.scoring_models import ScoringModels
+from api.jobs.store import get_job
+from api.online.encoder import Networks, ScoringModel
+from api.online.models import ScoringModels
 from api.settings import Settings
-from api.single_scoring import Networks, ScoringModel
+from api.storage.artifacts import open_artifacts
+from api.storage.database import connect
 from difficulty_service.parallel import num_workers
-from difficulty_service.processor import keep_freed_memory
+from difficulty_service.process_setup import keep_freed_memory
 
 CLIENTS = 8
 TORCH_THREADS = 1

@@ -37,15 +37,15 @@ from fit_and_score import gemm_rate, pytorch_ood
 from machine import machine
 from torch import Tensor
 
-from difficulty_service.feature_part import Part
-from difficulty_service.feature_store import FeatureStore, create_store, open_store
-from difficulty_service.fit_and_score import chunks_of_store, fit_store, write_store_scores
-from difficulty_service.fitting import FitRequest
-from difficulty_service.moments import ReadChunk, with_labels
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import FeatureStore, create_store, open_store
 from difficulty_service.parallel import map_in_order, num_workers
-from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
-from difficulty_service.products import Workspace, one_thread_per_product
+from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+from difficulty_service.scoring.fit_store import chunks_of_store, fit_store, write_store_scores
+from difficulty_service.statistics.fitting import FitRequest
+from difficulty_service.statistics.moments import ReadChunk, with_labels
+from difficulty_service.statistics.products import Workspace, one_thread_per_product
 
 DIM, CLASSES, PART_ROWS = 512, 1000, 4096
 DISTINCT_ROWS = 1_281_167

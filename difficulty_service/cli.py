@@ -15,7 +15,7 @@ from difficulty_service.commands.fit import fit
 from difficulty_service.commands.merge import merge
 from difficulty_service.commands.score import score
 from difficulty_service.errors import DifficultyError
-from difficulty_service.processor import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
 
 PLUGIN_GROUP = "difficulty.commands"
 """Entry points of other packages: functions that add their commands to the application."""

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from difficulty_service.errors import FeatureStoreError, StatisticsError
-from difficulty_service.feature_store import (
+from difficulty_service.feature_store.store import (
     FeatureStore,
     create_store,
     differences,
     read_description,
 )
-from difficulty_service.gaussian import FitOptions, Gaussians, fit_gaussians
-from difficulty_service.gaussian_file import load_gaussians
-from difficulty_service.moments import merge
-from difficulty_service.scoring import MUST_AGREE
+from difficulty_service.scoring.score_store import MUST_AGREE
+from difficulty_service.statistics.gaussian import FitOptions, Gaussians, fit_gaussians
+from difficulty_service.statistics.gaussian_file import load_gaussians
+from difficulty_service.statistics.moments import merge
 
 Fitted = tuple[Gaussians, Mapping[str, Any]]
 """Gaussians, and the description of the features they were fitted to."""

@@ -11,19 +11,19 @@ import torch
 
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
-from difficulty_service.batch_stages import ExtractOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.engines import local
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.recipe import Recipe
 from difficulty_service.errors import DatasetError
-from difficulty_service.feature_part import BadImage
-from difficulty_service.feature_store import FeatureStore, create_store
-from difficulty_service.features import Progress, extract_shards, ignore
-from difficulty_service.images import decoder_name
-from difficulty_service.scoring import require_same_features
-from difficulty_service.stage_clock import StageClock
+from difficulty_service.extraction.batches import ExtractOptions
+from difficulty_service.extraction.shards import Progress, extract_shards, ignore
+from difficulty_service.extraction.stage_clock import StageClock
+from difficulty_service.feature_store.part import BadImage
+from difficulty_service.feature_store.store import FeatureStore, create_store
+from difficulty_service.images.preparation import decoder_name
+from difficulty_service.scoring.score_store import require_same_features
 
 Watch = Callable[[int, int, int], AbstractContextManager[Progress]]
 """Given the number of samples, how many are done and how many of those are bad images, gives what

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from difficulty_service.feature_part import Part
-from difficulty_service.feature_store import create_store
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import create_store
 
 ROOT = Path(__file__).resolve().parent.parent
 

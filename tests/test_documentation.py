@@ -20,7 +20,7 @@ from trainer.config import (
     TrainingConfig,
 )
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
-from trainer.recipe_file import recipe_from_dict, shipped_recipes
+from trainer.recipes.file import recipe_from_dict, shipped_recipes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -58,7 +58,7 @@ def train(
     the same parameters. For several GPUs or machines: `accelerate launch -m difficulty_service
     train ...`.
     """
-    from trainer.recipe_file import read_recipe
+    from trainer.recipes.file import read_recipe
 
     chosen = read_recipe(recipe, settings or [])
     if scores is not None:
@@ -94,10 +94,10 @@ def evaluate(
     evaluation.json, ood.json and corruptions.json.
     """
     from trainer.console import out, watch_passes
-    from trainer.corruptions import CORRUPTIONS, SEVERITIES
-    from trainer.evaluation import DatasetChoice
-    from trainer.evaluation_report import Wanted, evaluate_seeds
+    from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
+    from trainer.reports.evaluation import Wanted, evaluate_seeds
     from trainer.run_folder import seed_folders
+    from trainer.runs.evaluate import DatasetChoice
 
     if data is None and (split is not None or label_column is not None):
         raise typer.BadParameter("--split and --label-column are of --data; name that dataset too")
@@ -119,7 +119,7 @@ def compare(
 ) -> None:
     """Sets runs side by side: mean and standard deviation over seeds, the best marked."""
     from trainer.console import out as console
-    from trainer.report import compare_runs, markdown_table, write_comparison
+    from trainer.reports.comparison import compare_runs, markdown_table, write_comparison
 
     comparison = compare_runs(runs)
     console.print(markdown_table(comparison), markup=False)
@@ -133,8 +133,8 @@ def _train_seed(recipe: "Recipe", seed: int, folder: Path, device: str, *, resum
     import os
 
     from trainer.console import err, out, watch_run
-    from trainer.run import RunRequest, run_seed
     from trainer.run_folder import seed_folder
+    from trainer.runs.train import RunRequest, run_seed
 
     speaks = os.environ.get("RANK", "0") == "0"
     if speaks:

@@ -17,10 +17,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from trainer.checkpoint import Progress as Done
-from trainer.run import Observer
-from trainer.signals import stop_on_signals
-from trainer.weights import WeightsDistribution
+from trainer.runs.signals import stop_on_signals
+from trainer.runs.train import Observer
+from trainer.training.checkpoint import Progress as Done
+from trainer.weights.formula import WeightsDistribution
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)

@@ -1,8 +1,8 @@
-"""Run by alembic for each upgrade, on the connection that `api.database.migrate` gives it."""
+"""Run by alembic for each upgrade, on the connection that `storage.database` gives it."""
 
 from alembic import context
 
-from api.tables import METADATA
+from api.storage.tables import METADATA
 
 
 def upgrade() -> None:

@@ -7,10 +7,10 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.event_stream import EventStreams, Watched, is_complete, stream_events
-from api.problems import Problem
+from api.http.api_keys import ReadKey
+from api.http.problems import Problem
+from api.jobs.event_stream import EventStreams, Watched, is_complete, stream_events
 from api.routes.jobs import find_job
-from api.security import ReadKey
 
 router = APIRouter(tags=["jobs"])
 

@@ -11,7 +11,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
 
-from api.feature_bodies import (
+from api.http.api_keys import ReadKey
+from api.http.problems import CONTENT_TYPE, Problem, not_found
+from api.jobs.store import Job, get_job
+from api.online.encoder import ScoringModel
+from api.online.feature_bodies import (
     ARROW_STREAM,
     FeatureBody,
     Label,
@@ -20,13 +24,9 @@ from api.feature_bodies import (
     read_arrow,
     read_json,
 )
-from api.job_store import Job, get_job
-from api.problems import CONTENT_TYPE, Problem, not_found
-from api.scoring_models import ScoringModels
-from api.scoring_process import ScoringProcess
-from api.security import ReadKey
+from api.online.models import ScoringModels
+from api.online.process import ScoringProcess
 from api.settings import Settings
-from api.single_scoring import ScoringModel
 
 router = APIRouter(tags=["single samples"])
 

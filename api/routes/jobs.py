@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy import Engine
 
-from api.artifacts import Artifacts
-from api.identifiers import is_id
-from api.job_admission import admit
-from api.job_files import delete_job_files
-from api.job_store import (
+from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.problems import Problem, not_found
+from api.jobs.admission import admit
+from api.jobs.files import delete_job_files
+from api.jobs.store import (
     Cursor,
     IdempotencyConflict,
     Job,
@@ -26,11 +26,11 @@ from api.job_store import (
     request_cancel,
     submit,
 )
-from api.problems import Problem, not_found
-from api.schemas_jobs import JobCreate, JobError, JobPage, JobProgress, JobPublic, JobResult
-from api.security import Principal, ReadKey, WriteKey
+from api.schemas.jobs import JobCreate, JobError, JobPage, JobProgress, JobPublic, JobResult
 from api.settings import Settings
-from api.tables import FINAL_STATES
+from api.storage.artifacts import Artifacts
+from api.storage.identifiers import is_id
+from api.storage.tables import FINAL_STATES
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

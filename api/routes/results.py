@@ -12,17 +12,17 @@ from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.artifacts import Artifacts
-from api.file_ranges import PARTIAL, UNCHANGED, Unsatisfiable, Wanted, wanted_bytes
-from api.job_failures import hide_paths, public_names
-from api.job_files import ERRORS_FILE, SCORES_FILE
-from api.job_rows import Job
-from api.problems import Problem, not_found
+from api.http.api_keys import Principal, ReadKey
+from api.http.byte_ranges import PARTIAL, UNCHANGED, Unsatisfiable, Wanted, wanted_bytes
+from api.http.problems import Problem, not_found
+from api.jobs.failures import hide_paths, public_names
+from api.jobs.files import ERRORS_FILE, SCORES_FILE
+from api.jobs.rows import Job
+from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
+from api.results.thumbnails import Thumbnails
 from api.routes.jobs import address, find_job
-from api.schemas_results import ErrorPage, ScorePage, ScoreRow, UnreadableImage
-from api.score_pages import SORTABLE, BadQuery, PageQuery, read_page
-from api.security import Principal, ReadKey
-from api.thumbnails import Thumbnails
+from api.schemas.results import ErrorPage, ScorePage, ScoreRow, UnreadableImage
+from api.storage.artifacts import Artifacts
 from difficulty_service.errors import DatasetError, ImageError
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])

@@ -9,13 +9,13 @@ from pyarrow.fs import FileType
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.artifacts import Artifacts
-from api.database import require_current
+from api.http.api_keys import ReadKey
 from api.metrics import CONTENT_TYPE, Metrics
-from api.schemas_system import BackbonePublic, Backbones, Health, Part, Readiness
-from api.security import ReadKey
+from api.schemas.system import BackbonePublic, Backbones, Health, Part, Readiness
 from api.settings import Settings
-from api.worker_registry import alive
+from api.storage.artifacts import Artifacts
+from api.storage.database import require_current
+from api.storage.worker_registry import alive
 from difficulty_service.backbones import BackboneListing, list_backbones
 
 router = APIRouter(tags=["service"])

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.problems import Problem, not_found
-from api.security import Principal, ReadKey, WriteKey
+from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.problems import Problem, not_found
 from api.settings import Settings
-from api.upload_checks import check_upload
-from api.upload_files import delete_upload_file, locked, sha256_of, upload_path
-from api.upload_store import (
+from api.uploads.checks import check_upload
+from api.uploads.files import delete_upload_file, locked, sha256_of, upload_path
+from api.uploads.store import (
     Upload,
     complete,
     create_upload,
@@ -26,7 +26,7 @@ from api.upload_store import (
     is_needed,
     list_uploads,
 )
-from api.upload_stream import mismatch, read_span, receive, refuse_too_long
+from api.uploads.stream import mismatch, read_span, receive, refuse_too_long
 
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import torch
 
-from difficulty_service.feature_store import create_store, open_store
+from difficulty_service.feature_store.store import create_store, open_store
 
 LABELS = {
     "label": "the official labels",

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.studies.trials import Found, Judge, Study, Trial
+from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.metrics.proper_scores import nll
-from trainer.prediction_file import Predictions, read_predictions
-from trainer.report import compare_runs, markdown_table
+from trainer.reports.comparison import compare_runs, markdown_table
 from trainer.run_folder import VALIDATION
 
 COLUMNS = ("accuracy", "adaptive_ece", "ece", "nll", "misclassification_auroc_msp")

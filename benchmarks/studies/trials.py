@@ -157,10 +157,10 @@ def search(study: Study, searched: Search, seeds: Sequence[int], judge: Judge) -
 
 
 def _run(study: Study, trial: Trial, seed: int) -> None:
-    from trainer.checkpoint import Progress
-    from trainer.recipe_file import read_recipe
-    from trainer.run import Observer, RunRequest, run_seed
-    from trainer.weights import WeightsDistribution
+    from trainer.recipes.file import read_recipe
+    from trainer.runs.train import Observer, RunRequest, run_seed
+    from trainer.training.checkpoint import Progress
+    from trainer.weights.formula import WeightsDistribution
 
     def begin(_samples: int, _done: Progress, _weights: WeightsDistribution | None) -> None:
         """Nothing to show."""

@@ -28,9 +28,9 @@ def audit(
     than the one that was scored). **error-rate**: errors of a classifier (its predicted label, or
     a list of logits) from the easiest to the hardest samples.
     """
-    from difficulty_service.audit_files import read_columns
-    from difficulty_service.score_audit import AuditOptions
-    from difficulty_service.score_audit import audit as compare
+    from difficulty_service.audit.audit import AuditOptions
+    from difficulty_service.audit.audit import audit as compare
+    from difficulty_service.audit.files import read_columns
     from difficulty_service.score_file import read_scores
 
     options = AuditOptions(join, column, kind.value if kind else None, bins, score_column)

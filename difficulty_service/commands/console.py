@@ -20,7 +20,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.progress import Task
 
-    from difficulty_service.features import Progress as BatchProgress
+    from difficulty_service.extraction.shards import Progress as BatchProgress
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)

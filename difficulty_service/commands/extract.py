@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import torch
 
     from difficulty_service.engines.cluster import ClusterOptions
+    from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.pipeline import Extracted, ExtractRequest, Share
-    from difficulty_service.stage_clock import StageClock
 
 INTERRUPTED = 130
 """The exit code shells give to a program stopped from the keyboard."""
@@ -64,7 +64,7 @@ def extract(
         return
     if request.cluster is not None:
         raise typer.BadParameter("--profile needs --engine local")
-    from difficulty_service.stage_clock import StageClock
+    from difficulty_service.extraction.stage_clock import StageClock
 
     clock = StageClock()
     run_extract(dataclasses.replace(request, clock=clock))
@@ -102,9 +102,9 @@ def parse_share(text: str) -> "Share":
 def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRequest":
     """The options of the command line, as the pipeline takes them."""
     from difficulty_service.backbones.backbone import BackboneOptions
-    from difficulty_service.batch_stages import ExtractOptions
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.engines.cluster import ClusterOptions
+    from difficulty_service.extraction.batches import ExtractOptions
     from difficulty_service.parallel import num_workers
     from difficulty_service.pipeline import ExtractRequest
 

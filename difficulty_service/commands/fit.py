@@ -17,7 +17,7 @@ from difficulty_service.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from difficulty_service.gaussian import Gaussians
+    from difficulty_service.statistics.gaussian import Gaussians
 
 
 def fit(
@@ -28,10 +28,10 @@ def fit(
     force: Force = False,
 ) -> None:
     """Fits a Gaussian per class, with one shared covariance, and one without labels."""
-    from difficulty_service.feature_store import open_store
-    from difficulty_service.fit_and_score import fit_store
-    from difficulty_service.fitting import FitRequest
-    from difficulty_service.gaussian_file import save_gaussians
+    from difficulty_service.feature_store.store import open_store
+    from difficulty_service.scoring.fit_store import fit_store
+    from difficulty_service.statistics.fitting import FitRequest
+    from difficulty_service.statistics.gaussian_file import save_gaussians
 
     intensity = parse_shrinkage(shrinkage)
     opened = open_store(store)

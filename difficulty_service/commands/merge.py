@@ -41,8 +41,8 @@ def merge_folders(folders: list[Path], out: Path) -> None:
 
 def merge_files(files: list[Path], out: Path) -> None:
     """Joins Gaussians."""
-    from difficulty_service.gaussian_file import save_gaussians
     from difficulty_service.merging import merge_gaussians
+    from difficulty_service.statistics.gaussian_file import save_gaussians
 
     gaussians, description = merge_gaussians(files)
     save_gaussians(out, gaussians, description)

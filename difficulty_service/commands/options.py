@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     import torch
 
-    from difficulty_service.gaussian import Shrinkage
+    from difficulty_service.statistics.gaussian import Shrinkage
 
 
 class OnError(StrEnum):

@@ -20,9 +20,9 @@ from difficulty_service.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from difficulty_service.feature_store import FeatureStore
-    from difficulty_service.gaussian import Gaussians
-    from difficulty_service.scoring import Scored
+    from difficulty_service.feature_store.store import FeatureStore
+    from difficulty_service.scoring.score_store import Scored
+    from difficulty_service.statistics.gaussian import Gaussians
 
 SCORERS = ("rmd", "kmeans", "knn")
 SHOWN = 5
@@ -86,8 +86,8 @@ def load_needed(
         StatisticsError: It is no file of Gaussians.
         MissingPackage: A scorer needs faiss, which is not installed.
     """
-    from difficulty_service.gaussian_file import load_gaussians
     from difficulty_service.scorers.faiss_package import load_faiss
+    from difficulty_service.statistics.gaussian_file import load_gaussians
 
     if {"kmeans", "knn"} & set(scorers):
         load_faiss()
@@ -106,7 +106,7 @@ def find_store(
     Raises:
         BadParameter: Options of extraction were given for a store, which has no use for them.
     """
-    from difficulty_service.feature_store import is_store, open_store
+    from difficulty_service.feature_store.store import is_store, open_store
 
     if not is_store(Path(source)):
         request = build_request(source, out.with_suffix(".features"), extraction)
@@ -132,8 +132,8 @@ def score_and_write(
 ) -> "Scored":
     """Fits Gaussians where none are given, scores, and writes the file."""
     from difficulty_service.commands.fit import print_fit
-    from difficulty_service.fit_and_score import fit_store, write_store_scores
-    from difficulty_service.fitting import FitRequest
+    from difficulty_service.scoring.fit_store import fit_store, write_store_scores
+    from difficulty_service.statistics.fitting import FitRequest
 
     if fitted is None:
         shrinkage, products, force = fit_options

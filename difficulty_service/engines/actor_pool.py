@@ -13,7 +13,7 @@ from difficulty_service.engines.cluster import Share
 from difficulty_service.engines.recipe import require_same
 from difficulty_service.engines.shard_progress import ShownProgress
 from difficulty_service.errors import DifficultyError, EngineError
-from difficulty_service.features import Extracted, Progress
+from difficulty_service.extraction.shards import Extracted, Progress
 
 SHARDS_AHEAD = 2
 """Shards given to an actor at a time: the next lies ready when one is done, and no more is held."""

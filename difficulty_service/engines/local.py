@@ -4,10 +4,10 @@ from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
-from difficulty_service.batch_stages import APPEND
-from difficulty_service.feature_store import FeatureStore
-from difficulty_service.features import Extracted
-from difficulty_service.stage_clock import StageClock
+from difficulty_service.extraction.batches import APPEND
+from difficulty_service.extraction.shards import Extracted
+from difficulty_service.extraction.stage_clock import StageClock
+from difficulty_service.feature_store.store import FeatureStore
 
 
 def write_shards(

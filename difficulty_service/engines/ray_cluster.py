@@ -25,8 +25,8 @@ from difficulty_service.engines.cluster import ClusterOptions, Share, plan
 from difficulty_service.engines.recipe import Recipe, ShardExtractor, identity
 from difficulty_service.engines.shard_progress import ProgressCounter
 from difficulty_service.errors import DifficultyError, EngineError, MissingPackage
-from difficulty_service.feature_store import FeatureStore
-from difficulty_service.features import Progress
+from difficulty_service.extraction.shards import Progress
+from difficulty_service.feature_store.store import FeatureStore
 
 KNOCK_SECONDS = 10.0
 

@@ -10,12 +10,12 @@ import torch
 
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.batch_stages import ExtractOptions
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.errors import EngineError
-from difficulty_service.features import Extracted, extract_shard
-from difficulty_service.images import decoder_name
-from difficulty_service.processor import keep_freed_memory
+from difficulty_service.extraction.batches import ExtractOptions
+from difficulty_service.extraction.shards import Extracted, extract_shard
+from difficulty_service.images.preparation import decoder_name
+from difficulty_service.process_setup import keep_freed_memory
 
 REPORT_SECONDS = 0.5
 

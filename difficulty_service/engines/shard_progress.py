@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from difficulty_service.features import Progress
+from difficulty_service.extraction.shards import Progress
 
 
 class ProgressCounter:

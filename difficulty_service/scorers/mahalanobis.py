@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from difficulty_service.contrast import contrast_of
 from difficulty_service.errors import StatisticsError, UnknownLabel
-from difficulty_service.gaussian import Gaussians
 from difficulty_service.parallel import map_in_order, num_workers
-from difficulty_service.products import (
+from difficulty_service.statistics.discriminant import contrast_of
+from difficulty_service.statistics.gaussian import Gaussians
+from difficulty_service.statistics.products import (
     CHUNK_ROWS,
     Projection,
     Workspace,

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from sqlalchemy import Engine
 
-from api.database import connect, migrate
+from api.storage.database import connect, migrate
 
 START_TIMEOUT = 60.0
 ACCOUNTS = ("postgres", "nobody")  # PostgreSQL refuses to run as root

@@ -13,10 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.database import DatabaseUnusable, require_current
-from api.problems import CONTENT_TYPE, TITLES, Problem
-from api.security import OPEN_PATHS
+from api.http.api_keys import OPEN_PATHS
+from api.http.problems import CONTENT_TYPE, TITLES, Problem
 from api.settings import Settings
+from api.storage.database import DatabaseUnusable, require_current
 from difficulty_service.errors import ConfigError, DatasetError, DifficultyError
 
 FAILURES: dict[str, Exception] = {

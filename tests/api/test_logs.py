@@ -14,9 +14,9 @@ from fastapi import FastAPI, Request
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.key_store import create_key
 from api.logs import HIDDEN, set_up_logs, shown_settings, without_secrets
 from api.settings import Settings
+from api.storage.keys import create_key
 
 SECRET = "difficulty_" + "s3cr3t-" * 6
 

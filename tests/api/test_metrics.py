@@ -9,13 +9,13 @@ from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.database import connect
-from api.job_store import SubmitLimits, submit
-from api.key_store import create_key
+from api.jobs.store import SubmitLimits, submit
 from api.metrics import Metrics
 from api.settings import Settings
-from api.tables import JOBS
-from api.worker_registry import beat
+from api.storage.database import connect
+from api.storage.keys import create_key
+from api.storage.tables import JOBS
+from api.storage.worker_registry import beat
 
 Values = dict[tuple[str, ...], float]
 

@@ -13,7 +13,7 @@ from difficulty_service.commands.options import parse_actors
 from difficulty_service.engines.actor_pool import ActorDied, Pool
 from difficulty_service.engines.cluster import ClusterOptions, Share, plan
 from difficulty_service.errors import BackboneError, EngineError
-from difficulty_service.feature_part import BadImage, Part
+from difficulty_service.feature_store.part import BadImage, Part
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 NOTHING = Part([], torch.empty(0), torch.empty(0), torch.empty(0, 1))

@@ -130,8 +130,8 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.ray_cluster import Recipe, extract_shards
 from difficulty_service.errors import EngineError
-from difficulty_service.feature_store import create_store
-from difficulty_service.batch_stages import ExtractOptions
+from difficulty_service.feature_store.store import create_store
+from difficulty_service.extraction.batches import ExtractOptions
 
 address, photos, out = sys.argv[1:]
 dataset = open_dataset(photos, DatasetOptions())

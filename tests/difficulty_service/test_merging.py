@@ -13,14 +13,14 @@ from torch import Tensor
 
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import FeatureStoreError, StatisticsError
-from difficulty_service.feature_part import Part
-from difficulty_service.feature_store import FeatureStore, create_store
-from difficulty_service.fit_and_score import fit_store
-from difficulty_service.fitting import FitRequest, fit
-from difficulty_service.gaussian import Shrinkage
-from difficulty_service.gaussian_file import save_gaussians
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.merging import merge_gaussians, merge_stores
 from difficulty_service.pipeline import ExtractRequest, Share, extract
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.statistics.fitting import FitRequest, fit
+from difficulty_service.statistics.gaussian import Shrinkage
+from difficulty_service.statistics.gaussian_file import save_gaussians
 
 SHARES = 3
 

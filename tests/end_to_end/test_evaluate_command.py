@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from trainer.recipe_file import recipe_from_dict
-from trainer.run import Observer, RunRequest, run_seed
+from trainer.recipes.file import recipe_from_dict
+from trainer.runs.train import Observer, RunRequest, run_seed
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]

@@ -11,18 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from difficulty_service.agreement import FlagAgreement, RankAgreement
-from difficulty_service.audit_files import read_columns
+from difficulty_service.audit.agreement import FlagAgreement, RankAgreement
+from difficulty_service.audit.audit import Audit, AuditOptions, audit
+from difficulty_service.audit.files import read_columns
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.batch_stages import ExtractOptions
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.feature_store import FeatureStore, create_store
-from difficulty_service.fit_and_score import fit_store, write_store_scores
-from difficulty_service.fitting import FitRequest
+from difficulty_service.extraction.batches import ExtractOptions
+from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import ExtractRequest, extract
-from difficulty_service.score_audit import Audit, AuditOptions, audit
 from difficulty_service.score_file import read_scores
+from difficulty_service.scoring.fit_store import fit_store, write_store_scores
+from difficulty_service.statistics.fitting import FitRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 

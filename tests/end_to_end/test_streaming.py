@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from difficulty_service.feature_part import Part
-from difficulty_service.feature_store import FeatureStore, create_store
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.score_file import read_scores
 
 DIM, CLASSES, PART_ROWS = 32, 10, 4096
@@ -21,10 +21,10 @@ CHILD = """
 import json, sys, threading
 from pathlib import Path
 
-from difficulty_service.feature_store import open_store
-from difficulty_service.fit_and_score import fit_store, write_store_scores
-from difficulty_service.fitting import FitRequest
-from difficulty_service.processor import keep_freed_memory
+from difficulty_service.feature_store.store import open_store
+from difficulty_service.scoring.fit_store import fit_store, write_store_scores
+from difficulty_service.statistics.fitting import FitRequest
+from difficulty_service.process_setup import keep_freed_memory
 
 def megabytes():  # of what is no mapped file
     lines = Path("/proc/self/status").read_text().splitlines()

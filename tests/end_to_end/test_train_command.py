@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from trainer.prediction_file import read_predictions
+from trainer.evaluation.prediction_file import read_predictions
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -27,13 +27,13 @@ from PIL import Image
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.artifacts import Artifacts, open_artifacts
-from api.database import connect, migrate
-from api.job_store import counts, events_after, get_job
+from api.jobs.store import counts, events_after, get_job
 from api.server import run_server
 from api.settings import Settings
-from api.tables import FINAL_STATES, JOBS
-from api.worker import run_worker
+from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.database import connect, migrate
+from api.storage.tables import FINAL_STATES, JOBS
+from api.worker.worker import run_worker
 
 DATASETS = ("one", "two", "three")
 CLASSES = ("bird", "cat")
@@ -73,7 +73,7 @@ class Service:
         self._settings = settings
         # Torch need not be loaded anew: it is loaded once, in the process that all others leave.
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["api.server", "api.worker"])
+        self._context.set_forkserver_preload(["api.server", "api.worker.worker"])
         self._server = self._start(run_server, settings, 0)
         self.workers: list[ForkServerProcess] = []
 

@@ -10,12 +10,12 @@ import pytest
 from accelerate import Accelerator
 from PIL import Image
 
-from trainer.accelerator import make_accelerator
-from trainer.checkpoint import Progress
 from trainer.config import Recipe
-from trainer.recipe_file import recipe_from_dict
-from trainer.run import Observer, RunRequest, run_seed
-from trainer.weights import WeightsDistribution
+from trainer.recipes.file import recipe_from_dict
+from trainer.runs.train import Observer, RunRequest, run_seed
+from trainer.training.accelerator import make_accelerator
+from trainer.training.checkpoint import Progress
+from trainer.weights.formula import WeightsDistribution
 
 MakeRecipe = Callable[..., Recipe]
 

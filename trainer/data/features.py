@@ -11,7 +11,7 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import ConfigError, DatasetError
-from difficulty_service.feature_store import open_store
+from difficulty_service.feature_store.store import open_store
 from trainer.config import DataConfig
 from trainer.data.classes import are_numbered, match_classes, refuse_shared_ids
 from trainer.data.splits import Splits, hold_out, with_label_noise

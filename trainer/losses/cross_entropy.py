@@ -89,7 +89,7 @@ def entropy_regularised(logits: Tensor, targets: Tensor, *, alpha: float = 0.18)
 
     Pereyra et al. (2017). Cui et al. (2023) find alpha 0.1 best on ImageNet; the default is the
     best on validation data of probes on CIFAR-10 (docs/results.md). It is the difficulty term of
-    `trainer.objective` with all weights one: use one or the other, not both.
+    `trainer.training.objective` with all weights one: use one or the other, not both.
 
     Args:
         logits: Shape (samples, classes).

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from api.app import create_app
-from api.problems import TITLES
+from api.http.problems import TITLES
 from api.settings import Settings
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"

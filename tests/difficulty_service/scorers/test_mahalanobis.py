@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError, UnknownLabel
-from difficulty_service.fitting import FitRequest, fit
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis, relative_mahalanobis
+from difficulty_service.statistics.fitting import FitRequest, fit
 
 GOLDEN = np.load(Path(__file__).parents[2] / "data" / "rmd.npz")
 NUM_CLASSES = 5
@@ -209,7 +209,7 @@ def test_many_chunks_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> Non
     whole = scorer.distances(features, labels)
 
     monkeypatch.setattr("difficulty_service.scorers.mahalanobis.CHUNK_ROWS", 37)
-    monkeypatch.setattr("difficulty_service.products.BLOCK_ROWS", 10)
+    monkeypatch.setattr("difficulty_service.statistics.products.BLOCK_ROWS", 10)
     chunked = scorer.distances(features, labels)
 
     for name in ("md", "md_agnostic", "rmd", "label_margin"):

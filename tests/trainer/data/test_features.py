@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from difficulty_service.errors import ConfigError, DatasetError, FeatureStoreError
-from difficulty_service.feature_part import Part
-from difficulty_service.feature_store import create_store
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import create_store
 from trainer.config import DataConfig
 from trainer.data import open_samples, open_splits
 from trainer.samples import Samples

@@ -1,0 +1,187 @@
+"""Who asks, and what they may: keys, scopes, and what holds as long as there are no keys."""
+
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import APIKeyHeader, HTTPBearer
+from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.http.problem_responses import answer, problem_of
+from api.http.problems import Problem
+from api.storage.keys import SCOPES, any_keys, find_key
+
+OPEN_PATHS = ("/healthz", "/readyz")
+LONGEST_SECRET = 200
+
+BEARER = HTTPBearer(
+    auto_error=False, scheme_name="bearer", description="A key of `difficulty keys`"
+)
+HEADER = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header")
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who asks.
+
+    Attributes:
+        owner: Id of the key; "" where there are no keys.
+        scopes: All that is allowed, implied scopes included.
+    """
+
+    owner: str
+    scopes: frozenset[str]
+
+
+EVERYBODY = Principal("", frozenset(SCOPES))
+"""Who asks where there are no keys."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Middleware that lets a request in only if it has a valid key and does not come too often.
+
+    Attributes:
+        app: What is behind it; finds the `Principal` in `request.state.principal`.
+        count: Counts a request of a client; raises a `Problem` where that is too often.
+    """
+
+    app: ASGIApp
+    count: Callable[[Scope, str], None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hands on a request, or answers 401, 403 or 429."""
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self.app(scope, receive, send)
+            return
+        try:
+            await self._let_in(scope)
+        except Exception as error:  # noqa: BLE001 - no handler of the application sees them here
+            await answer(problem_of(error), scope)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    async def _let_in(self, scope: Scope) -> None:
+        engine: Engine = scope["app"].state.engine
+        state = scope.setdefault("state", {})
+        try:
+            state["principal"] = await run_in_threadpool(identify, engine, Headers(scope=scope))
+        except Problem:
+            # Guessing keys counts too, on the address, or there would be no end to it.
+            self.count(scope, f"address {_address(scope)}")
+            raise
+        owner = state["principal"].owner
+        self.count(scope, f"key {owner}" if owner else f"address {_address(scope)}")
+
+
+def identify(engine: Engine, headers: Headers) -> Principal:
+    """Finds out who asks.
+
+    Raises:
+        Problem: There is no valid key although keys are in use.
+    """
+    secret = presented_secret(headers)
+    key = find_key(engine, secret) if secret else None
+    if key is not None:
+        return Principal(key.id, frozenset(name for name in SCOPES if key.allows(name)))
+    if any_keys(engine):
+        raise _unauthorised("the key is unknown or revoked" if secret else "there is no key")
+    _check_host(headers.get("host", ""))
+    return EVERYBODY
+
+
+def presented_secret(headers: Headers) -> str | None:
+    """The key in the headers, if there is one.
+
+    Raises:
+        Problem: It is sent in another form than ours.
+    """
+    authorization = headers.get("authorization")
+    if authorization is None:
+        secret = headers.get("x-api-key")
+    else:
+        scheme, _, secret = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            raise _unauthorised(f"the scheme {scheme[:20]!r} is not known here")
+    secret = (secret or "").strip()
+    if len(secret) > LONGEST_SECRET:
+        raise _unauthorised("the key is longer than any")
+    return secret or None
+
+
+def _check_host(host: str) -> None:
+    """Refuses the names that a page elsewhere could give to this machine, to read from it.
+
+    Without keys only this machine is answered, but a browser on it visits other sites. One of
+    them may have its name resolve to the loopback address, which makes the browser treat both as
+    the same site. Such a name has a dot; local names and addresses are safe.
+    """
+    name = re.sub(r":\d*$", "", host).strip("[]").rstrip(".")
+    if "." not in name or name.endswith(".localhost") or _is_address(name):
+        return
+    raise Problem(
+        403,
+        "forbidden",
+        f"without keys the service answers local names only, not {name[:100]!r}",
+        "ask for localhost, or make a key with `difficulty keys create`",
+    )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _unauthorised(detail: str) -> Problem:
+    return Problem(
+        401,
+        "unauthorised",
+        detail,
+        "send a key of `difficulty keys create` as `Authorization: Bearer KEY` or `X-API-Key: KEY`",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else "unknown"
+
+
+def _needs(wanted: str) -> Callable[..., Awaitable[Principal]]:
+    # `Gate` has read the two headers; here they are only told to /openapi.json.
+    async def check(
+        request: Request,
+        _bearer: Annotated[object, Depends(BEARER)],
+        _header: Annotated[object, Depends(HEADER)],
+    ) -> Principal:
+        principal: Principal | None = getattr(request.state, "principal", None)
+        if principal is None:
+            raise _unauthorised("there is no key")
+        if wanted not in principal.scopes:
+            raise Problem(
+                403,
+                "forbidden",
+                f"the key may {', '.join(sorted(principal.scopes))}, this needs {wanted}",
+                f"use a key made with `--scopes {wanted}`",
+            )
+        return principal
+
+    return check
+
+
+read_key = _needs("read")
+write_key = _needs("write")
+admin_key = _needs("admin")
+
+ReadKey = Annotated[Principal, Depends(read_key)]
+WriteKey = Annotated[Principal, Depends(write_key)]
+AdminKey = Annotated[Principal, Depends(admin_key)]

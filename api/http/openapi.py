@@ -1,0 +1,107 @@
+"""The description of the service: every status that an address answers with, problems included."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.http.api_keys import OPEN_PATHS
+from api.http.problems import CONTENT_TYPE
+
+REFERENCE = "#/components/schemas/Problem"
+MEANINGS = {
+    "400": "The request cannot be understood",
+    "401": "A valid API key is needed",
+    "403": "The key does not allow this",
+    "404": "There is no such thing, or it belongs to another key",
+    "409": "It does not fit the present state",
+    "413": "The body is larger than allowed",
+    "415": "The body is of another kind than expected",
+    "422": "A field of the request is wrong",
+    "429": "Too often; the Retry-After header says when to try again",
+    "500": "Something went wrong inside",
+    "503": "The service cannot do this now",
+}
+"""What a status means where the address says nothing of its own."""
+
+GUARDED = ("401", "403", "429", "500", "503")  # wherever a key may be needed
+WITH_BODY = ("400", "413", "415", "422")
+WITH_PARAMETERS = ("404", "422")
+LEFT_OVER = ("HTTPValidationError", "ValidationError")  # the framework's form of an error
+
+
+class ProblemSchema(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    model_config = ConfigDict(
+        title="Problem",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "/problems/invalid-request",
+                    "title": "A field of the request is wrong",
+                    "status": 422,
+                    "detail": "augment_runs: Input should be less than or equal to 64",
+                    "remedy": "correct the fields named; /openapi.json has their schema",
+                    "field": "augment_runs",
+                }
+            ]
+        },
+    )
+
+    type: str = Field(description="Stable name of the kind of problem")
+    title: str
+    status: int
+    detail: str = Field(description="What is wrong, with the value")
+    remedy: str = Field(description="What to do about it")
+    field: str | None = Field(default=None, description="Where in the request")
+
+
+def described(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """A replacement of `app.openapi` that declares the problems of every address."""
+    plain = app.openapi
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _with_problems(plain())
+        return app.openapi_schema
+
+    return describe
+
+
+def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
+    schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+    schemas["Problem"] = ProblemSchema.model_json_schema()
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            for status in _statuses(path, operation):
+                operation["responses"].setdefault(status, {})
+            for status, response in operation["responses"].items():
+                _complete(status, response)
+    for name in LEFT_OVER:
+        schemas.pop(name, None)
+    return schema
+
+
+def _statuses(path: str, operation: dict[str, Any]) -> list[str]:
+    return [
+        *(() if path in OPEN_PATHS else GUARDED),
+        *(WITH_BODY if "requestBody" in operation else ()),
+        *(WITH_PARAMETERS if operation.get("parameters") else ()),
+    ]
+
+
+def _complete(status: str, response: dict[str, Any]) -> None:
+    """Gives an error its meaning and the form of a problem, unless it has a form of its own."""
+    if not status.startswith(("4", "5")):
+        return
+    if response.get("description") in (None, "", "Validation Error"):
+        response["description"] = MEANINGS.get(status, "A problem")
+    if not _has_form(response):
+        response["content"] = {CONTENT_TYPE: {"schema": {"$ref": REFERENCE}}}
+
+
+def _has_form(response: dict[str, Any]) -> bool:
+    forms = [form["schema"] for form in response.get("content", {}).values() if form.get("schema")]
+    return bool(forms) and not any("HTTPValidationError" in str(form) for form in forms)

@@ -1,0 +1,181 @@
+"""Whatever goes wrong in a request, answered as a problem."""
+
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
+
+from api.http.problems import CONTENT_TYPE, Problem
+from api.storage.database import DatabaseUnusable
+from difficulty_service.errors import DifficultyError, MissingPackage
+
+RETRY_AFTER = 5  # seconds; a restart of the database takes about that long
+MOST_ERRORS = 10  # of one request, that the answer names
+LONGEST_DETAIL = 2000  # characters; what was sent may be part of it
+SERVER_ERROR = 500
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+
+KINDS: Mapping[int, tuple[str, str]] = {
+    400: ("bad-request", "see /openapi.json for what the address takes"),
+    401: ("unauthorised", "send a key as `Authorization: Bearer KEY`"),
+    403: ("forbidden", "use a key with the scope that this needs"),
+    404: ("not-found", "see /openapi.json for the addresses there are"),
+    405: ("method-not-allowed", "use one of the methods in the Allow header"),
+    409: ("conflict", "look at the present state first"),
+    413: ("too-large", "send a smaller body"),
+    415: ("unsupported-media-type", "see /openapi.json for what the address takes"),
+    422: ("invalid-request", "see /openapi.json for what the address takes"),
+    429: ("too-many-requests", "try again later"),
+    503: ("unavailable", "try again later"),
+}
+"""Type and remedy of statuses that the framework answers with."""
+
+
+def answer(problem: Problem, scope: MutableMapping[str, Any]) -> Response:
+    """The problem as a response; its type is kept in the scope, for the log and the metrics."""
+    scope.setdefault("state", {})["problem"] = problem.type
+    body = problem.body()
+    body["detail"] = body["detail"][:LONGEST_DETAIL]
+    return JSONResponse(
+        body, problem.status, headers=dict(problem.headers), media_type=CONTENT_TYPE
+    )
+
+
+def from_validation(error: RequestValidationError) -> Problem:
+    """Names the first field in `field` and up to ten in `detail`, never their values."""
+    errors = error.errors()
+    if any(each["type"] == "json_invalid" for each in errors):
+        reason = errors[0].get("ctx", {}).get("error", "")
+        return Problem(400, "bad-request", f"the body is not JSON: {reason}", "send valid JSON")
+    found = [f"{_field(each['loc'])}: {each['msg']}" for each in errors[:MOST_ERRORS]]
+    if len(errors) > MOST_ERRORS:
+        found.append(f"and {len(errors) - MOST_ERRORS} more")
+    return Problem(
+        422,
+        "invalid-request",
+        "; ".join(found) or "the request is not as expected",
+        "correct the fields named; /openapi.json has their schema",
+        field=_field(errors[0]["loc"]) if errors else None,
+    )
+
+
+def _field(location: tuple[str | int, ...]) -> str:
+    """Without where it stands (body, query, path), unless there is nothing else."""
+    return ".".join(map(str, location[1:] or location))
+
+
+def from_http(error: HTTPException) -> Problem:
+    """An answer of the framework's own."""
+    kind, remedy = KINDS.get(
+        error.status_code, KINDS[400] if error.status_code < SERVER_ERROR else ("", "")
+    )
+    if not kind:
+        return from_unexpected()
+    status = error.status_code if error.status_code in KINDS else 400
+    return Problem(
+        status,
+        kind,
+        str(error.detail or HTTPStatus(status).phrase),
+        remedy,
+        headers=error.headers or {},
+    )
+
+
+def from_difficulty(error: DifficultyError) -> Problem:
+    """A named failure of the pipeline: what was sent cannot be worked with, or we cannot now."""
+    if isinstance(error, DatabaseUnusable | MissingPackage):
+        return _unavailable("a part of the service is not installed or not up to date")
+    return Problem(422, "unreadable", " ".join(str(error).split()), "correct what the detail names")
+
+
+def from_database(error: DBAPIError | PoolTimeout) -> Problem:
+    """The database does not answer, refuses a value that was sent, or something worse."""
+    if isinstance(error, DataError):
+        return Problem(
+            422,
+            "invalid-request",
+            "the request holds a value that cannot be stored",
+            "send text without NUL and numbers of at most 64 bits",
+        )
+    # Only these two say that the database is not there; others are mistakes of ours.
+    if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
+        return _unavailable("the database does not answer")
+    return from_unexpected()
+
+
+def _unavailable(detail: str) -> Problem:
+    return Problem(
+        503,
+        "unavailable",
+        detail,
+        "try again later",
+        headers={"Retry-After": str(RETRY_AFTER)},
+    )
+
+
+def from_unexpected() -> Problem:
+    """Says nothing of the cause, which the log has under the same request id."""
+    return Problem(
+        500,
+        "internal",
+        "something went wrong that should not; it is in the log",
+        "report it with the X-Request-ID of this answer",
+    )
+
+
+CONVERSIONS: Mapping[type[Exception], Callable[[Any], Problem]] = {
+    Problem: lambda problem: problem,
+    RequestValidationError: from_validation,
+    HTTPException: from_http,
+    DifficultyError: from_difficulty,
+    DBAPIError: from_database,
+    PoolTimeout: from_database,
+}
+"""What each exception means that a request may end with."""
+
+
+def problem_of(error: Exception) -> Problem:
+    """What to answer to an exception; a failure of ours is logged."""
+    for kind, convert in CONVERSIONS.items():
+        if isinstance(error, kind):
+            problem = convert(error)
+            break
+    else:
+        problem = from_unexpected()
+    if problem is not error and problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        structlog.get_logger().error("request-failed", exc_info=error)
+    return problem
+
+
+def allowed_methods(request: Request) -> set[str]:
+    """Every method that the address of a request takes."""
+    return {
+        method
+        for method in METHODS
+        for route in request.app.routes
+        if route.matches({**request.scope, "method": method})[0] is Match.FULL
+    }
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Has the application answer with a problem to every exception that has a meaning."""
+
+    def handle(request: Request, error: Exception) -> Response:
+        problem = problem_of(error)
+        if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            # The framework names the methods of the first route of that address only.
+            allow = ", ".join(sorted(allowed_methods(request)))
+            problem = replace(problem, headers={**problem.headers, "Allow": allow})
+        return answer(problem, request.scope)
+
+    for kind in CONVERSIONS:
+        app.add_exception_handler(kind, handle)

@@ -1,0 +1,1 @@
+"""Jobs: rows, queue, files, and what a request may name."""

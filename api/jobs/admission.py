@@ -1,0 +1,117 @@
+"""What can be refused when a job is submitted, rather than when its turn has come."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from api.http.problems import Problem
+from api.jobs.dataset_roots import resolve_dataset, root_boundary
+from api.jobs.rows import Job
+from api.jobs.store import get_job
+from api.schemas.jobs import JobCreate, JobDataset
+from api.settings import Settings
+from api.uploads.store import get_upload
+from difficulty_service.backbones import find_loader
+from difficulty_service.errors import BackboneError
+
+WILDCARDS = frozenset("*?[")
+
+
+def admit(body: JobCreate, settings: Settings, engine: Engine, owner: str) -> dict[str, Any]:
+    """Checks what can be checked before any image is read.
+
+    Args:
+        body: As sent.
+        settings: Roots and backbones that jobs may use.
+        engine: To look up uploads and other jobs.
+        owner: Who asks.
+
+    Returns:
+        The request as a job keeps it, with the defaults filled in.
+
+    Raises:
+        Problem: It names something that is not there, or not for this owner.
+    """
+    backbone = body.backbone or settings.default_backbone
+    _check_backbone(backbone, settings)
+    _check_dataset(body.dataset, settings, engine, owner)
+    if body.gaussians is not None:
+        _check_gaussians(body.gaussians, backbone, get_job(engine, owner, body.gaussians))
+    return body.model_dump(mode="json") | {
+        "backbone": backbone,
+        "dataset": body.dataset.as_request(),
+    }
+
+
+def _check_backbone(name: str, settings: Settings) -> None:
+    if settings.backbones and name not in settings.backbones:
+        raise _wrong(
+            "backbone",
+            f"backbone {name!r} is not offered here; there are: {', '.join(settings.backbones)}",
+            "name one of them, or have the operator add it to DIFFICULTY_BACKBONES",
+        )
+    try:
+        find_loader(name)
+    except BackboneError as error:
+        raise _wrong("backbone", str(error), "see GET /v1/backbones") from None
+
+
+def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owner: str) -> None:
+    if "upload" in dataset.model_fields_set:
+        _check_upload(dataset.upload, engine, owner)
+        return
+    location = resolve_dataset(settings, dataset.root, dataset.path)
+    boundary = root_boundary(settings, dataset.root)
+    if not boundary.is_local or WILDCARDS & set(dataset.path):
+        return
+    try:
+        is_there = Path(boundary.require(location, is_local=True)).exists()
+    except (OSError, ValueError):  # outside, or no path at all
+        is_there = False
+    if not is_there:
+        raise _wrong(
+            "dataset.path",
+            f"there is no {dataset.path!r} in the root {dataset.root!r}",
+            "name a folder, a file or files with wildcards below the root",
+        )
+
+
+def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
+    upload = get_upload(engine, owner, upload_id)
+    if upload is None:
+        raise _wrong(
+            "dataset.upload", f"no upload {upload_id!r}", "list what there is: GET /v1/uploads"
+        )
+    if upload.state != "complete":
+        raise Problem(
+            409,
+            "conflict",
+            f"of upload {upload_id} only {upload.received:,} bytes have arrived",
+            "send the rest with PUT, then submit the job again",
+            field="dataset.upload",
+        )
+
+
+def _check_gaussians(job_id: str, backbone: str, source: Job | None) -> None:
+    if source is None:
+        raise _wrong("gaussians", f"no job {job_id!r}", "list what there is: GET /v1/jobs")
+    if source.state != "succeeded" or source.request.get("gaussians") is not None:
+        raise Problem(
+            409,
+            "conflict",
+            f"job {job_id} has no Gaussians: it is {source.state}, or was scored against another's",
+            "name a job that succeeded without naming another",
+            field="gaussians",
+        )
+    fitted_on = source.request.get("backbone")
+    if fitted_on != backbone:
+        raise _wrong(
+            "gaussians",
+            f"job {job_id} used the backbone {fitted_on!r}, this one would use {backbone!r}",
+            f"set backbone to {fitted_on!r}",
+        )
+
+
+def _wrong(field: str, detail: str, remedy: str) -> Problem:
+    return Problem(422, "invalid-request", detail, remedy, field=field)

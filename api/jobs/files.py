@@ -1,0 +1,83 @@
+"""The files of a job: what they are called, where it works, and how they go."""
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from api.jobs.rows import Job
+from api.settings import Settings
+from api.storage.artifacts import Artifacts
+
+SCORES_FILE = "scores.parquet"
+GAUSSIANS_FILE = "gaussians.safetensors"
+ERRORS_FILE = "errors.parquet"
+JOBS_PREFIX = "jobs"
+LOCK_FILE = "lock"
+
+
+def job_prefix(job_id: str) -> str:
+    """Key of the folder for the files of all attempts of a job."""
+    return f"{JOBS_PREFIX}/{job_id}"
+
+
+def attempt_prefix(job: Job) -> str:
+    """Key of the folder for the files of the present attempt."""
+    return f"{job_prefix(job.id)}/a{job.attempt}"
+
+
+def thumbnail_folder(settings: Settings, job_id: str) -> Path:
+    """Where thumbnails of a job's images are kept."""
+    return settings.data_dir / "thumbnails" / job_id
+
+
+def delete_job_files(settings: Settings, artifacts: Artifacts, job_id: str) -> None:
+    """Deletes all that a job has published and has under way."""
+    delete_work(settings.work_dir, job_id)
+    shutil.rmtree(thumbnail_folder(settings, job_id), ignore_errors=True)
+    artifacts.delete_prefix(job_prefix(job_id))
+
+
+def delete_other_attempts(artifacts: Artifacts, job: Job) -> None:
+    """Deletes what attempts published that did not come to an end."""
+    for folder in artifacts.list_folders(job_prefix(job.id)):
+        if folder != attempt_prefix(job):
+            artifacts.delete_prefix(folder)
+
+
+@contextmanager
+def work_folder(work_dir: Path, job_id: str, attempt: int) -> Iterator[Path]:
+    """The folder of a job, for this attempt alone.
+
+    An attempt that was given up may still be running: its worker was frozen, or out of reach of
+    the database. As long as it has the folder, the next attempt gets a new one.
+
+    Args:
+        work_dir: Of all jobs.
+        job_id: Of this one.
+        attempt: Of this job.
+    """
+    folder = work_dir / job_id
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK_FILE).open("w") as lock:
+        try:
+            # The kernel lets go of it when the process ends, however it ends.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            folder /= f"a{attempt}"
+            folder.mkdir(exist_ok=True)
+        yield folder
+
+
+def delete_work(work_dir: Path, job_id: str) -> None:
+    """Deletes the folder of a job; nothing where there is none."""
+    # An attempt that was given up may be writing there; what it adds goes with the next sweep.
+    shutil.rmtree(work_dir / job_id, ignore_errors=True)
+
+
+def jobs_with_work(work_dir: Path) -> list[str]:
+    """Ids of the jobs that have a folder, sorted."""
+    if not work_dir.is_dir():
+        return []
+    return sorted(path.name for path in work_dir.iterdir() if path.is_dir())

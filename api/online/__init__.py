@@ -1,0 +1,1 @@
+"""Single images, scored at once."""

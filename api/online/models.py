@@ -1,0 +1,94 @@
+"""The Gaussians of finished jobs, ready to score with; the ones used last are kept."""
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from api.http.problems import Problem
+from api.jobs.store import Job
+from api.online.encoder import ScoringModel
+from api.storage.artifacts import Artifacts
+from difficulty_service.atomic_file import replacing
+from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+from difficulty_service.statistics.gaussian_file import load_gaussians
+
+MOST_TRAINING_SCORES = 1_000_000
+"""Evenly spaced over the sorted scores, so many give percentiles to a millionth."""
+
+
+class ScoringModels:
+    """Gaussians by job, loaded once and kept.
+
+    Args:
+        artifacts: Where results are.
+        folder: For local copies of what is kept elsewhere.
+        capacity: Most jobs kept at a time.
+    """
+
+    def __init__(self, artifacts: Artifacts, folder: Path, capacity: int = 4) -> None:
+        self._artifacts = artifacts
+        self._folder = folder
+        self._capacity = capacity
+        self._kept: OrderedDict[str, ScoringModel] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, job: Job) -> ScoringModel:
+        """The Gaussians of a job.
+
+        Raises:
+            Problem: The job is not finished, or was itself scored against another's Gaussians.
+        """
+        if job.state != "succeeded" or job.result is None:
+            raise Problem(
+                409,
+                "conflict",
+                f"job {job.id!r} is {job.state}, so it has no Gaussians",
+                "wait until its state is succeeded, or use another job",
+            )
+        prefix = str(job.result["prefix"])
+        with self._lock:
+            if prefix not in self._kept:
+                self._kept[prefix] = self._load(job, prefix)
+            self._kept.move_to_end(prefix)
+            while len(self._kept) > self._capacity:
+                self._kept.popitem(last=False)
+            return self._kept[prefix]
+
+    def _load(self, job: Job, prefix: str) -> ScoringModel:
+        key = f"{prefix}/gaussians.safetensors"
+        if self._artifacts.size(key) is None:
+            raise Problem(
+                409,
+                "conflict",
+                f"job {job.id!r} was scored against the Gaussians of another job",
+                f"use those: {job.request.get('gaussians')!r}",
+            )
+        gaussians, description = load_gaussians(self._local_copy(key))
+        return ScoringModel(
+            scorer=relative_mahalanobis(gaussians),
+            description=description,
+            class_names=tuple(description["class_names"]),
+            training_scores=self._training_scores(f"{prefix}/scores.parquet"),
+        )
+
+    def _local_copy(self, key: str) -> Path:
+        path = self._folder / key
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self._artifacts.open(key) as source, replacing(path) as temporary:
+                temporary.write_bytes(source.read())
+        return path
+
+    def _training_scores(self, key: str) -> NDArray[np.float64]:
+        with self._artifacts.open(key) as source:
+            column = pq.read_table(source, columns=["rmd"])["rmd"]
+        scores = column.to_numpy().astype(np.float64)
+        scores = np.sort(scores[~np.isnan(scores)])
+        if len(scores) > MOST_TRAINING_SCORES:
+            places = np.linspace(0, len(scores) - 1, MOST_TRAINING_SCORES).round().astype(np.int64)
+            scores = scores[places]
+        return scores

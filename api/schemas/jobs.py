@@ -1,0 +1,181 @@
+"""Bodies of the routes of jobs."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from api.storage.tables import State
+
+LARGEST_SEED = 2**31 - 1
+MOST_SAMPLES = 10**12
+MOST_RUNS = 64
+ID_PATTERN = "^[0-9a-hjkmnp-z]{26}$"
+BACKBONE_PATTERN = r"^(open_clip:[\w.-]+/[\w.-]+|timm:[\w.-]+|[a-z0-9.-]+)$"
+"""Names only: a colon or slash more, and a library might take it for a path of this server."""
+
+Column = Annotated[str, Field(min_length=1, max_length=500)]
+Scorer = Literal["rmd", "kmeans", "knn"]
+Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas"]
+
+EITHER_OR: dict[str, Any] = {
+    "oneOf": [
+        {"required": ["root"], "not": {"required": ["upload"]}},
+        {
+            "required": ["upload"],
+            "not": {"anyOf": [{"required": ["root"]}, {"required": ["path"]}]},
+        },
+    ]
+}
+
+
+class JobDataset(BaseModel):
+    """Where the images are: below a root of the server's, or in an upload."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "examples": [{"root": "photos", "path": "train"}, {"upload": "01k..."}],
+            **EITHER_OR,
+        },
+    )
+
+    root: Annotated[str, Field(max_length=100)] = Field(
+        default="", description="Name of a root that the operator has configured"
+    )
+    path: Annotated[str, Field(max_length=2000)] = Field(
+        default="", description="Below the root; wildcards are allowed, empty is the root itself"
+    )
+    upload: Annotated[str, Field(max_length=100)] = Field(
+        default="", description="Id of a complete upload"
+    )
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Self:
+        given = self.model_fields_set
+        if ("root" in given) == ("upload" in given) or {"upload", "path"} <= given:
+            raise ValueError("give either `root` and `path`, or `upload`")
+        return self
+
+    def as_request(self) -> dict[str, str]:
+        """The fields that say where it is, as a job keeps them."""
+        if "upload" in self.model_fields_set:
+            return {"upload": self.upload}
+        return {"root": self.root, "path": self.path}
+
+
+class JobCreate(BaseModel):
+    """A dataset to be scored, and how."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "dataset": {"root": "photos", "path": "train"},
+                    "backbone": "clip-vit-b16",
+                    "scorers": ["rmd", "kmeans"],
+                    "augment_runs": 4,
+                }
+            ]
+        },
+    )
+
+    dataset: JobDataset
+    split: Column | None = Field(default=None, description="Sub-folder or named split")
+    image_column: Column | None = Field(
+        default=None, description="Of a table: bytes or paths; null finds it"
+    )
+    label_column: Column | None = Field(default=None, description="Of a table; null finds it")
+    id_column: Column | None = Field(
+        default=None, description="Of a table: its text is the sample id; null uses file#row"
+    )
+    limit: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = Field(
+        default=None, description="Score this many samples, evenly spaced over the dataset"
+    )
+    backbone: Annotated[str, Field(max_length=200, pattern=BACKBONE_PATTERN)] | None = Field(
+        default=None, description="As GET /v1/backbones lists them; null is the server's default"
+    )
+    scorers: Annotated[
+        list[Scorer],
+        Field(min_length=1, max_length=3, json_schema_extra={"uniqueItems": True}),
+    ] = Field(default=["rmd"], description="`rmd` is always computed")
+    augment_runs: int = Field(
+        default=0, ge=0, le=MOST_RUNS, description="Randomly augmented passes; 0 for one plain pass"
+    )
+    seed: int = Field(default=0, ge=0, le=LARGEST_SEED, description="Of augmentation and K-means")
+    shrinkage: Shrinkage | Annotated[float, Field(ge=0, le=1)] = Field(
+        default="auto", description="Of the covariance: a rule or an intensity"
+    )
+    gaussians: Annotated[str, Field(pattern=ID_PATTERN)] | None = Field(
+        default=None, description="Score against the Gaussians of this job instead of fitting some"
+    )
+    on_error: Literal["skip", "stop"] = Field(
+        default="skip", description="What to do at an image that cannot be read"
+    )
+
+    @model_validator(mode="after")
+    def _names_each_scorer_once(self) -> Self:
+        if len(set(self.scorers)) < len(self.scorers):
+            raise ValueError("scorers: each at most once")
+        return self
+
+
+class JobProgress(BaseModel):
+    """How far a job is."""
+
+    done: int = Field(description="Samples")
+    total: int | None = Field(description="Samples; null until known")
+    bad: int = Field(description="Images that could not be read")
+    rate: float | None = Field(description="Samples per second")
+    seconds_left: float | None = Field(description="Of extraction, at this rate")
+
+
+class JobError(BaseModel):
+    """Why a job failed, or why its attempt before did."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="Stable name of the kind of failure")
+    detail: str
+
+
+class JobResult(BaseModel):
+    """What came of a job."""
+
+    num_samples: int
+    num_scored: int
+    num_bad_images: int = Field(description="Listed at GET /v1/jobs/{id}/errors")
+    scores_bytes: int
+    scores_sha256: str
+    warnings: list[str]
+    class_names: list[str]
+
+
+class JobPublic(BaseModel):
+    """A job as its owner sees it."""
+
+    id: str
+    state: State
+    cancel_requested: bool
+    progress: JobProgress
+    attempts: int = Field(description="Times that a worker began")
+    max_attempts: int = Field(
+        description="Then it fails; one more for each time that a worker stopped in order"
+    )
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    request: dict[str, Any]
+    error: JobError | None
+    result: JobResult | None
+    links: dict[str, str]
+
+
+class JobPage(BaseModel):
+    """Jobs, newest first."""
+
+    jobs: list[JobPublic]
+    next: str | None = Field(description="`before` of the next page; null at the end")

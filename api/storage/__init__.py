@@ -1,0 +1,1 @@
+"""Database, tables and the files of results."""

@@ -1,0 +1,112 @@
+"""The tables of the database; `api/migrations` makes them.
+
+Times are seconds since 1970, from the database's clock. Nothing here knows which database it is.
+"""
+
+from typing import Literal, get_args
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+STATES: tuple[State, ...] = get_args(State)
+FINAL_STATES = ("succeeded", "failed", "cancelled")
+
+# SQLite counts up by itself only where the column's type is exactly INTEGER.
+EVENT_ID = BigInteger().with_variant(Integer, "sqlite")
+
+KEYS = Table(
+    "api_keys",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("name", String(200), nullable=False),
+    Column("secret_sha256", String(64), nullable=False, unique=True),
+    Column("scopes", String(100), nullable=False),  # with commas between
+    Column("created_at", Float, nullable=False),
+    Column("revoked_at", Float),
+)
+
+JOBS = Table(
+    "jobs",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("owner", String(32), nullable=False),  # id of the key; "" where there are no keys
+    Column("state", String(16), nullable=False),
+    Column("request", Text, nullable=False),  # JSON, as validated
+    Column("request_sha256", String(64), nullable=False),
+    Column("idempotency_key", String(200)),
+    Column("created_at", Float, nullable=False),
+    Column("run_after", Float, nullable=False),
+    Column("started_at", Float),
+    Column("finished_at", Float),
+    Column("attempt", Integer, nullable=False, default=0),  # 0 before the first claim
+    Column("max_attempts", Integer, nullable=False),
+    Column("worker", String(100)),
+    Column("lease_until", Float),
+    Column("cancel_requested", Integer, nullable=False, default=0),
+    Column("done", BigInteger, nullable=False, default=0),
+    Column("total", BigInteger),
+    Column("bad", BigInteger, nullable=False, default=0),
+    Column("rate", Float),  # samples per second
+    Column("error", Text),  # JSON: type, detail
+    Column("result", Text),  # JSON: folder of the artifacts, sizes, counts, warnings
+    UniqueConstraint("owner", "idempotency_key"),
+    Index("ix_jobs_state_run_after", "state", "run_after", "created_at"),
+    Index("ix_jobs_owner_created", "owner", "created_at", "id"),
+)
+
+EVENTS = Table(
+    "job_events",
+    METADATA,
+    Column("id", EVENT_ID, primary_key=True, autoincrement=True),
+    Column("job", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("kind", String(32), nullable=False),  # state, progress, warning
+    Column("data", Text, nullable=False),  # JSON
+    Index("ix_job_events_job_id", "job", "id"),
+)
+
+UPLOADS = Table(
+    "uploads",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("owner", String(32), nullable=False),
+    Column("format", String(16), nullable=False),  # tar, zip, parquet
+    Column("size", BigInteger),  # as declared; None until known
+    Column("received", BigInteger, nullable=False, default=0),
+    Column("state", String(16), nullable=False),  # open, complete
+    Column("sha256", String(64)),
+    Column("created_at", Float, nullable=False),
+    Column("used_at", Float, nullable=False),
+)
+
+WORKERS = Table(
+    "workers",
+    METADATA,
+    Column("id", String(100), primary_key=True),
+    Column("device", String(32), nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("seen_at", Float, nullable=False),
+    Column("job", String(32)),
+    Column("images", BigInteger, nullable=False, default=0),  # since it started
+)

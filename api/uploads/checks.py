@@ -1,0 +1,98 @@
+"""Whether an upload is what it says to be, seen from its index alone."""
+
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from api.http.problems import Problem
+from difficulty_service.datasets.archive_index import read_archive
+from difficulty_service.datasets.storage import StoredFile, resolve
+from difficulty_service.datasets.table_columns import holds_bytes
+from difficulty_service.datasets.tar_headers import TAR_ERRORS, open_tar, read_headers
+from difficulty_service.errors import DatasetError
+
+MAGIC = b"PAR1"
+MAX_FOOTER_BYTES = 1 << 27
+MAX_ROWS = 20_000_000
+EXTENSION_NAME = b"ARROW:extension:name"
+HARMLESS_EXTENSION = b"arrow."
+PICKLED_EXTENSION = b"arrow.py_extension_type"
+
+
+def check_upload(path: Path, format_name: str) -> None:
+    """Opens the index of an upload.
+
+    Raises:
+        Problem: It is damaged, no such file, or none that is safe to read.
+    """
+    try:
+        if format_name == "parquet":
+            _check_parquet(path)
+        elif format_name == "zip":
+            read_archive(StoredFile(resolve(str(path)), path.stat().st_size))
+        else:
+            _check_tar(path)
+    except (DatasetError, ValueError) as error:
+        # What the error says of our own folders is nobody's business.
+        reason = str(error).replace(str(path.parent) + "/", "").replace(path.name, "the upload")
+        raise Problem(
+            422,
+            "unreadable",
+            f"this is no {format_name} file that can be read: {reason}",
+            "delete the upload, write the file again and send it as a new upload",
+        ) from error
+
+
+def _check_tar(path: Path) -> None:
+    """A tar of class folders, or of samples with labels beside them."""
+    try:
+        with open_tar(resolve(str(path))) as archive:
+            members = sum(member.isreg() for member in read_headers(archive))
+    except TAR_ERRORS as error:
+        raise DatasetError(f"damaged, truncated or no plain tar: {error}") from error
+    if not members:
+        raise DatasetError("it holds no file")
+
+
+def _check_parquet(path: Path) -> None:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 8))
+        end = file.read(8)
+    if len(end) < len(end[:4]) + len(MAGIC) or end[4:] != MAGIC:
+        raise DatasetError("it does not end as Parquet does")
+    (footer,) = struct.unpack("<I", end[:4])
+    if footer > MAX_FOOTER_BYTES:
+        raise DatasetError(f"its footer is said to have {footer:,} bytes")
+    try:
+        # Types that others registered are not made here: some run code of the file's.
+        with pq.ParquetFile(path, arrow_extensions_enabled=False) as parquet:
+            schema, metadata = parquet.schema_arrow, parquet.metadata
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(str(error)) from error
+    groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    if sum(groups) != metadata.num_rows or min(groups, default=0) < 0:
+        raise DatasetError("its row groups do not add up to its rows")
+    if metadata.num_rows > MAX_ROWS:
+        raise DatasetError(f"{metadata.num_rows:,} rows; at most {MAX_ROWS:,} are read")
+    for field in schema:
+        _refuse_foreign_types(field)
+    if not any(holds_bytes(field.type) for field in schema):
+        raise DatasetError(
+            f"no column holds images; there are {schema.names[:20]}. Images are sent as encoded "
+            "bytes in a binary column, since paths mean nothing here"
+        )
+
+
+def _refuse_foreign_types(field: pa.Field) -> None:
+    name = (field.metadata or {}).get(EXTENSION_NAME)
+    if isinstance(field.type, pa.BaseExtensionType):
+        name = field.type.extension_name.encode()
+    if name is not None and (name == PICKLED_EXTENSION or not name.startswith(HARMLESS_EXTENSION)):
+        raise DatasetError(
+            f"the column {field.name!r} is of the foreign type {name.decode(errors='replace')!r}; "
+            "write it as plain values"
+        )
+    for index in range(field.type.num_fields if pa.types.is_nested(field.type) else 0):
+        _refuse_foreign_types(field.type.field(index))

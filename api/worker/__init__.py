@@ -1,0 +1,1 @@
+"""The process that claims jobs and runs them."""

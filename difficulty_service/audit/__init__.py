@@ -1,0 +1,1 @@
+"""Do the scores mean anything? They are compared with votes, flags, labels and errors."""

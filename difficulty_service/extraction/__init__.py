@@ -1,0 +1,1 @@
+"""From images to features: shard by shard, in batches that are decoded ahead."""

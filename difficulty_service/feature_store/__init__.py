@@ -1,0 +1,1 @@
+"""Features on disk: a folder with one Parquet part per shard."""

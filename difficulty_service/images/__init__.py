@@ -1,0 +1,1 @@
+"""From an encoded image to the tensor that a backbone takes."""

@@ -1,0 +1,170 @@
+"""One decoded image: eight bits, three channels, upright, by PIL or by torchcodec."""
+
+import functools
+import importlib
+import importlib.metadata
+import struct
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import ExifTags, Image, ImageFile
+from torch import Tensor
+
+from difficulty_service.errors import ImageError
+from difficulty_service.images.header import one_line
+
+PNG_BIT_DEPTH_OFFSET = 24
+EIGHT_BITS = 8
+FULL_RANGE_16 = ("I;16", "I;16L", "I;16B", "I;16N")
+PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
+TURNED = (5, 6, 7, 8)
+DAMAGED_METADATA = (
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    OSError,
+    EOFError,
+    struct.error,
+)
+TRANSPOSES = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def decode_to_tensor(data: bytes, header: ImageFile.ImageFile) -> Tensor:
+    """Decodes by torchcodec where the image is plain and torchcodec is there, else by PIL.
+
+    Args:
+        data: The whole encoded image.
+        header: The same image, opened and not yet decoded.
+
+    Returns:
+        Uint8, upright, in memory as (height, width, 3). Shape (3, height, width).
+
+    Raises:
+        ImageError: The image is truncated, damaged or of a kind without conversion to RGB.
+    """
+    decode = torchcodec_decoder()
+    if decode is not None and is_plain(data, header):
+        try:
+            # Given bytes, it would swap the warning filters, which all threads share.
+            decoded = decode(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        except (RuntimeError, ValueError):
+            decoded = None  # PIL has the last word on damaged images, and the better reasons.
+        if decoded is not None and decoded.shape == (3, *upright_shape(header)):
+            return decoded
+    return torch.from_numpy(np.array(decode_to_pil(header))).permute(2, 0, 1)
+
+
+def decode_to_pil(header: ImageFile.ImageFile) -> Image.Image:
+    """Decodes the first frame by PIL to an upright RGB image.
+
+    Raises:
+        ImageError: The image is truncated, damaged or of a kind without conversion to RGB.
+    """
+    try:
+        header.load()
+        image = to_rgb(header)
+    except ImageError:
+        raise
+    except Exception as error:
+        raise ImageError(f"cannot be decoded: {one_line(error)}") from error
+    transpose = TRANSPOSES.get(orientation(header))
+    return image if transpose is None else image.transpose(transpose)
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Three channels of eight bits: grey is repeated, alpha dropped, wide values scaled.
+
+    Left alone, PIL would clip 16 bits at 255 and turn most such images white.
+    """
+    if image.mode in FULL_RANGE_16 or (image.mode == "I" and image.format == "PPM"):
+        image = Image.fromarray((np.asarray(image).astype(np.int32) >> 8).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        image = Image.fromarray(stretch(np.asarray(image)))
+    elif image.mode in PREMULTIPLIED:
+        image = image.convert(PREMULTIPLIED[image.mode])
+    image.info.pop("transparency", None)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def stretch(values: NDArray[np.int32] | NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Smallest finite value to 0, largest to 255; such images have no agreed range.
+
+    Raises:
+        ImageError: No value is finite.
+    """
+    finite = np.isfinite(values)
+    if not finite.any():
+        raise ImageError("no pixel has a finite value")
+    low, high = float(values[finite].min()), float(values[finite].max())
+    scaled = (np.nan_to_num(values.astype(np.float64), nan=low) - low) / max(high - low, 1e-300)
+    return np.rint(scaled.clip(0, 1) * 255).astype(np.uint8)
+
+
+def orientation(image: ImageFile.ImageFile) -> int:
+    """EXIF orientation, 1 to 8, where 1 is upright and 5 to 8 swap the sides.
+
+    Only the EXIF block counts, as in browsers and torchcodec; PIL would also believe XMP. TIFF
+    has none here: PIL turns those while it decodes. A damaged block counts as upright.
+    """
+    block = image.info.get("exif")
+    if not isinstance(block, bytes) or image.format == "TIFF":
+        return 1
+    exif = Image.Exif()
+    try:
+        exif.load(block)
+        value = exif.get(ExifTags.Base.Orientation, 1)
+    except DAMAGED_METADATA:
+        return 1
+    return value if value in TRANSPOSES else 1
+
+
+def upright_shape(header: ImageFile.ImageFile) -> tuple[int, int]:
+    """Height and width after the EXIF orientation is applied."""
+    width, height = header.size
+    return (width, height) if orientation(header) in TURNED else (height, width)
+
+
+def is_plain(data: bytes, header: ImageFile.ImageFile) -> bool:
+    """Whether torchcodec is known to give the very pixels that PIL gives.
+
+    Colour profiles of PNG go to PIL because libpng would remark on bad ones on the terminal.
+    """
+    if header.format in ("JPEG", "MPO"):  # MPO is a JPEG with further images behind the first.
+        return header.mode in ("L", "RGB")
+    if header.format not in ("PNG", "WEBP") or getattr(header, "is_animated", False):
+        return False
+    if header.format == "WEBP":
+        return True
+    return data[PNG_BIT_DEPTH_OFFSET] <= EIGHT_BITS and "icc_profile" not in header.info
+
+
+@functools.cache
+def torchcodec_decoder() -> Callable[[Tensor], Tensor] | None:
+    """Torchcodec's image decoder, or None where it is missing or does not fit this torch.
+
+    It takes the encoded bytes as a uint8 tensor.
+    """
+    try:
+        decoders = importlib.import_module("torchcodec.decoders")
+    except (ImportError, OSError, RuntimeError):
+        return None
+    decoder: Callable[[Tensor], Tensor] | None = getattr(decoders, "decode_image", None)
+    return decoder
+
+
+def decoder_name() -> str:
+    """The library that decodes plain images of the fast path, with its version."""
+    package = "pillow" if torchcodec_decoder() is None else "torchcodec"
+    return f"{package} {importlib.metadata.version(package)}"

@@ -1,0 +1,1 @@
+"""From features to Gaussians and to the rows of a score file."""

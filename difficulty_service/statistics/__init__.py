@@ -1,0 +1,1 @@
+"""Moments, Gaussians and what follows from them; arrays only."""

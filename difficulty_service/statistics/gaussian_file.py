@@ -1,0 +1,85 @@
+"""Gaussians on disk: one safetensors file that can score new data and be merged with others."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from difficulty_service.atomic_file import replacing
+from difficulty_service.errors import StatisticsError
+from difficulty_service.statistics.gaussian import Factor, FitOptions, Gaussians
+from difficulty_service.statistics.moments import Moments
+
+FORMAT_VERSION = 1
+METADATA_KEY = "difficulty"
+
+
+def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, Any]) -> None:
+    """Writes Gaussians and where they came from; the file appears whole or not at all."""
+    options = asdict(gaussians.options)
+    options["products"] = str(gaussians.options.products).removeprefix("torch.")
+    description = {
+        "format_version": FORMAT_VERSION,
+        "options": options,
+        "warnings": gaussians.warnings,
+        "provenance": dict(provenance),
+    }
+    tensors = {
+        "mean": gaussians.mean,
+        "class_means": gaussians.class_means,
+        **{f"moments.{name}": tensor for name, tensor in vars(gaussians.moments).items()},
+    }
+    for name, factor in (("within", gaussians.within), ("agnostic", gaussians.agnostic)):
+        tensors[f"{name}.whitening"] = factor.whitening
+        description[name] = {"intensity": factor.intensity, "condition": factor.condition}
+    with replacing(path) as temporary:
+        # Safetensors' own writing makes files that only their owner can read.
+        temporary.write_bytes(
+            save(
+                {name: tensor.contiguous() for name, tensor in tensors.items()},
+                metadata={METADATA_KEY: json.dumps(description, sort_keys=True)},
+            )
+        )
+
+
+def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
+    """Gaussians and their provenance.
+
+    Raises:
+        StatisticsError: The file is not there, damaged, or not one that `save_gaussians` wrote.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise StatisticsError(f"there is no Gaussians file {path}") from None
+    except (SafetensorError, OSError) as error:
+        raise StatisticsError(f"{path} is not a whole safetensors file: {error}") from error
+    description = json.loads(metadata.get(METADATA_KEY, "{}"))
+    if description.get("format_version") != FORMAT_VERSION:
+        raise StatisticsError(
+            f"{path} is not a Gaussians file of format {FORMAT_VERSION}; make one with "
+            "`difficulty fit`"
+        )
+    options = dict(description["options"])
+    options["products"] = getattr(torch, options["products"])
+    moments = Moments(**{name: tensors[f"moments.{name}"] for name in Moments.__dataclass_fields__})
+    within, agnostic = (
+        Factor(tensors[f"{name}.whitening"], **description[name]) for name in ("within", "agnostic")
+    )
+    gaussians = Gaussians(
+        moments=moments,
+        mean=tensors["mean"],
+        class_means=tensors["class_means"],
+        within=within,
+        agnostic=agnostic,
+        options=FitOptions(**options),
+        warnings=tuple(description["warnings"]),
+    )
+    return gaussians, description["provenance"]

@@ -1,0 +1,207 @@
+"""Who is let in, and what they may."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import Engine
+from starlette.testclient import TestClient
+
+from api.app import create_app
+from api.http.api_keys import AdminKey, Principal, ReadKey, WriteKey
+from api.http.problem_responses import add_handlers
+from api.settings import Settings
+from api.storage.keys import create_key, revoke_key
+
+
+def add_routes(app: FastAPI) -> None:
+    @app.get("/v1/mine")
+    async def read(key: ReadKey) -> str:
+        return key.owner
+
+    @app.post("/v1/mine")
+    async def write(key: WriteKey) -> str:
+        return key.owner
+
+    @app.delete("/v1/mine")
+    async def administer(key: AdminKey) -> list[str]:
+        return sorted(key.scopes)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    app = create_app(Settings(data_dir=tmp_path, device="cpu"))
+    add_routes(app)
+    with TestClient(app) as client:
+        yield client
+
+
+@pytest.fixture
+def engine_of(client: TestClient) -> Engine:
+    engine: Engine = client.app.state.engine  # type: ignore[attr-defined]
+    return engine
+
+
+@pytest.fixture
+def bearer(engine_of: Engine) -> Callable[[str], dict[str, str]]:
+    """Makes a key with scopes; gives the header to send."""
+
+    def make(scopes: str) -> dict[str, str]:
+        _, secret = create_key(engine_of, "test", scopes.split(","))
+        return {"Authorization": f"Bearer {secret}"}
+
+    return make
+
+
+def test_without_keys_requests_belong_to_nobody_and_may_all(client: TestClient) -> None:
+    assert client.get("/v1/mine").json() == ""
+    assert client.delete("/v1/mine").json() == ["admin", "read", "write"]
+
+
+def test_the_first_key_closes_the_service_to_those_without(
+    client: TestClient, bearer: Callable[[str], dict[str, str]]
+) -> None:
+    bearer("read")
+
+    response = client.get("/v1/mine")
+
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"] == "Bearer"
+    assert response.json()["type"] == "/problems/unauthorised"
+
+
+def test_revoking_the_last_key_does_not_open_the_service(
+    client: TestClient, engine_of: Engine
+) -> None:
+    key, secret = create_key(engine_of, "only", ["admin"])
+    revoke_key(engine_of, key.id)
+
+    with_key = client.get("/v1/mine", headers={"X-API-Key": secret})
+    without = client.get("/v1/mine")
+
+    assert (with_key.status_code, without.status_code) == (401, 401)
+
+
+@pytest.mark.parametrize(
+    "form", ["Authorization: Bearer {}", "authorization: bearer {}", "X-API-Key: {}"]
+)
+def test_a_key_is_taken_in_either_header(client: TestClient, engine_of: Engine, form: str) -> None:
+    key, secret = create_key(engine_of, "test", ["read"])
+    name, _, value = form.format(secret).partition(": ")
+
+    response = client.get("/v1/mine", headers={name: value})
+
+    assert response.json() == key.id
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_checks_need_no_key(
+    client: TestClient, bearer: Callable[[str], dict[str, str]], path: str
+) -> None:
+    bearer("read")
+
+    assert client.get(path).status_code != 401
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/nothing", "/openapi.json", "/docs", "/metrics", "/healthz/x"]
+)
+def test_everything_else_needs_one_whether_it_is_there_or_not(
+    client: TestClient, bearer: Callable[[str], dict[str, str]], path: str
+) -> None:
+    bearer("read")
+
+    assert client.get(path).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Basic dXNlcjpwYXNz"},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer " + "x" * 5000},
+        {"Authorization": "Bearer difficulty_wrong"},
+        {"X-API-Key": ""},
+        {"X-API-Key": b"\xff\xfe\x80"},
+        {"X-API-Key": "' OR 1=1 --"},
+    ],
+)
+def test_what_is_no_key_is_refused(
+    client: TestClient,
+    bearer: Callable[[str], dict[str, str]],
+    headers: dict[str, str],
+) -> None:
+    bearer("read")
+
+    response = client.get("/v1/mine", headers=headers)
+
+    assert response.status_code == 401
+    assert response.json()["type"] == "/problems/unauthorised"
+
+
+@pytest.mark.parametrize(
+    ("scopes", "statuses"),
+    [("read", (200, 403, 403)), ("write", (200, 200, 403)), ("admin", (200, 200, 200))],
+)
+def test_a_scope_allows_itself_and_those_below(
+    client: TestClient,
+    bearer: Callable[[str], dict[str, str]],
+    scopes: str,
+    statuses: tuple[int, ...],
+) -> None:
+    headers = bearer(scopes)
+
+    found = tuple(
+        client.request(method, "/v1/mine", headers=headers).status_code
+        for method in ("GET", "POST", "DELETE")
+    )
+
+    assert found == statuses
+
+
+def test_a_scope_that_is_missing_is_named(
+    client: TestClient, bearer: Callable[[str], dict[str, str]]
+) -> None:
+    body = client.post("/v1/mine", headers=bearer("read")).json()
+
+    assert body["type"] == "/problems/forbidden"
+    assert "this needs write" in body["detail"]
+
+
+def test_without_keys_a_name_that_another_site_could_own_is_refused(client: TestClient) -> None:
+    response = client.get("/v1/mine", headers={"Host": "rebound.example:8000"})
+
+    assert response.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000", "api", "x.localhost", "10.0.0.7"]
+)
+def test_without_keys_local_names_and_addresses_are_answered(client: TestClient, host: str) -> None:
+    assert client.get("/v1/mine", headers={"Host": host}).status_code == 200
+
+
+def test_with_a_key_any_name_is_answered(
+    client: TestClient, bearer: Callable[[str], dict[str, str]]
+) -> None:
+    headers = {"Host": "difficulty.example", **bearer("read")}
+
+    assert client.get("/v1/mine", headers=headers).status_code == 200
+
+
+def test_a_route_that_no_gate_stands_before_is_closed() -> None:
+    app = FastAPI()
+
+    add_handlers(app)
+    add_routes(app)
+
+    assert TestClient(app).get("/v1/mine").status_code == 401
+
+
+def test_a_principal_of_a_key_knows_the_scopes_implied(
+    client: TestClient, bearer: Callable[[str], dict[str, str]]
+) -> None:
+    response = client.delete("/v1/mine", headers=bearer("admin"))
+
+    assert frozenset(response.json()) == Principal("", frozenset({"read", "write", "admin"})).scopes

@@ -1,0 +1,189 @@
+"""Bodies are counted on the wire, whatever a request says of its length."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from starlette.types import Receive, Scope, Send
+
+from api.http.body_limits import BodyLimits, limits_of
+from api.http.problem_responses import add_handlers
+from api.http.problems import CONTENT_TYPE, Problem
+from api.settings import Settings
+
+LIMIT = 1000
+
+Messages = list[dict[str, Any]]
+
+
+async def echo_size(_scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with the size of the body, as any application that reads it would."""
+    size, more = 0, True
+    while more:
+        message = await receive()
+        size += len(message.get("body", b""))
+        more = message.get("more_body", False)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": str(size).encode()})
+
+
+async def mistake_for_a_parse_error(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers 400 to whatever goes wrong while the body is read."""
+    try:
+        await echo_size(scope, receive, send)
+    except Problem:
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body", "body": b"cannot parse"})
+
+
+def ask(
+    app: Callable[..., Awaitable[None]], chunks: list[bytes], declared: bytes | None = None
+) -> tuple[int, int, int]:
+    """Sends a body in chunks past the limit of 1000 bytes.
+
+    Returns:
+        Status, bytes that the application saw where it is 200, and chunks that were read.
+    """
+    sent: Messages = []
+    left = list(chunks)
+
+    async def receive() -> dict[str, Any]:
+        body = left.pop(0)
+        return {"type": "http.request", "body": body, "more_body": bool(left)}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [] if declared is None else [(b"content-length", declared)]
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
+    asyncio.run(BodyLimits(app, lambda _: LIMIT)(scope, receive, send))
+    status = sent[0]["status"]
+    assert [message["type"] for message in sent].count("http.response.start") == 1
+    return status, int(sent[1]["body"]) if status == 200 else 0, len(chunks) - len(left)
+
+
+@pytest.mark.parametrize("declared", [None, b"1000", b"3", b"none", b"-5", b"\xb2"])
+def test_a_body_of_the_limit_passes_whatever_its_length_says(declared: bytes | None) -> None:
+    assert ask(echo_size, [b"x" * 600, b"x" * 400], declared) == (200, 1000, 2)
+
+
+@pytest.mark.parametrize("declared", [None, b"1000", b"3", b"none", b"-5", b"\xb2"])
+def test_a_body_above_it_is_refused_at_the_chunk_that_exceeds(declared: bytes | None) -> None:
+    chunks = [b"x" * 600, b"x" * 401, b"x", b"x"]
+
+    assert ask(echo_size, chunks, declared) == (413, 0, 2)
+
+
+def test_a_length_above_the_limit_is_refused_before_anything_is_read() -> None:
+    assert ask(echo_size, [b"x"], b"1001") == (413, 0, 0)
+
+
+def test_an_application_that_mistakes_the_end_for_a_parse_error_does_not_hide_it() -> None:
+    assert ask(mistake_for_a_parse_error, [b"x" * 1001]) == (413, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_upload"),
+    [
+        ("PUT", "/v1/uploads/abc", True),
+        ("PUT", "/v1/uploads/abc/", True),
+        ("POST", "/v1/uploads", False),
+        ("POST", "/v1/uploads/abc", False),
+        ("PUT", "/v1/uploads/abc/more", False),
+        ("PUT", "/x/v1/uploads/abc", False),
+        ("POST", "/v1/jobs", False),
+    ],
+)
+def test_only_the_contents_of_uploads_have_the_limit_of_uploads(
+    method: str, path: str, *, is_upload: bool
+) -> None:
+    settings = Settings(max_body_bytes=10, max_upload_bytes=20)
+
+    limit = limits_of(settings)({"method": method, "path": path})
+
+    assert limit == (20 if is_upload else 10)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, int]]:
+    """A real server whose bodies may have 1000 bytes."""
+    app = FastAPI()
+    add_handlers(app)
+    app.add_middleware(BodyLimits, limit_of=lambda _: LIMIT)
+
+    @app.post("/json")
+    async def take(body: dict[str, str]) -> int:
+        return len(body)
+
+    @app.post("/raw")
+    async def count(request: Request) -> int:
+        return len(await request.body())
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield listener.getsockname()
+    server.should_exit = True
+    thread.join()
+    listener.close()
+
+
+def chunks() -> Iterator[bytes]:
+    for _ in range(100):
+        yield b'{"a": "' + b"x" * 100
+
+
+@pytest.mark.parametrize("path", ["/json", "/raw"])
+def test_a_body_without_a_length_is_a_problem_once_it_is_too_large(
+    server: tuple[str, int], path: str
+) -> None:
+    headers = {"content-type": "application/json"}
+
+    response = httpx2.post(url(server, path), content=chunks(), headers=headers)
+
+    assert response.status_code == 413
+    assert response.headers["content-type"] == CONTENT_TYPE
+    assert response.json()["type"] == "/problems/too-large"
+
+
+def test_a_body_that_says_how_large_it_is_gets_its_answer_at_once(server: tuple[str, int]) -> None:
+    head = b"POST /raw HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n"
+
+    answer = converse(server, head)
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_what_follows_a_length_that_is_too_small_is_not_part_of_the_body(
+    server: tuple[str, int],
+) -> None:
+    head = b"POST /raw HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 10\r\n\r\n"
+
+    answer = converse(server, head + b"x" * 100_000)
+
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n\r\n10")
+
+
+def url(server: tuple[str, int], path: str) -> str:
+    return f"http://{server[0]}:{server[1]}{path}"
+
+
+def converse(server: tuple[str, int], request: bytes) -> bytes:
+    """Sends bytes as they are; gives all that comes back until the server closes."""
+    answer = b""
+    with socket.create_connection(server, timeout=120) as connection:
+        connection.sendall(request)
+        try:
+            while block := connection.recv(65536):
+                answer += block
+        except ConnectionResetError:
+            pass  # the server did not read all that was sent
+    return answer

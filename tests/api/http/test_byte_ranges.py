@@ -1,0 +1,69 @@
+"""Ranges of bytes as RFC 9110 has them."""
+
+import pytest
+
+from api.http.byte_ranges import Unsatisfiable, Wanted, wanted_bytes
+
+ETAG = '"abc"'
+
+
+def answer(
+    asked: str | None = None, only_if: str | None = None, none_match: str | None = None
+) -> Wanted:
+    return wanted_bytes(100, ETAG, asked=asked, only_if=only_if, none_match=none_match)
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "stop"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=0-99", 0, 100),
+        ("bytes=10-19", 10, 20),
+        ("bytes=90-", 90, 100),
+        ("bytes=90-1000", 90, 100),
+        ("bytes=-1", 99, 100),
+        ("bytes=-1000", 0, 100),
+    ],
+)
+def test_one_range_is_answered_with_those_bytes(asked: str, start: int, stop: int) -> None:
+    assert answer(asked) == Wanted(206, start, stop)
+
+
+@pytest.mark.parametrize("asked", ["bytes=100-", "bytes=100-200", "bytes=-0"])
+def test_a_range_behind_the_end_cannot_be_met(asked: str) -> None:
+    with pytest.raises(Unsatisfiable, match="100 bytes"):
+        answer(asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        None,
+        "",
+        "bytes",
+        "bytes=",
+        "bytes=-",
+        "bytes=5-4",
+        "bytes=a-b",
+        "lines=0-1",
+        "bytes=0-1,4-5",
+    ],
+)
+def test_what_is_no_single_range_is_answered_with_the_whole_file(asked: str | None) -> None:
+    assert answer(asked) == Wanted(200, 0, 100)
+
+
+def test_a_range_counts_only_for_the_file_that_it_was_meant_for() -> None:
+    assert answer("bytes=0-0", only_if=ETAG) == Wanted(206, 0, 1)
+    assert answer("bytes=0-0", only_if='"other"') == Wanted(200, 0, 100)
+    assert answer("bytes=0-0", only_if=f"W/{ETAG}") == Wanted(200, 0, 100)
+    assert answer("bytes=0-0", only_if="Sat, 21 Nov 2026 04:00:00 GMT") == Wanted(200, 0, 100)
+
+
+@pytest.mark.parametrize("none_match", [ETAG, f"W/{ETAG}", f'"x", {ETAG}', "*"])
+def test_a_client_that_has_the_file_is_told_so(none_match: str) -> None:
+    assert answer("bytes=0-0", none_match=none_match).status == 304
+
+
+def test_a_client_that_has_another_file_gets_this_one() -> None:
+    assert answer(none_match='"x"') == Wanted(200, 0, 100)

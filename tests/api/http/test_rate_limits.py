@@ -1,0 +1,116 @@
+"""Too many requests of one key or address are refused, those of others are not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from api.app import create_app
+from api.http.problems import Problem
+from api.http.rate_limits import rate_limiter
+from api.settings import Settings
+from api.storage.keys import create_key
+from difficulty_service.errors import ConfigError
+
+HOURLY = "3/hour"
+
+
+def test_the_request_beyond_the_limit_says_when_to_come_back() -> None:
+    count = rate_limiter(HOURLY)
+    for _ in range(3):
+        count({"type": "http", "path": "/"}, "ant")
+
+    with pytest.raises(Problem) as caught:
+        count({"type": "http", "path": "/"}, "ant")
+
+    assert caught.value.status == 429
+    assert 1 <= int(caught.value.headers["Retry-After"]) <= 3600
+
+
+def test_clients_are_counted_apart_and_addresses_of_the_service_together() -> None:
+    count = rate_limiter(HOURLY)
+    for path in ("/a", "/b", "/c"):
+        count({"type": "http", "path": path}, "ant")
+
+    count({"type": "http", "path": "/a"}, "bee")
+
+    with pytest.raises(Problem):
+        count({"type": "http", "path": "/d"}, "ant")
+
+
+def test_two_applications_count_apart() -> None:
+    first, second = rate_limiter("1/hour"), rate_limiter("1/hour")
+    first({"type": "http", "path": "/"}, "ant")
+
+    second({"type": "http", "path": "/"}, "ant")
+
+    with pytest.raises(Problem):
+        second({"type": "http", "path": "/"}, "ant")
+
+
+@pytest.mark.parametrize("rate", ["", "often", "10", "10/fortnight", "-1/minute"])
+def test_a_rate_that_cannot_be_read_is_refused(rate: str) -> None:
+    with pytest.raises(ConfigError, match="600/minute"):
+        rate_limiter(rate)
+
+
+def test_of_several_limits_the_strictest_holds() -> None:
+    count = rate_limiter("100/second;2/hour")
+    for _ in range(2):
+        count({"type": "http", "path": "/"}, "ant")
+
+    with pytest.raises(Problem) as caught:
+        count({"type": "http", "path": "/"}, "ant")
+
+    assert "2 per 1 hour" in caught.value.detail
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    settings = Settings(data_dir=tmp_path, device="cpu", rate_limit=HOURLY)
+    with TestClient(create_app(settings)) as client:
+        yield client
+
+
+def test_the_answer_is_a_problem_with_a_time_to_wait(client: TestClient) -> None:
+    statuses = [client.get("/v1/nothing").status_code for _ in range(3)]
+
+    response = client.get("/v1/nothing")
+
+    assert statuses == [404, 404, 404]
+    assert response.status_code == 429
+    assert response.json()["type"] == "/problems/too-many-requests"
+    assert int(response.headers["retry-after"]) >= 1
+
+
+def test_health_checks_are_not_counted(client: TestClient) -> None:
+    statuses = [client.get("/healthz").status_code for _ in range(6)]
+
+    assert statuses == [200] * 6
+
+
+def test_each_key_has_its_own_count(client: TestClient) -> None:
+    engine = client.app.state.engine  # type: ignore[attr-defined]
+    secrets = [create_key(engine, name, ["read"])[1] for name in ("ant", "bee")]
+    ant, bee = ({"X-API-Key": secret} for secret in secrets)
+    for _ in range(4):
+        spent = client.get("/v1/nothing", headers=ant)
+
+    fresh = client.get("/v1/nothing", headers=bee)
+
+    assert (spent.status_code, fresh.status_code) == (429, 404)
+
+
+def test_guessing_keys_is_counted_on_the_address(client: TestClient) -> None:
+    engine = client.app.state.engine  # type: ignore[attr-defined]
+    _, secret = create_key(engine, "ant", ["read"])
+    guesses = [
+        client.get("/v1/nothing", headers={"X-API-Key": f"difficulty_guess{number}"}).status_code
+        for number in range(5)
+    ]
+
+    rightful = client.get("/v1/nothing", headers={"X-API-Key": secret})
+
+    assert guesses == [401, 401, 401, 429, 429]
+    assert rightful.status_code == 404

@@ -1,0 +1,120 @@
+"""The owner of a job learns why it failed, and nothing about the server's disks."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from api.http.problems import not_found
+from api.jobs.failures import describe_failure, hide_paths, public_names
+from api.settings import Settings
+from difficulty_service.errors import (
+    BackboneError,
+    DatasetError,
+    FeatureStoreError,
+    ImageError,
+    TooFewSamples,
+)
+
+NAMES = {"/srv/data/photos": "photos", "s3://bucket/pictures": "bucket"}
+
+
+@pytest.mark.parametrize(
+    ("error", "type_name"),
+    [
+        (DatasetError("no"), "dataset-error"),
+        (BackboneError("no"), "backbone-error"),
+        (TooFewSamples("no"), "too-few-samples"),
+        (ImageError("no"), "image-error"),
+        (not_found("upload", "x"), "not-found"),
+    ],
+)
+def test_an_error_of_the_request_has_a_name_and_is_not_repeated(
+    error: Exception, type_name: str
+) -> None:
+    failure = describe_failure(error, NAMES)
+
+    assert failure.type == type_name
+    assert not failure.repeat
+
+
+@pytest.mark.parametrize(
+    ("error", "type_name"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "storage"),
+        (OSError("pyarrow's own"), "storage"),
+        (MemoryError(), "out-of-memory"),
+        (RuntimeError("no"), "internal"),
+        (FeatureStoreError("damaged"), "feature-store-error"),
+    ],
+)
+def test_an_error_of_the_service_is_repeated(error: Exception, type_name: str) -> None:
+    failure = describe_failure(error, NAMES)
+
+    assert failure.type == type_name
+    assert failure.repeat
+
+
+@pytest.mark.parametrize(
+    ("cause", "repeat"),
+    [(FileNotFoundError(), False), (ConnectionError(), True), (ValueError(), False)],
+)
+def test_a_dataset_that_cannot_be_read_is_tried_again_where_only_the_way_to_it_failed(
+    cause: Exception,
+    repeat: bool,  # noqa: FBT001
+) -> None:
+    error = DatasetError("cannot be read")
+    error.__cause__ = cause
+
+    assert describe_failure(error, NAMES).repeat is repeat
+
+
+def test_a_full_disk_is_named() -> None:
+    failure = describe_failure(OSError(errno.ENOSPC, "No space", "/srv/work/x"), NAMES)
+
+    assert failure.body() == {
+        "type": "storage",
+        "detail": "the service has no space left to work in",
+    }
+
+
+def test_the_message_of_an_unforeseen_error_stays_inside() -> None:
+    failure = describe_failure(RuntimeError("password=hunter2 at /srv/secret"), NAMES)
+
+    assert "hunter2" not in failure.detail
+    assert "secret" not in failure.detail
+
+
+def test_options_of_the_command_line_are_told_as_fields_of_a_request() -> None:
+    failure = describe_failure(DatasetError("unclear; use --image-column pixels"), NAMES)
+
+    assert failure.detail == 'unclear; use "image_column" pixels'
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside"),
+    [
+        ("'/srv/data/photos/train' has no classes", "'photos/train' has no classes"),
+        ("s3://bucket/pictures/a.parquet is damaged", "bucket/a.parquet is damaged"),
+        ("No such file: '/home/someone/.cache/weights.pt'", "No such file: 'weights.pt'"),
+        ("see ~/secrets/file.txt, then go on", "see file.txt, then go on"),
+        ("cat/001.png and/or 5/s of https://example.org/a/b", None),
+    ],
+)
+def test_paths_of_the_server_are_hidden(inside: str, outside: str | None) -> None:
+    assert hide_paths(inside, NAMES) == (outside or inside)
+
+
+def test_roots_go_by_their_names_however_they_are_spelled(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    names = public_names(Settings(roots={"photos": f"{tmp_path}/link/"}))
+
+    for folder in ("link", "real"):
+        assert hide_paths(f"{tmp_path}/{folder}/train", names) == "photos/train"
+
+
+def test_a_root_at_the_top_of_the_disk_does_not_turn_every_slash_into_its_name() -> None:
+    names = public_names(Settings(roots={"all": "/"}))
+
+    assert hide_paths("cat/001.png", names) == "cat/001.png"

@@ -1,0 +1,222 @@
+"""Single images and vectors are scored as a job scored its own."""
+
+import io
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn.modules.module import register_module_forward_hook
+
+from api.http.problems import Problem
+from api.online.encoder import Networks, ScoringModel
+from difficulty_service.parallel import num_workers
+from difficulty_service.pipeline import Extracted, ExtractRequest, extract
+from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+from difficulty_service.statistics.fitting import fit
+
+NUM_CLASSES = 3
+
+
+@pytest.fixture(scope="module")
+def samples() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(300) % NUM_CLASSES
+    centres = 3 * torch.randn(NUM_CLASSES, 5, generator=generator)
+    return centres[labels] + torch.randn(300, 5, generator=generator), labels
+
+
+@pytest.fixture(scope="module")
+def model(samples: tuple[Tensor, Tensor]) -> ScoringModel:
+    scorer = relative_mahalanobis(fit(*samples, num_classes=NUM_CLASSES))
+    training_scores = np.sort(scorer.distances(*samples).rmd.numpy())
+    return ScoringModel(scorer, {}, ("ant", "bee", "cat"), training_scores)
+
+
+def test_labelled_vectors_get_the_distances_of_the_scorer(
+    model: ScoringModel, samples: tuple[Tensor, Tensor]
+) -> None:
+    features, labels = samples
+    expected = model.scorer.distances(features, labels)
+
+    rows = model.score(features, labels)
+
+    for name in ("md", "md_agnostic", "rmd", "label_margin"):
+        assert [row[name] for row in rows] == getattr(expected, name).tolist()
+    assert [row["label"]["index"] for row in rows] == labels.tolist()
+    assert rows[1]["label"] == {"index": 1, "name": "bee"}
+
+
+def test_without_a_label_the_nearest_class_stands_in(
+    model: ScoringModel, samples: tuple[Tensor, Tensor]
+) -> None:
+    features = samples[0][:20]
+    nearest = model.scorer.distances(features, torch.zeros(20, dtype=torch.int64)).nearest_label
+    expected = model.scorer.distances(features, nearest)
+
+    rows = model.score(features, torch.full((20,), -1))
+
+    assert [row["rmd"] for row in rows] == expected.rmd.tolist()
+    assert [row["nearest_label"]["index"] for row in rows] == nearest.tolist()
+    assert all(row["label"] is None and row["label_margin"] is None for row in rows)
+
+
+def test_the_percentile_is_the_share_of_training_samples_that_are_easier(
+    model: ScoringModel, samples: tuple[Tensor, Tensor]
+) -> None:
+    features, labels = samples
+    scores = model.scorer.distances(features, labels).rmd
+
+    rows = model.score(features, labels)
+
+    easier = (scores[None, :] < scores[:, None]).double().mean(dim=1)
+    equal = (scores[None, :] == scores[:, None]).double().mean(dim=1)
+    found = torch.tensor([row["percentile"] for row in rows], dtype=torch.float64)
+    torch.testing.assert_close(found, easier + equal / 2)
+
+
+def test_a_class_that_was_not_fitted_has_no_numbers_rather_than_wrong_ones(
+    samples: tuple[Tensor, Tensor],
+) -> None:
+    features, labels = samples
+    scorer = relative_mahalanobis(fit(features, labels, num_classes=NUM_CLASSES + 1))
+    model = ScoringModel(scorer, {}, ("ant", "bee", "cat", "dog"), np.zeros(0))
+
+    row = model.score(features[:1], torch.tensor([3]))[0]
+
+    assert (row["md"], row["rmd"], row["percentile"]) == (None, None, None)
+    assert row["md_agnostic"] is not None
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    generator = np.random.default_rng(0)
+    for name in ("ant", "bee"):
+        (folder / name).mkdir()
+        for number in range(3):
+            pixels = generator.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def extracted(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Extracted:
+    out = tmp_path_factory.mktemp("features")
+    return extract(ExtractRequest(str(photos), out, "builtin"))
+
+
+@pytest.fixture
+def networks() -> Iterator[Networks]:
+    networks = Networks(torch.device("cpu"), max_pixels=1_000_000)
+    yield networks
+    networks.close()
+
+
+def opener(content: bytes) -> Callable[[], BinaryIO]:
+    return lambda: io.BytesIO(content)
+
+
+def test_images_get_the_features_that_extraction_gives_them(
+    photos: Path, extracted: Extracted, networks: Networks
+) -> None:
+    part = extracted.store.read_part(0)
+    openers = [opener((photos / sample_id).read_bytes()) for sample_id in part.sample_ids]
+
+    features = networks.encode(openers, extracted.store.description)
+
+    rows = torch.stack([each for each in features if isinstance(each, Tensor)])
+    torch.testing.assert_close(rows, part.features, rtol=1e-4, atol=1e-4)
+
+
+def test_a_damaged_image_has_a_reason_and_the_others_their_features(
+    photos: Path, extracted: Extracted, networks: Networks
+) -> None:
+    good = (photos / "ant" / "0.png").read_bytes()
+
+    found = networks.encode(
+        [opener(good), opener(b"no image"), opener(good[:100]), opener(good)],
+        extracted.store.description,
+    )
+
+    assert [isinstance(each, str) for each in found] == [False, True, True, False]
+
+
+def test_a_job_made_with_other_weights_is_refused(
+    photos: Path, extracted: Extracted, networks: Networks
+) -> None:
+    description: dict[str, Any] = {**extracted.store.description, "weights_sha256": "0" * 64}
+    content = (photos / "ant" / "0.png").read_bytes()
+
+    with pytest.raises(Problem, match="conflict"):
+        networks.encode([opener(content)], description)
+
+
+def test_concurrent_requests_decode_no_more_images_at_once_than_there_are_cores(
+    photos: Path, extracted: Extracted, networks: Networks
+) -> None:
+    content = (photos / "ant" / "0.png").read_bytes()
+    lock, under_way, seen = threading.Lock(), 0, []
+
+    def slow() -> BinaryIO:
+        nonlocal under_way
+        with lock:
+            under_way += 1
+            seen.append(under_way)
+        time.sleep(0.005)  # long enough for other threads to come, were there any
+        with lock:
+            under_way -= 1
+        return io.BytesIO(content)
+
+    def request(_number: int) -> int:
+        return len(networks.encode([slow] * 6, extracted.store.description))
+
+    with ThreadPoolExecutor(4 * num_workers()) as pool:
+        answered = list(pool.map(request, range(4 * num_workers())))
+
+    assert answered == [6] * (4 * num_workers())
+    assert max(seen) <= num_workers()
+
+
+def test_decoding_threads_keep_to_one_core_and_the_network_has_them_all(
+    photos: Path, extracted: Extracted, several_threads: int
+) -> None:
+    content = (photos / "ant" / "0.png").read_bytes()
+    decoding: list[int] = []
+    encoding: list[int] = []
+    networks = Networks(torch.device("cpu"), max_pixels=1_000_000)
+
+    def noting() -> BinaryIO:
+        decoding.append(torch.get_num_threads())
+        return io.BytesIO(content)
+
+    with closing(networks), noting_threads_of_layers(encoding):
+        networks.encode([noting] * 4, extracted.store.description)
+
+    assert decoding == [1] * 4
+    assert set(encoding) == {several_threads}
+
+
+@pytest.fixture
+def several_threads() -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield 3
+    torch.set_num_threads(before)
+
+
+@contextmanager
+def noting_threads_of_layers(noted: list[int]) -> Iterator[None]:
+    handle = register_module_forward_hook(lambda *_: noted.append(torch.get_num_threads()))
+    try:
+        yield
+    finally:
+        handle.remove()

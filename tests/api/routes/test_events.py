@@ -1,0 +1,154 @@
+"""Whoever follows a job sees every event once, also after a broken connection."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import Engine
+
+from api.app import create_app
+from api.http.problems import Problem
+from api.jobs.event_stream import EventStreams
+from api.jobs.queue import Progress, claim, heartbeat, succeed
+from api.jobs.store import Job, SubmitLimits, request_cancel, submit
+from api.settings import Settings
+
+Event = dict[str, object]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    app = create_app(Settings(data_dir=tmp_path))
+    with TestClient(app, base_url="http://localhost") as client:
+        yield client
+
+
+@pytest.fixture
+def engine(client: TestClient) -> Engine:
+    return client.app.state.engine  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def job(engine: Engine) -> Job:
+    """A job with a worker."""
+    submit(engine, "", {"dataset": {}}, None, SubmitLimits(10, 3))
+    job = claim(engine, "worker", "cpu", 60.0)
+    assert job is not None
+    return job
+
+
+def work(engine: Engine, job: Job, batches: int) -> None:
+    for done in range(batches):
+        heartbeat(engine, job, 60.0, Progress(done + 1, batches, 0, 1.0))
+    succeed(engine, job, {})
+
+
+def read(client: TestClient, job: Job, last_id: int | None = None) -> list[Event]:
+    headers = {} if last_id is None else {"Last-Event-ID": str(last_id)}
+    answer = client.get(f"/v1/jobs/{job.id}/events", headers=headers)
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+    blocks = [block for block in answer.text.split("\n\n") if block]
+    fields = [dict(line.split(": ", 1) for line in block.splitlines()) for block in blocks]
+    return [
+        {"id": int(each["id"]), "kind": each["event"], **json.loads(each["data"])}
+        for each in fields
+    ]
+
+
+def test_a_finished_job_has_its_whole_history_and_then_ends(
+    client: TestClient, engine: Engine, job: Job
+) -> None:
+    work(engine, job, batches=3)
+
+    events = read(client, job)
+
+    assert [each["state"] for each in events if each["kind"] == "state"] == [
+        "queued",
+        "running",
+        "succeeded",
+    ]
+    assert [each["done"] for each in events if each["kind"] == "progress"] == [1, 2, 3]
+
+
+def test_reading_on_after_an_event_misses_none_and_repeats_none(
+    client: TestClient, engine: Engine, job: Job
+) -> None:
+    work(engine, job, batches=3)
+    events = read(client, job)
+
+    for position, event in enumerate(events[:-1]):
+        assert read(client, job, int(str(event["id"]))) == events[position + 1 :]
+
+
+def test_who_knows_the_last_event_is_told_not_to_come_back(
+    client: TestClient, engine: Engine, job: Job
+) -> None:
+    work(engine, job, batches=1)
+    last = read(client, job)[-1]["id"]
+
+    assert client.get(f"/v1/jobs/{job.id}/events?after={last}").status_code == 204
+
+
+def test_events_arrive_while_the_job_runs(client: TestClient, engine: Engine, job: Job) -> None:
+    worker = threading.Thread(target=work, args=(engine, job, 2))
+
+    worker.start()
+    events = read(client, job)
+    worker.join()
+
+    assert events[-1]["state"] == "succeeded"
+
+
+def test_a_stream_ends_when_its_job_is_cancelled_before_it_began(
+    client: TestClient, engine: Engine
+) -> None:
+    waiting, _ = submit(engine, "", {"dataset": {}}, None, SubmitLimits(10, 3))
+    timer = threading.Timer(0.2, request_cancel, (engine, "", waiting.id))
+
+    timer.start()
+    events = read(client, waiting)
+    timer.join()
+
+    assert events[-1]["state"] == "cancelled"
+
+
+def test_a_stream_ends_when_the_server_is_about_to(client: TestClient, job: Job) -> None:
+    stopping = False
+    client.app.state.stopping = lambda: stopping  # type: ignore[attr-defined]
+
+    def stop() -> None:
+        nonlocal stopping
+        stopping = True
+
+    timer = threading.Timer(0.2, stop)
+    timer.start()
+    events = read(client, job)
+    timer.join()
+
+    assert [each["state"] for each in events] == ["queued", "running"]
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "1.5", "9" * 19, "9" * 5000, "\u0661"])
+def test_what_is_no_event_id_is_refused(client: TestClient, job: Job, value: str) -> None:
+    headers = {"Last-Event-ID": value.encode()}
+
+    answer = client.get(f"/v1/jobs/{job.id}/events", headers=headers)
+
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "Last-Event-ID"
+
+
+def test_nobody_holds_all_streams() -> None:
+    streams = EventStreams(most=3, most_of_one=2)
+
+    with streams.one_more("one"), streams.one_more("one"), streams.one_more("two"):
+        with pytest.raises(Problem, match="2 event streams"):
+            streams.require_room("one")
+        with pytest.raises(Problem):
+            streams.require_room("three")
+
+    streams.require_room("one")

@@ -1,0 +1,180 @@
+"""A job under way learns what the database knows, and the database how far it is."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import Engine
+
+from api.jobs.queue import Progress, claim, succeed
+from api.jobs.rows import Job
+from api.jobs.store import SubmitLimits, get_job, request_cancel, submit
+from api.settings import Settings
+from api.storage.database import connect, migrate, writing
+from api.storage.tables import JOBS
+from api.storage.worker_registry import alive
+from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, Watched
+
+SETTINGS = Settings(device="cpu", heartbeat=0.02, lease=60.0, grace=0.02)
+HALF = Progress(done=5, total=10, bad=1, rate=2.5)
+
+
+def never() -> bool:
+    return False
+
+
+def claimed(engine: Engine) -> Job:
+    submit(engine, "", {"dataset": {}}, None, SubmitLimits(100, 3))
+    job = claim(engine, "worker", "cpu", 60.0)
+    assert job is not None
+    return job
+
+
+@contextmanager
+def watching(
+    engine: Engine, job: Job, stop: Callable[[], bool] = never, settings: Settings = SETTINGS
+) -> Iterator[Watched]:
+    heartbeat = Heartbeat(engine, "worker", settings, stop)
+    with heartbeat.running(), heartbeat.watching(job) as watched:
+        yield watched
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Until it holds; what never does is ended by the test's own limit."""
+    while not condition():
+        time.sleep(0.01)
+
+
+def state(engine: Engine, job: Job) -> Job:
+    found = get_job(engine, None, job.id)
+    assert found is not None
+    return found
+
+
+def test_progress_reaches_the_database(engine: Engine) -> None:
+    job = claimed(engine)
+
+    with watching(engine, job) as watched:
+        watched.check(HALF)
+        wait_until(lambda: state(engine, job).done == 5)
+
+    found = state(engine, job)
+    assert (found.total, found.bad, found.rate) == (10, 1, 2.5)
+
+
+def test_the_lease_is_renewed_while_the_job_says_nothing(engine: Engine) -> None:
+    job = claimed(engine)
+    assert job.lease_until is not None
+    end = job.lease_until
+
+    with watching(engine, job):
+        wait_until(lambda: (state(engine, job).lease_until or 0) > end)
+
+
+def test_a_job_that_is_cancelled_ends_at_once_and_is_told_at_its_next_check(
+    engine: Engine,
+) -> None:
+    job = claimed(engine)
+
+    with watching(engine, job) as watched:
+        watched.check(HALF)
+        request_cancel(engine, "", job.id)
+        wait_until(lambda: state(engine, job).state == "cancelled")
+        wait_until(lambda: watched.verdict != "ok")
+
+        with pytest.raises(Cancelled):
+            watched.check(HALF)
+
+
+def test_a_wish_to_cancel_does_not_wait_for_the_next_heartbeat(engine: Engine) -> None:
+    job = claimed(engine)
+    hourly = SETTINGS.model_copy(update={"heartbeat": 3600.0})
+
+    with watching(engine, job, settings=hourly):
+        request_cancel(engine, "", job.id)
+        wait_until(lambda: state(engine, job).state == "cancelled")
+
+
+def test_a_worker_learns_that_another_has_its_job(engine: Engine) -> None:
+    job = claimed(engine)
+
+    with watching(engine, job) as watched:
+        with writing(engine) as connection:
+            connection.execute(JOBS.update().values(attempt=job.attempt + 1, worker="other"))
+        wait_until(lambda: watched.verdict != "ok")
+
+        with pytest.raises(LeaseLost):
+            watched.check(HALF)
+    assert (state(engine, job).done, state(engine, job).state) == (0, "running")
+
+
+def test_the_grace_time_begins_when_the_worker_is_told_to_stop(sqlite_engine: Engine) -> None:
+    job = claimed(sqlite_engine)
+    told: list[bool] = []
+    patient = SETTINGS.model_copy(update={"grace": 3600.0})
+
+    with watching(sqlite_engine, job, lambda: bool(told)) as watched:
+        watched.check(HALF)
+        told.append(True)
+        time.sleep(2 * SETTINGS.grace)
+        with pytest.raises(OutOfTime):
+            wait_until(lambda: watched.check(HALF) is not None)
+    with watching(sqlite_engine, job, lambda: True, patient) as watched:
+        watched.check(HALF)
+
+
+def test_a_worker_is_listed_with_its_job_and_images_until_it_ends(engine: Engine) -> None:
+    job = claimed(engine)
+    heartbeat = Heartbeat(engine, "worker", SETTINGS, never)
+
+    with heartbeat.running():
+        with heartbeat.watching(job) as watched:
+            watched.check(Progress(done=100, total=110, bad=0, rate=None))  # by attempts before
+            watched.check(Progress(done=107, total=110, bad=0, rate=None))
+            wait_until(lambda: [worker.job for worker in alive(engine, 3600)] == [job.id])
+            wait_until(lambda: alive(engine, 3600)[0].images == 7)
+        wait_until(lambda: alive(engine, 3600)[0].job is None)
+        (idle,) = alive(engine, 3600)
+
+    assert (idle.id, idle.device, idle.images) == ("worker", "cpu", 7)
+    assert alive(engine, 3600) == []
+
+
+def test_a_job_outlives_a_database_that_is_away(
+    new_postgresql_url: Callable[[], str], postgresql_server: Path
+) -> None:
+    url = new_postgresql_url()
+    engine = connect(url)
+    migrate(engine)
+    job = claimed(engine)
+
+    with watching(engine, job) as watched:
+        with away(engine, postgresql_server):
+            time.sleep(10 * SETTINGS.heartbeat)
+            watched.check(HALF)
+        wait_until(lambda: state(engine, job).done == 5)
+        watched.check(HALF)
+        published = succeed(engine, job, {})
+
+    assert published
+    engine.dispose()
+
+
+@contextmanager
+def away(engine: Engine, server: Path) -> Iterator[None]:
+    """Inside, the database refuses connections and has ended those that there were."""
+    name = engine.url.database
+    with psycopg.connect(
+        f"host={server} user=difficulty dbname=postgres", autocommit=True
+    ) as connection:
+        connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+        )
+        try:
+            yield
+        finally:
+            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")

@@ -1,0 +1,302 @@
+"""An attempt of a job gives what the command line gives, and goes on where another ended."""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from sqlalchemy import Engine
+
+from api.http.problems import Problem
+from api.jobs.dataset import suitable_shard_size
+from api.jobs.queue import Progress, claim, succeed
+from api.jobs.rows import Job
+from api.jobs.store import SubmitLimits, submit
+from api.settings import Settings
+from api.storage.artifacts import Artifacts, open_artifacts
+from api.worker.backbone_cache import keep_last
+from api.worker.job_runner import run_job
+from difficulty_service.backbones import Loader
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.errors import DatasetError, FeatureStoreError, ImageError, StatisticsError
+from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.score_file import read_scores
+from difficulty_service.scoring.fit_store import fit_store, write_store_scores
+from difficulty_service.statistics.fitting import FitRequest
+
+CLASSES = ("bird", "cat")
+EACH = 20
+LOAD = keep_last()
+
+Claim = Callable[..., Job]
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    generator = np.random.default_rng(3)
+    for label, name in enumerate(CLASSES):
+        folder = tmp_path / "roots" / "photos" / name
+        folder.mkdir(parents=True)
+        for number in range(EACH):
+            pixels = generator.integers(0, 150, size=(8, 8, 3)) + 60 * label
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02d}.png")
+    return tmp_path / "roots" / "photos"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        roots={"pictures": str(tmp_path / "roots")}, data_dir=tmp_path / "data", device="cpu"
+    )
+
+
+@pytest.fixture
+def artifacts(settings: Settings) -> Artifacts:
+    return open_artifacts(settings.artifact_root)
+
+
+@pytest.fixture
+def claimed(sqlite_engine: Engine) -> Claim:
+    """Submits a job with these fields of a request, and claims it."""
+
+    def submit_and_claim(**fields: object) -> Job:
+        request = {
+            "dataset": {"root": "pictures", "path": "photos"},
+            "backbone": "builtin",
+            "scorers": ["rmd"],
+            "augment_runs": 0,
+            "seed": 0,
+            "shrinkage": "ledoit-wolf",
+            "gaussians": None,
+            "on_error": "skip",
+        }
+        submit(sqlite_engine, "", request | fields, None, SubmitLimits(100, 3))
+        job = claim(sqlite_engine, "worker", "cpu", 60.0)
+        assert job is not None
+        return job
+
+    return submit_and_claim
+
+
+@pytest.fixture
+def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos: Path) -> Run:
+    """Runs a job on the photos, which are made here."""
+    assert photos.is_dir()
+
+    def run_it(
+        job: Job, check: Callable[[Progress], None] = lambda _: None, load: Loader = LOAD
+    ) -> dict[str, Any]:
+        return run_job(job, settings, sqlite_engine, artifacts, check, load)
+
+    return run_it
+
+
+class Interrupted(Exception):
+    """What a check raises in these tests."""
+
+
+def test_the_scores_are_those_of_the_command_line(
+    claimed: Claim, run: Run, photos: Path, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    request = ExtractRequest(
+        str(photos), tmp_path / "store", "builtin", DatasetOptions(shard_size=16)
+    )
+    store = extract(request).store
+    gaussians = fit_store(store, FitRequest("ledoit-wolf"))
+    expected = tmp_path / "expected.parquet"
+    write_store_scores(store, expected, gaussians, dict(store.description), ["rmd"])
+
+    result = run(claimed())
+
+    with artifacts.open(f"{result['prefix']}/scores.parquet") as file:
+        assert pq.read_table(file).equals(read_scores(expected).table)
+
+
+def test_the_result_says_what_was_published(claimed: Claim, run: Run, artifacts: Artifacts) -> None:
+    job = claimed()
+
+    result = run(job)
+
+    assert artifacts.list_prefix("jobs") == [
+        f"jobs/{job.id}/a1/{name}"
+        for name in ("errors.parquet", "gaussians.safetensors", "scores.parquet")
+    ]
+    assert result["prefix"] == f"jobs/{job.id}/a1"
+    assert (result["num_samples"], result["num_scored"], result["num_bad_images"]) == (40, 40, 0)
+    assert result["scores_bytes"] == artifacts.size(f"jobs/{job.id}/a1/scores.parquet")
+    assert len(result["scores_sha256"]) == 64
+    assert result["class_names"] == ["bird", "cat"]
+
+
+def test_progress_begins_at_nothing_and_ends_with_all(claimed: Claim, run: Run) -> None:
+    seen: list[Progress] = []
+
+    run(claimed(), seen.append)
+
+    done = [progress.done for progress in seen]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 40)
+    assert {progress.total for progress in seen} == {40}
+    assert any(progress.rate for progress in seen)
+
+
+def test_an_attempt_goes_on_at_the_first_missing_shard(
+    claimed: Claim, run: Run, artifacts: Artifacts
+) -> None:
+    job = claimed()
+    whole = claimed()
+    resumed: list[Progress] = []
+
+    def stop_in_the_second_shard(progress: Progress) -> None:
+        if progress.done > 16:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        run(job, stop_in_the_second_shard)
+    result = run(replace(job, attempt=2), resumed.append)
+    expected = run(whole)
+
+    assert resumed[0].done == 16
+    assert result["prefix"] == f"jobs/{job.id}/a2"
+    assert table_of(artifacts, result).equals(table_of(artifacts, expected))
+
+
+def test_a_check_that_raises_publishes_nothing(
+    claimed: Claim, run: Run, artifacts: Artifacts
+) -> None:
+    def stop_at_the_end(progress: Progress) -> None:
+        if progress.done == 40:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        run(claimed(), stop_at_the_end)
+
+    assert artifacts.list_prefix("jobs") == []
+
+
+def test_bad_images_are_published_without_the_servers_paths(
+    claimed: Claim, run: Run, photos: Path, artifacts: Artifacts, settings: Settings
+) -> None:
+    (photos / "cat" / "broken.png").write_bytes(b"no picture")
+
+    result = run(claimed())
+
+    assert (result["num_samples"], result["num_bad_images"]) == (41, 1)
+    for name in ("errors.parquet", "scores.parquet"):
+        with artifacts.open(f"{result['prefix']}/{name}") as file:
+            content = file.read()
+        assert settings.roots["pictures"].encode() not in content
+        assert (b"cat/broken.png" in content) == (name == "errors.parquet")
+
+
+def test_no_published_file_names_a_path_of_the_server(
+    claimed: Claim, run: Run, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    result = run(claimed())
+
+    for key in artifacts.list_prefix(result["prefix"]):
+        with artifacts.open(key) as file:
+            assert str(tmp_path).encode() not in file.read()
+
+
+def test_a_job_that_stops_at_bad_images_names_the_first(
+    claimed: Claim, run: Run, photos: Path
+) -> None:
+    (photos / "cat" / "broken.png").write_bytes(b"no picture")
+
+    with pytest.raises(ImageError, match=r"cat/broken\.png in pictures/photos"):
+        run(claimed(on_error="stop"))
+
+
+def test_a_job_scores_against_the_gaussians_of_another(
+    claimed: Claim, run: Run, artifacts: Artifacts, sqlite_engine: Engine
+) -> None:
+    first = claimed()
+    fitted = run(first)
+    succeed(sqlite_engine, first, fitted)
+
+    result = run(claimed(gaussians=first.id))
+
+    assert artifacts.size(f"{result['prefix']}/gaussians.safetensors") is None
+    assert table_of(artifacts, result)["rmd"].equals(table_of(artifacts, fitted)["rmd"])
+
+
+def test_gaussians_of_other_features_are_refused_before_an_image_is_read(
+    claimed: Claim, run: Run, sqlite_engine: Engine
+) -> None:
+    first = claimed()
+    fitted = run(first)
+    succeed(sqlite_engine, first, fitted)
+    seen: list[Progress] = []
+
+    def load_another(name: str, options: BackboneOptions) -> Backbone:
+        backbone = copy(LOAD(name, options))
+        backbone.weights_sha256 = "of another file"
+        return backbone
+
+    with pytest.raises(StatisticsError, match="other features"):
+        run(claimed(gaussians=first.id), seen.append, load_another)
+
+    assert seen == []
+
+
+def test_gaussians_that_are_not_there_end_the_job(claimed: Claim, run: Run) -> None:
+    unfinished = claimed()
+
+    for job_id in (unfinished.id, "0" * 26, "../../etc"):
+        with pytest.raises(Problem) as raised:
+            run(claimed(gaussians=job_id))
+        assert (raised.value.type, raised.value.field) == ("conflict", "gaussians")
+
+
+def test_gaussians_of_another_key_are_as_good_as_none(
+    claimed: Claim, run: Run, sqlite_engine: Engine
+) -> None:
+    first = claimed()
+    succeed(sqlite_engine, first, run(first))
+
+    with pytest.raises(Problem, match="has no Gaussians"):
+        run(replace(claimed(gaussians=first.id), owner="somebody else"))
+
+
+def test_features_that_the_next_attempt_could_not_use_are_made_anew(
+    claimed: Claim, run: Run, settings: Settings
+) -> None:
+    job = claimed()
+    folder = settings.work_dir / job.id / "features"
+    run(job)
+    (folder / "part-00001.parquet").write_bytes(b"damaged")
+
+    with pytest.raises(FeatureStoreError):
+        run(replace(job, attempt=2))
+    result = run(replace(job, attempt=3))
+
+    assert result["num_scored"] == 40
+
+
+def test_a_dataset_that_is_not_there_ends_the_job(claimed: Claim, run: Run) -> None:
+    with pytest.raises(DatasetError):
+        run(claimed(dataset={"root": "pictures", "path": "photos/none"}))
+
+
+@pytest.mark.parametrize(
+    ("num_samples", "shard_size"),
+    [(1, 16), (1024, 16), (50_000, 782), (262_144, 4096), (1_281_167, 4096)],
+)
+def test_shards_are_small_in_small_datasets_and_never_large(
+    num_samples: int, shard_size: int
+) -> None:
+    assert suitable_shard_size(num_samples) == shard_size
+
+
+def table_of(artifacts: Artifacts, result: dict[str, Any]) -> pa.Table:
+    with artifacts.open(f"{result['prefix']}/scores.parquet") as file:
+        return pq.read_table(file)

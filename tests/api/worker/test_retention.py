@@ -1,0 +1,131 @@
+"""Old jobs and uploads go with their files, and what is in use stays."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, Table
+
+from api.jobs.files import work_folder
+from api.jobs.queue import claim, succeed
+from api.jobs.rows import Job
+from api.jobs.store import SubmitLimits, get_job, submit
+from api.settings import Settings
+from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.database import writing
+from api.storage.tables import JOBS, UPLOADS
+from api.uploads.files import upload_path
+from api.uploads.store import create_upload, get_upload
+from api.worker.retention import remove_old_jobs, remove_old_uploads, remove_orphans, sweep
+
+DAY = 86400.0
+
+Finish = Callable[[], Job]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path / "data", keep_jobs=10 * DAY, keep_uploads=2 * DAY)
+
+
+@pytest.fixture
+def artifacts(settings: Settings) -> Artifacts:
+    return open_artifacts(settings.artifact_root)
+
+
+@pytest.fixture
+def finished(engine: Engine, artifacts: Artifacts, tmp_path: Path) -> Finish:
+    """Makes a job that has succeeded and published a file."""
+
+    def finish() -> Job:
+        submit_job(engine, {"root": "photos", "path": ""})
+        job = claim(engine, "worker", "cpu", 60.0)
+        assert job is not None
+        (tmp_path / "scores").write_text("scores")
+        artifacts.put(tmp_path / "scores", f"jobs/{job.id}/a1/scores.parquet")
+        assert succeed(engine, job, {"prefix": f"jobs/{job.id}/a1"})
+        return job
+
+    return finish
+
+
+def submit_job(engine: Engine, dataset: dict[str, str]) -> Job:
+    return submit(engine, "", {"dataset": dataset}, None, SubmitLimits(100, 3))[0]
+
+
+def make_older(engine: Engine, table: Table, row_id: str, column: str, seconds: float) -> None:
+    with writing(engine) as connection:
+        changed = table.update().where(table.c.id == row_id)
+        connection.execute(changed.values({column: table.c[column] - seconds}))
+
+
+def test_a_job_that_finished_long_ago_goes_with_its_files(
+    engine: Engine, settings: Settings, artifacts: Artifacts, finished: Finish
+) -> None:
+    old, young = finished(), finished()
+    make_older(engine, JOBS, old.id, "finished_at", 11 * DAY)
+    make_older(engine, JOBS, young.id, "finished_at", 9 * DAY)
+
+    removed = remove_old_jobs(engine, settings, artifacts)
+
+    assert removed == 1
+    assert get_job(engine, None, old.id) is None
+    assert get_job(engine, None, young.id) is not None
+    assert artifacts.list_folders("jobs") == [f"jobs/{young.id}"]
+
+
+def test_an_upload_goes_when_nobody_used_it_for_long(engine: Engine, settings: Settings) -> None:
+    old, young = (create_upload(engine, "", "parquet", 4) for _ in range(2))
+    for upload in (old, young):
+        path = upload_path(settings, upload.id, "parquet")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("data")
+    make_older(engine, UPLOADS, old.id, "used_at", 3 * DAY)
+    make_older(engine, UPLOADS, young.id, "used_at", 1 * DAY)
+
+    removed = remove_old_uploads(engine, settings)
+
+    assert removed == 1
+    assert get_upload(engine, "", old.id) is None
+    assert get_upload(engine, "", young.id) is not None
+    assert list(settings.upload_dir.iterdir()) == [upload_path(settings, young.id, "parquet")]
+
+
+def test_an_upload_stays_as_long_as_a_job_waits_for_it(engine: Engine, settings: Settings) -> None:
+    upload = create_upload(engine, "", "parquet", 4)
+    submit_job(engine, {"upload": upload.id})
+    make_older(engine, UPLOADS, upload.id, "used_at", 3 * DAY)
+
+    removed = remove_old_uploads(engine, settings)
+
+    assert removed == 0
+    assert get_upload(engine, "", upload.id) is not None
+
+
+def test_folders_without_a_job_that_needs_them_go(
+    engine: Engine, settings: Settings, artifacts: Artifacts, finished: Finish, tmp_path: Path
+) -> None:
+    done, waiting = finished(), submit_job(engine, {"root": "photos", "path": ""})
+    for job_id in (done.id, waiting.id, "gone"):
+        with work_folder(settings.work_dir, job_id, 1):
+            pass
+    artifacts.put(tmp_path / "scores", "jobs/gone/a1/scores.parquet")
+
+    removed = remove_orphans(engine, settings, artifacts)
+
+    assert removed == 3
+    assert [path.name for path in settings.work_dir.iterdir()] == [waiting.id]
+    assert artifacts.list_folders("jobs") == [f"jobs/{done.id}"]
+
+
+def test_a_second_sweep_finds_nothing_left(
+    engine: Engine, settings: Settings, artifacts: Artifacts, finished: Finish
+) -> None:
+    make_older(engine, JOBS, finished().id, "finished_at", 11 * DAY)
+    sweep(engine, settings, artifacts)
+
+    again = remove_orphans(engine, settings, artifacts) + remove_old_jobs(
+        engine, settings, artifacts
+    )
+
+    assert again == 0

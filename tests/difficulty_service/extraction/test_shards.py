@@ -1,0 +1,207 @@
+"""One shard through a real backbone: order, bad images, batches and augmentation."""
+
+import io
+from dataclasses import replace
+from functools import partial
+from typing import BinaryIO
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from difficulty_service.backbones.backbone import Preprocessing
+from difficulty_service.datasets.sample import Dataset, ImageOpener
+from difficulty_service.errors import ImageError
+from difficulty_service.extraction import shards as features
+from difficulty_service.extraction.batches import DECODE, FORWARD, READ, ExtractOptions
+from difficulty_service.extraction.shards import SMALL_SIZE, extract_shard, extract_shards
+from difficulty_service.extraction.stage_clock import StageClock
+
+SIZE = 8
+
+
+class AveragePixel:
+    """A backbone whose features are the mean of each channel, before normalisation."""
+
+    name = "average"
+    feature_dim = 3
+    preprocessing = Preprocessing(SIZE, SIZE, "bilinear", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    weights_sha256 = "none"
+
+    def __init__(self) -> None:
+        self.batch_sizes: list[int] = []
+
+    def encode(self, images: Tensor) -> Tensor:
+        self.batch_sizes.append(len(images))
+        return images.mean(dim=(2, 3)) * 255
+
+
+class LargeAveragePixel(AveragePixel):
+    """The same for images so large that network and decoders take turns."""
+
+    preprocessing = replace(AveragePixel.preprocessing, size=SMALL_SIZE + 8, resize=SMALL_SIZE + 8)
+
+
+def png(level: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (SIZE, SIZE), (level, level, 0)).save(file, "PNG")
+    return file.getvalue()
+
+
+def gradient() -> bytes:
+    file = io.BytesIO()
+    ramp = np.linspace(0, 255, 32, dtype=np.uint8)
+    Image.fromarray(np.stack([np.outer(ramp // 16, ramp // 16)] * 3, axis=2)).save(file, "PNG")
+    return file.getvalue()
+
+
+def refuse() -> BinaryIO:
+    raise ImageError("not a regular file")
+
+
+def make_dataset(openers: list[ImageOpener], shard_size: int = 100) -> Dataset:
+    return Dataset(
+        location="memory",
+        class_names=("a", "b"),
+        sample_ids=[f"image {index}" for index in range(len(openers))],
+        labels=np.arange(len(openers), dtype=np.int32) % 2,
+        fingerprint="0",
+        shard_size=shard_size,
+        open_images=lambda positions: iter([openers[position] for position in positions]),
+    )
+
+
+def levels(count: int) -> list[ImageOpener]:
+    return [partial(io.BytesIO, png(level)) for level in range(count)]
+
+
+def test_features_come_in_the_order_of_the_samples() -> None:
+    part, bad = extract_shard(make_dataset(levels(70)), 0, AveragePixel(), ExtractOptions())
+
+    assert bad == []
+    assert part.sample_ids == [f"image {index}" for index in range(70)]
+    torch.testing.assert_close(part.features[:, 0], torch.arange(70.0))
+    assert torch.equal(part.labels, torch.arange(70) % 2)
+    assert torch.equal(part.runs, torch.zeros(70, dtype=torch.int64))
+
+
+def test_a_shard_holds_its_own_samples_only() -> None:
+    part, _ = extract_shard(make_dataset(levels(10), 4), 2, AveragePixel(), ExtractOptions())
+
+    assert part.sample_ids == ["image 8", "image 9"]
+
+
+def test_bad_images_are_listed_and_the_others_kept() -> None:
+    openers = levels(5)
+    openers[1], openers[3] = refuse, partial(io.BytesIO, b"")
+
+    part, bad = extract_shard(make_dataset(openers), 0, AveragePixel(), ExtractOptions())
+
+    assert part.sample_ids == ["image 0", "image 2", "image 4"]
+    torch.testing.assert_close(part.features[:, 0], torch.tensor([0.0, 2.0, 4.0]))
+    assert [item.sample_id for item in bad] == ["image 1", "image 3"]
+    assert bad[0].reason == "not a regular file"
+    assert bad[1].reason
+
+
+def test_the_first_bad_image_ends_a_run_that_stops_on_errors() -> None:
+    openers = levels(5)
+    openers[3] = refuse
+
+    with pytest.raises(ImageError, match=r"image 3 in memory: not a regular file; --on-error skip"):
+        extract_shard(make_dataset(openers), 0, AveragePixel(), ExtractOptions(stop_on_error=True))
+
+
+def test_a_shard_without_a_readable_image_has_no_features() -> None:
+    part, bad = extract_shard(make_dataset([refuse]), 0, AveragePixel(), ExtractOptions())
+
+    assert part.features.shape == (0, 3)
+    assert len(bad) == 1
+
+
+def test_batches_have_the_size_asked_for() -> None:
+    backbone = AveragePixel()
+
+    extract_shard(make_dataset(levels(50)), 0, backbone, ExtractOptions(batch_size=20, workers=1))
+
+    assert backbone.batch_sizes == [20, 20, 10]
+
+
+def test_every_batch_is_reported_with_its_bad_images() -> None:
+    openers = levels(50)
+    openers[49] = refuse
+    reports = []
+
+    extract_shard(
+        make_dataset(openers),
+        0,
+        AveragePixel(),
+        ExtractOptions(batch_size=30, workers=1),
+        lambda done, bad: reports.append((done, bad)),
+    )
+
+    assert reports == [(30, 0), (20, 1)]
+
+
+def test_augmentation_gives_every_sample_its_runs_together() -> None:
+    openers = [partial(io.BytesIO, gradient())] * 3
+    options = ExtractOptions(augment_runs=4, batch_size=8, workers=1)
+    backbone = AveragePixel()
+
+    part, _ = extract_shard(make_dataset(openers), 0, backbone, options)
+
+    assert part.sample_ids == [f"image {index}" for index in range(3) for _ in range(4)]
+    assert part.runs.tolist() == [1, 2, 3, 4] * 3
+    assert backbone.batch_sizes == [8, 4]
+    assert len(part.features[:, 0].unique()) > 6
+
+
+def test_augmentation_depends_on_the_seed_alone() -> None:
+    dataset = make_dataset([partial(io.BytesIO, gradient())] * 3)
+    first, again, other = (
+        extract_shard(
+            dataset, 0, AveragePixel(), ExtractOptions(augment_runs=2, seed=seed, workers=workers)
+        )[0].features
+        for seed, workers in ((0, 1), (0, 3), (1, 1))
+    )
+
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("backbone", [AveragePixel, LargeAveragePixel])
+@pytest.mark.parametrize("images_per_turn", [1, 25, 10_000])
+def test_many_threads_give_the_shards_of_one_thread_in_order(
+    backbone: type[AveragePixel], images_per_turn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "IMAGES_PER_TURN", images_per_turn)
+    dataset = make_dataset([*levels(45), refuse, *levels(44)], shard_size=20)
+    shards = range(dataset.num_shards)
+    one = [
+        extract_shard(dataset, shard, backbone(), ExtractOptions(workers=1, batch_size=7))
+        for shard in shards
+    ]
+
+    many = list(
+        extract_shards(dataset, shards, backbone(), ExtractOptions(workers=8, batch_size=7))
+    )
+
+    assert [shard for shard, _ in many] == list(shards)
+    for (_, (part, bad)), (expected, expected_bad) in zip(many, one, strict=True):
+        assert torch.equal(part.features, expected.features)
+        assert part.sample_ids == expected.sample_ids
+        assert bad == expected_bad
+
+
+@pytest.mark.parametrize("backbone", [AveragePixel, LargeAveragePixel])
+def test_a_clock_changes_no_feature_and_sees_every_stage(backbone: type[AveragePixel]) -> None:
+    dataset, clock = make_dataset(levels(30)), StageClock()
+    expected, _ = extract_shard(dataset, 0, backbone(), ExtractOptions())
+
+    ((_, (part, _)),) = extract_shards(dataset, [0], backbone(), ExtractOptions(), clock=clock)
+
+    assert torch.equal(part.features, expected.features)
+    assert [stage.name for stage in clock.stages()] == [READ, DECODE, FORWARD]
+    assert all(stage.busy > 0 for stage in clock.stages())

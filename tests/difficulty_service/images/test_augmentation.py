@@ -1,0 +1,96 @@
+"""Random views: reproducible wherever and whenever they are made."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from difficulty_service.backbones.backbone import Preprocessing
+from difficulty_service.datasets.sample import ImageOpener
+from difficulty_service.images.augmentation import Augmentation, draw_crop
+from difficulty_service.images.preparation import Mode, prepare, prepare_runs
+
+PREPROCESSING = Preprocessing(32, 32, "bicubic", (0, 0, 0), (1, 1, 1))
+
+
+@pytest.fixture
+def opener() -> ImageOpener:
+    """A PNG of 90 x 60 pixels whose red grows to the right and whose green grows downwards."""
+    down, right = np.mgrid[0:60, 0:90]
+    pixels = np.dstack([right * 2, down * 4, np.zeros_like(down)]).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return lambda: io.BytesIO(buffer.getvalue())
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_the_views_of_a_sample_repeat(opener: ImageOpener, mode: Mode) -> None:
+    first = prepare_runs(opener, PREPROCESSING, "a/1.png", Augmentation(5), mode)
+    prepare_runs(opener, PREPROCESSING, "b/2.png", Augmentation(3), mode)
+    second = prepare_runs(opener, PREPROCESSING, "a/1.png", Augmentation(5), mode)
+
+    assert first.shape == (5, 3, 32, 32)
+    assert first.dtype == torch.uint8
+    assert torch.equal(first, second)
+
+
+def test_fewer_runs_are_the_first_of_more(opener: ImageOpener) -> None:
+    many = prepare_runs(opener, PREPROCESSING, "x", Augmentation(5))
+    few = prepare_runs(opener, PREPROCESSING, "x", Augmentation(2))
+
+    assert torch.equal(many[:2], few)
+
+
+@pytest.mark.parametrize(
+    ("sample_id", "augmentation"), [("y", Augmentation(1)), ("x", Augmentation(1, seed=1))]
+)
+def test_another_sample_or_seed_gives_other_views(
+    opener: ImageOpener, sample_id: str, augmentation: Augmentation
+) -> None:
+    reference = prepare_runs(opener, PREPROCESSING, "x", Augmentation(1))
+    other = prepare_runs(opener, PREPROCESSING, sample_id, augmentation)
+
+    assert not torch.equal(reference, other)
+
+
+def test_both_modes_cut_the_same_views(opener: ImageOpener) -> None:
+    fast = prepare_runs(opener, PREPROCESSING, "x", Augmentation(8), "fast").to(torch.int64)
+    exact = prepare_runs(opener, PREPROCESSING, "x", Augmentation(8), "exact").to(torch.int64)
+
+    assert (fast - exact).abs().max() <= 2
+
+
+def test_about_half_of_the_views_are_mirrored(opener: ImageOpener) -> None:
+    views = prepare_runs(opener, PREPROCESSING, "x", Augmentation(200)).to(torch.int64)
+
+    grows_to_the_right = views[:, 0, 16, -1] > views[:, 0, 16, 0]
+    assert 70 < int(grows_to_the_right.sum()) < 130
+    assert (views[:, 1, -1, 16] > views[:, 1, 0, 16]).all()
+
+
+def test_crops_keep_35_to_100_percent_of_the_area_and_a_ratio_near_one() -> None:
+    crops = [draw_crop(1000, 1000, str(key)) for key in range(2000)]
+
+    areas = np.array([crop.height * crop.width for crop in crops]) / 1e6
+    ratios = np.array([crop.width / crop.height for crop in crops])
+    assert 0.34 < areas.min() < 0.37
+    assert areas.max() <= 1
+    assert ratios.min() > 0.74
+    assert ratios.max() < 1.35
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 400), (400, 1), (33, 7)])
+def test_crops_stay_inside_images_of_any_shape(size: tuple[int, int]) -> None:
+    crops = [draw_crop(*size, str(key)) for key in range(200)]
+
+    assert all(crop.top + crop.height <= size[0] for crop in crops)
+    assert all(crop.left + crop.width <= size[1] for crop in crops)
+    assert all(min(crop.height, crop.width) >= 1 for crop in crops)
+
+
+def test_a_view_differs_from_the_plain_image(opener: ImageOpener) -> None:
+    view = prepare_runs(opener, PREPROCESSING, "x", Augmentation(1))[0]
+
+    assert not torch.equal(view, prepare(opener, PREPROCESSING))

@@ -1,0 +1,272 @@
+"""From a store and Gaussians to the columns of a score file."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from scipy.stats import rankdata
+from torch import Tensor
+
+from difficulty_service.errors import StatisticsError
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import FeatureStore, create_store
+from difficulty_service.score_file import METADATA_KEY, read_scores
+from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+from difficulty_service.scoring import fit_store as fit_and_score
+from difficulty_service.scoring.fit_store import write_store_scores
+from difficulty_service.scoring.score_store import match_classes
+from difficulty_service.statistics.fitting import FitRequest, fit
+from difficulty_service.statistics.gaussian import Gaussians
+from difficulty_service.statistics.products import CHUNK_ROWS
+
+DIM = 4
+
+
+def make_features(samples: int, runs: int = 1, classes: int = 2) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.arange(samples) % classes
+    centres = 3 * torch.randn(classes, DIM, generator=generator)
+    base = torch.randn(samples, DIM, generator=generator) + centres[labels]
+    views = 0.2 * torch.randn(samples, runs, DIM, generator=generator)
+    return (base[:, None] + views).reshape(-1, DIM), labels
+
+
+def make_store(folder: Path, samples: int = 60, runs: int = 1, **changes: object) -> FeatureStore:
+    """Two shards of unequal size."""
+    description = {
+        "class_names": ["cat", "dog"],
+        "dataset": "photos",
+        "num_shards": 2,
+        "shard_size": max(40, samples - 40),
+        "num_samples": samples,
+        "augment_runs": runs if runs > 1 else 0,
+        "fingerprint": "f",
+        "seed": 0,
+        "backbone": "builtin",
+    } | changes
+    features, labels = make_features(samples, runs, len(description["class_names"]))
+    store = create_store(folder, description)
+    for shard, positions in enumerate((range(40), range(40, samples))):
+        rows = slice(positions.start * runs, positions.stop * runs)
+        numbers = torch.arange(1, runs + 1) if runs > 1 else torch.zeros(1, dtype=torch.int64)
+        part = Part(
+            [f"s{position}" for position in positions for _ in range(runs)],
+            labels[positions.start : positions.stop].repeat_interleave(runs),
+            numbers.repeat(len(positions)),
+            features[rows],
+        )
+        store.write_part(shard, part, [])
+    return store
+
+
+def fit_to(  # noqa: ANN201
+    store: FeatureStore, runs: int = 1, classes: int = 2, products: str = "float64"
+):
+    parts = [store.read_part(shard) for shard in range(2)]
+    features = torch.cat([part.features for part in parts])
+    labels = torch.cat([part.labels for part in parts])
+    return fit(features, labels, classes, FitRequest(products=products, runs=runs))
+
+
+def score(
+    store: FeatureStore,
+    gaussians: Gaussians,
+    fitted_on: Mapping[str, Any],
+    scorers: Sequence[str] = ("rmd",),
+) -> pa.Table:
+    out = store.folder / "scores.parquet"
+    write_store_scores(store, out, gaussians, dict(fitted_on), scorers)
+    return read_scores(out).table
+
+
+def test_every_sample_has_one_row_in_the_order_of_the_store(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+
+    table = score(store, fit_to(store), store.description)
+
+    assert table["sample_id"].to_pylist() == [f"s{index}" for index in range(60)]
+    assert table["label_name"].to_pylist() == ["cat", "dog"] * 30
+    assert table["rmd"].null_count == 0
+    assert table["rmd_std"].null_count == 60
+
+
+def test_distances_are_those_of_the_scorer(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    gaussians = fit_to(store)
+    features, labels = make_features(60)
+    expected = relative_mahalanobis(gaussians).distances(features, labels)
+
+    table = score(store, gaussians, store.description)
+
+    for name in ("md", "md_agnostic", "rmd", "label_margin"):
+        np.testing.assert_allclose(table[name].to_numpy(), getattr(expected, name), rtol=1e-9)
+    assert table["nearest_label"].to_pylist() == expected.nearest_label.tolist()
+
+
+def test_runs_are_averaged_and_their_spread_is_kept(tmp_path: Path) -> None:
+    store = make_store(tmp_path, runs=3)
+    gaussians = fit_to(store, runs=3)
+    features, labels = make_features(60, runs=3)
+    scorer = relative_mahalanobis(gaussians)
+    rmd = scorer.rmd(features, labels.repeat_interleave(3)).view(60, 3)
+    to_each = torch.stack(
+        [
+            scorer.distances(features, torch.full((180,), label)).md.view(60, 3).mean(dim=1)
+            for label in range(2)
+        ],
+        dim=1,
+    )
+
+    table = score(store, gaussians, store.description)
+
+    np.testing.assert_allclose(table["rmd"].to_numpy(), rmd.mean(dim=1), rtol=1e-9)
+    np.testing.assert_allclose(table["rmd_std"].to_numpy(), rmd.std(dim=1), rtol=1e-5)
+    assert table["nearest_label"].to_pylist() == to_each.argmin(dim=1).tolist()
+    margin = (to_each.gather(1, labels[:, None]) - to_each.gather(1, 1 - labels[:, None]))[:, 0]
+    np.testing.assert_allclose(table["label_margin"].to_numpy(), margin, rtol=1e-8)
+    assert table["rmd_loo"].null_count == 0
+
+
+def test_the_rivals_have_a_score_for_every_sample(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+
+    table = score(store, fit_to(store), store.description, ["rmd", "kmeans", "knn"])
+
+    assert (table["kmeans"].to_numpy() >= 0).all()
+    assert (table["knn"].to_numpy() > 0).all()
+
+
+def test_new_data_is_matched_by_class_name(tmp_path: Path) -> None:
+    fitted = make_store(tmp_path / "fitted")
+    turned = make_store(tmp_path / "new", class_names=["dog", "cat"], fingerprint="other")
+    gaussians = fit_to(fitted)
+
+    table = score(turned, gaussians, fitted.description)
+
+    assert table["label_name"].to_pylist() == ["dog", "cat"] * 30
+    assert table["label"].to_pylist() == [1, 0] * 30
+    assert table["rmd_loo"].null_count == 60
+
+
+def test_a_class_that_only_the_new_data_has_is_null_and_named(tmp_path: Path) -> None:
+    fitted = make_store(tmp_path / "fitted")
+    new = make_store(tmp_path / "new", class_names=["cat", "newt"], fingerprint="other")
+
+    out = tmp_path / "s.parquet"
+    scored = write_store_scores(new, out, fit_to(fitted), dict(fitted.description), ["rmd"])
+
+    rows = read_scores(out).table.to_pylist()
+    assert all((row["rmd"] is None) == (row["label_name"] == "newt") for row in rows)
+    assert all(row["md_agnostic"] is not None and row["nearest_label"] < 2 for row in rows)
+    assert any("1 classes were not there" in text and "newt" in text for text in scored.warnings)
+
+
+def test_gaussians_of_another_backbone_are_refused(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    other = dict(store.description) | {"backbone": "clip-vit-b16"}
+
+    with pytest.raises(StatisticsError, match="backbone: builtin here, clip-vit-b16 there"):
+        score(store, fit_to(store), other)
+
+
+def test_classes_of_the_gaussians_keep_their_labels() -> None:
+    classes = match_classes(["b", "x", "a"], ["a", "b"])
+
+    assert classes.names == ("a", "b", "x")
+    assert classes.label_of.tolist() == [1, 2, 0]
+    assert classes.num_fitted == 2
+
+
+def test_the_metadata_of_singular_features_is_json_for_every_reader(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store")
+    for shard in range(2):
+        part = store.read_part(shard)
+        doubled = torch.cat([part.features, part.features], dim=1)
+        store.write_part(shard, replace(part, features=doubled), [])
+    gaussians = fit_to(store)
+
+    write_store_scores(store, tmp_path / "s.parquet", gaussians, dict(store.description), ["rmd"])
+
+    described = pq.read_schema(tmp_path / "s.parquet").metadata[METADATA_KEY].decode()
+    assert "Infinity" not in described
+    assert json.loads(described)["within_condition"] is None
+    assert json.loads(described)["within_rank"] == DIM
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_many_samples_are_scored_a_few_thousand_at_a_time(tmp_path: Path, runs: int) -> None:
+    samples = 2 * CHUNK_ROWS + 123
+    store = make_store(tmp_path, samples, runs=runs)
+    gaussians = fit_to(store, runs=runs)
+    features, labels = make_features(samples, runs)
+    expected = relative_mahalanobis(gaussians).rmd(features, labels.repeat_interleave(runs))
+
+    table = score(store, gaussians, store.description)
+
+    assert table["sample_id"].to_pylist() == [f"s{index}" for index in range(samples)]
+    np.testing.assert_allclose(
+        table["rmd"].to_numpy(), expected.view(samples, runs).mean(dim=1), rtol=1e-9
+    )
+    ranks = (rankdata(table["rmd"].to_numpy()) - 1) / (samples - 1)
+    np.testing.assert_array_equal(table["percentile"].to_numpy(), ranks.astype(np.float32))
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_products_in_float32_give_the_same_columns_but_for_rounding(
+    tmp_path: Path, runs: int
+) -> None:
+    store = make_store(tmp_path, 1000, runs=runs)
+
+    exact, table = (
+        score(store, fit_to(store, runs=runs, products=products), store.description)
+        for products in ("float64", "float32")
+    )
+
+    assert table["nearest_label"].equals(exact["nearest_label"])
+    for name in ("md", "md_agnostic", "rmd", "rmd_std", "rmd_loo", "label_margin"):
+        expected = exact[name].to_numpy()
+        np.testing.assert_allclose(table[name].to_numpy(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_the_score_file_is_written_in_groups_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = make_store(tmp_path, 3 * CHUNK_ROWS)
+    expected = score(whole, fit_to(whole), whole.description)
+    monkeypatch.setattr(fit_and_score, "ROWS_PER_GROUP", 2 * CHUNK_ROWS)
+
+    table = score(whole, fit_to(whole), whole.description)
+
+    metadata = pq.read_metadata(tmp_path / "scores.parquet")
+    sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    assert len(sizes) == 2
+    assert sizes[0] >= 2 * CHUNK_ROWS
+    assert table.equals(expected)
+
+
+def test_neither_fitting_nor_scoring_a_store_loads_pandas(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store")
+    script = f"""
+import sys
+from pathlib import Path
+from difficulty_service.feature_store.store import open_store
+from difficulty_service.scoring.fit_store import fit_store, write_store_scores
+from difficulty_service.statistics.fitting import FitRequest
+store = open_store(Path({str(store.folder)!r}))
+gaussians = fit_store(store, FitRequest())
+write_store_scores(store, store.folder / "s.parquet", gaussians, store.description, ["rmd"])
+sys.exit("pandas" in sys.modules)
+"""
+
+    finished = subprocess.run([sys.executable, "-c", script], check=False)  # noqa: S603
+
+    assert finished.returncode == 0

@@ -1,0 +1,83 @@
+"""Fitting chooses its precision, and parts give what the whole gives."""
+
+from functools import partial
+
+import pytest
+import sklearn.covariance
+import torch
+from torch import Tensor
+
+from difficulty_service.statistics.fitting import FitRequest, fit, fit_chunks
+from difficulty_service.statistics.moments import chunks_of
+
+
+def make_features(smallest_scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    scales = torch.logspace(0, torch.tensor(smallest_scale).log10().item(), 6).double()
+    rotation = torch.linalg.qr(torch.randn(6, 6, generator=generator).double())[0]
+    features = (torch.randn(4000, 6, generator=generator).double() * scales) @ rotation
+    return features, torch.arange(4000) % 5
+
+
+def test_parts_give_the_gaussians_of_the_whole() -> None:
+    features, labels = make_features()
+    whole = fit(features, labels, 5)
+    pieces = [
+        partial(lambda labels, blocks, _work: (labels, blocks), labels, features.split(100))
+        for features, labels in zip(features.split(700), labels.split(700), strict=True)
+    ]
+
+    parts = fit_chunks(lambda: pieces, features, 5, FitRequest())
+
+    torch.testing.assert_close(
+        parts.within.whitening, whole.within.whitening, rtol=1e-12, atol=1e-12
+    )
+    torch.testing.assert_close(parts.class_means, whole.class_means, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("smallest_scale", "products"), [(0.1, torch.float32), (1e-4, torch.float64)]
+)
+def test_ill_conditioned_features_get_float64_products(
+    smallest_scale: float, products: torch.dtype
+) -> None:
+    features, labels = make_features(smallest_scale)
+
+    gaussians = fit(features.float(), labels, 5)
+
+    assert gaussians.options.products == products
+
+
+def test_a_fit_that_ends_ill_conditioned_is_made_again_in_float64() -> None:
+    features, labels = make_features(1e-4)
+    misleading_pilot = torch.randn(100, 6, generator=torch.Generator().manual_seed(0))
+
+    gaussians = fit_chunks(
+        lambda: chunks_of(features.float(), labels), misleading_pilot, 5, FitRequest()
+    )
+
+    assert gaussians.options.products == torch.float64
+
+
+def test_float64_features_get_float64_products() -> None:
+    assert fit(*make_features(), 5).options.products == torch.float64
+
+
+def test_asking_for_a_precision_gets_it() -> None:
+    gaussians = fit(*make_features(1e-4), 5, FitRequest(products="float32"))
+
+    assert gaussians.options.products == torch.float32
+
+
+def test_ledoit_wolf_is_scikit_learns_of_features_minus_their_class_means() -> None:
+    features, labels = make_features()
+    centred = features.clone()
+    for label in range(5):
+        centred[labels == label] -= centred[labels == label].mean(dim=0)
+
+    gaussians = fit(features, labels, 5, FitRequest(shrinkage="ledoit-wolf"))
+
+    _, within = sklearn.covariance.ledoit_wolf(centred.numpy(), assume_centered=True)
+    _, agnostic = sklearn.covariance.ledoit_wolf(features.numpy())
+    assert gaussians.within.intensity == pytest.approx(within, rel=1e-8)
+    assert gaussians.agnostic.intensity == pytest.approx(agnostic, rel=1e-8)

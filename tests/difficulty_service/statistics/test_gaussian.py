@@ -1,0 +1,166 @@
+"""Gaussians: what is fitted, when it is refused, and what is said about it."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import StatisticsError, TooFewSamples
+from difficulty_service.statistics.fitting import FitRequest, fit
+from difficulty_service.statistics.gaussian import (
+    FitOptions,
+    condition_number,
+    covariances,
+    factorise,
+    fit_gaussians,
+    squared_mahalanobis,
+)
+from difficulty_service.statistics.moments import empty_moments
+
+NUM_CLASSES = 3
+
+
+def make_features(rows: int = 240, dim: int = 4) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.randint(NUM_CLASSES, (rows,), generator=generator)
+    centres = 3 * torch.randn(NUM_CLASSES, dim, generator=generator, dtype=torch.float64)
+    noise = torch.randn(rows, dim, generator=generator, dtype=torch.float64)
+    return noise + centres[labels], labels
+
+
+def test_squared_mahalanobis_matches_the_textbook_formula() -> None:
+    features = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
+    whitening = torch.linalg.inv(torch.linalg.cholesky(torch.tensor([[4.0, 0.0], [0.0, 9.0]])))
+
+    distances = squared_mahalanobis(features, torch.zeros(2), whitening)
+
+    torch.testing.assert_close(distances, torch.tensor([1.0, 1.0]))
+
+
+def test_both_covariances_are_divided_by_the_number_of_samples() -> None:
+    features, labels = make_features()
+
+    within, agnostic = covariances(fit(features, labels, NUM_CLASSES).moments)
+
+    centred = features.numpy().copy()
+    for label in range(NUM_CLASSES):
+        rows = labels.numpy() == label
+        centred[rows] -= centred[rows].mean(axis=0)
+    np.testing.assert_allclose(within, centred.T @ centred / 240, rtol=1e-10)
+    np.testing.assert_allclose(agnostic, np.cov(features.T, ddof=0), rtol=1e-10)
+
+
+def test_whitening_makes_the_covariance_the_identity() -> None:
+    gaussians = fit(*make_features(), NUM_CLASSES)
+    within, _ = covariances(gaussians.moments)
+
+    whitened = gaussians.within.whitening @ within @ gaussians.within.whitening.T
+
+    torch.testing.assert_close(whitened, torch.eye(4).double())
+
+
+def test_a_well_conditioned_covariance_is_left_alone() -> None:
+    gaussians = fit(*make_features(), NUM_CLASSES)
+
+    assert gaussians.within.plain
+    assert gaussians.agnostic.plain
+    assert gaussians.warnings == ()
+    assert gaussians.reliable
+
+
+def test_the_condition_number_is_that_of_the_one_norm() -> None:
+    within, _ = covariances(fit(*make_features(), NUM_CLASSES).moments)
+
+    assert condition_number(within) == pytest.approx(np.linalg.cond(within.numpy(), 1), rel=0.1)
+
+
+def test_duplicate_dimensions_are_dropped_and_counted() -> None:
+    features, labels = make_features()
+    doubled = torch.cat([features, features[:, :1], torch.ones(240, 1)], dim=1)
+
+    gaussians = fit(doubled, labels, NUM_CLASSES)
+
+    assert gaussians.within.rank == 4
+    assert "2 of 6 directions" in " ".join(gaussians.warnings)
+
+
+def test_near_duplicate_dimensions_are_noise_in_float32() -> None:
+    features, labels = make_features()
+    rounded = torch.cat([features, features[:, :1].float().double()], dim=1).float()
+
+    gaussians = fit(rounded, labels, NUM_CLASSES)
+
+    assert gaussians.within.rank == 4
+
+
+def test_a_singular_covariance_is_refused_where_nothing_may_be_dropped() -> None:
+    features, labels = make_features()
+
+    with pytest.raises(StatisticsError, match="--shrinkage auto or ledoit-wolf"):
+        fit(
+            torch.cat([features, features], dim=1),
+            labels,
+            NUM_CLASSES,
+            FitRequest(shrinkage="none"),
+        )
+
+
+def test_fewer_samples_than_dimensions_are_refused_with_the_remedy() -> None:
+    features, labels = make_features(rows=20, dim=30)
+
+    with pytest.raises(TooFewSamples, match=r"20 samples of 3 classes.*--shrinkage ledoit-wolf"):
+        fit(features, labels, NUM_CLASSES)
+
+
+def test_forced_scores_are_marked_as_unreliable() -> None:
+    features, labels = make_features(rows=20, dim=30)
+
+    gaussians = fit(features, labels, NUM_CLASSES, FitRequest(force=True))
+
+    assert not gaussians.reliable
+    assert "unreliable" in gaussians.warnings[0]
+
+
+@pytest.mark.parametrize("shrinkage", ["ledoit-wolf", "oas", 0.1])
+def test_shrinkage_makes_fewer_samples_than_dimensions_usable(shrinkage: str | float) -> None:
+    features, labels = make_features(rows=20, dim=30)
+
+    gaussians = fit(features, labels, NUM_CLASSES, FitRequest(shrinkage=shrinkage))
+
+    assert gaussians.within.rank == 30
+    assert gaussians.within.intensity > 0
+
+
+def test_few_samples_a_dimension_come_with_advice() -> None:
+    gaussians = fit(*make_features(rows=20), NUM_CLASSES)
+
+    assert any("prefer rmd_loo" in sentence for sentence in gaussians.warnings)
+
+
+def test_classes_of_one_sample_are_named() -> None:
+    features, labels = make_features()
+    labels[0] = 3
+
+    gaussians = fit(features, labels, 4)
+
+    assert any("1 classes have a single sample" in sentence for sentence in gaussians.warnings)
+
+
+def test_identical_features_are_an_error() -> None:
+    with pytest.raises(StatisticsError, match="all features are the same"):
+        fit(torch.ones(50, 3).double(), torch.zeros(50, dtype=torch.int64), 1)
+
+
+def test_no_samples_are_an_error() -> None:
+    with pytest.raises(StatisticsError, match="no samples"):
+        fit_gaussians(empty_moments(torch.zeros(3).double(), 2), FitOptions())
+
+
+def test_ledoit_wolf_needs_a_second_pass() -> None:
+    with pytest.raises(StatisticsError, match="second pass"):
+        factorise(torch.eye(3).double(), FitOptions("ledoit-wolf"), 10, float("nan"))
+
+
+def test_an_intensity_outside_zero_to_one_is_an_error() -> None:
+    with pytest.raises(StatisticsError, match=r"1\.5 is outside 0 to 1"):
+        fit(*make_features(), NUM_CLASSES, FitRequest(shrinkage=1.5))

@@ -1,0 +1,53 @@
+"""Gaussians on disk score as they did in memory."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from difficulty_service.errors import StatisticsError
+from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+from difficulty_service.statistics.fitting import FitRequest, fit
+from difficulty_service.statistics.gaussian import Gaussians
+from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
+
+
+def make_gaussians() -> Gaussians:
+    features = torch.randn(80, 5, generator=torch.Generator().manual_seed(0)).double()
+    return fit(features, torch.arange(80) % 3, 4, FitRequest(shrinkage="oas"))
+
+
+def test_loaded_gaussians_score_bit_for_bit_as_before(tmp_path: Path) -> None:
+    gaussians, features = make_gaussians(), torch.randn(9, 5).double()
+    labels = torch.arange(9) % 3
+
+    save_gaussians(tmp_path / "g", gaussians, {"backbone": "builtin"})
+
+    loaded, provenance = load_gaussians(tmp_path / "g")
+    before = relative_mahalanobis(gaussians).rmd(features, labels)
+    assert torch.equal(relative_mahalanobis(loaded).rmd(features, labels), before)
+    assert loaded.options == gaussians.options
+    assert loaded.warnings == gaussians.warnings
+    assert provenance == {"backbone": "builtin"}
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StatisticsError, match="no Gaussians file"):
+        load_gaussians(tmp_path / "nowhere")
+
+
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
+    save_gaussians(tmp_path / "g", make_gaussians(), {})
+    whole = (tmp_path / "g").read_bytes()
+    (tmp_path / "g").write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(StatisticsError, match="not a whole safetensors file"):
+        load_gaussians(tmp_path / "g")
+
+
+def test_weights_of_a_network_are_no_gaussians(tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(2)}, tmp_path / "w")
+
+    with pytest.raises(StatisticsError, match="not a Gaussians file of format 1"):
+        load_gaussians(tmp_path / "w")

@@ -1,0 +1,209 @@
+"""The record of metrics holds every metric once, before and after temperature scaling."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import MetricError, TrainingError
+from trainer.evaluation.record import STAGES, judge, judge_ood, measure, read_metrics, write_metrics
+from trainer.evaluation.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
+from trainer.metrics import METRICS
+from trainer.metrics.bootstrap import Resampling
+
+Batch = tuple[Tensor, Tensor]
+
+
+def make_batch(seed: int, num_classes: int = 7) -> Batch:
+    """Over-confident logits of 300 samples, right about two times in three."""
+    generator = torch.Generator().manual_seed(seed)
+    targets = torch.randint(num_classes, (300,), generator=generator)
+    logits = 4 * torch.randn(300, num_classes, generator=generator)
+    logits[torch.arange(300), targets] += 6
+    return logits, targets
+
+
+def log_odds(confidences: list[float]) -> Tensor:
+    """Logits of two classes that give the first these probabilities."""
+    first = torch.tensor(confidences, dtype=torch.float64)
+    return torch.stack([first.log(), (1 - first).log()], dim=1)
+
+
+def test_four_samples_are_measured_as_by_hand() -> None:
+    logits, targets = log_odds([0.9, 0.8, 0.7, 0.6]), torch.tensor([0, 0, 1, 0])
+
+    measures = measure(logits, targets)
+
+    expected = {
+        "accuracy": 0.75,
+        "nll": -math.log(0.9 * 0.8 * 0.3 * 0.6) / 4,
+        "brier_score": 2 * (0.1**2 + 0.2**2 + 0.7**2 + 0.4**2) / 4,
+        "ece": (0.1 + 0.2 + 0.7 + 0.4) / 4,
+        "mce": 0.7,
+        # Two of the three right ones are surer than the wrong one.
+        "misclassification_auroc_msp": 2 / 3,
+        "misclassification_aupr_success_msp": (1 + 1 + 3 / 4) / 3,
+        "misclassification_aupr_error_msp": 1 / 2,
+        "misclassification_fpr_at_95_tpr_msp": 1.0,
+        # Error rates of the surest one, two, three and four.
+        "aurc_msp": (0 + 0 + 1 / 3 + 1 / 4) / 4,
+        "accuracy_rejecting_10_percent_msp": 3 / 4,
+        "accuracy_rejecting_50_percent_msp": 1.0,
+        "s99_share": 0.0,
+        "s99_accuracy": None,
+    }
+    assert {name: measures[name] for name in expected} == pytest.approx(expected)
+
+
+def test_with_two_classes_both_certainties_rank_alike() -> None:
+    measures = measure(log_odds([0.9, 0.8, 0.7, 0.6]), torch.tensor([0, 0, 1, 0]))
+
+    by_msp = {name[:-3]: value for name, value in measures.items() if name.endswith("_msp")}
+    by_entropy = {name[:-7]: value for name, value in measures.items() if name.endswith("_entropy")}
+
+    assert by_msp == pytest.approx(by_entropy)
+
+
+def test_every_metric_is_in_the_record() -> None:
+    logits, targets = make_batch(0)
+
+    record = judge(logits, targets, make_batch(1))
+
+    assert tuple(record) == STAGES
+    assert all(set(METRICS) < set(measures) for measures in record.values())
+    assert record["raw"]["ece"] == METRICS["ece"](logits, targets)
+
+
+@pytest.mark.parametrize(("num_classes", "meaningful"), [(5, False), (6, True)])
+def test_top_five_accuracy_needs_more_than_five_classes(
+    num_classes: int,
+    meaningful: bool,  # noqa: FBT001
+) -> None:
+    assert ("top_5_accuracy" in measure(*make_batch(0, num_classes))) is meaningful
+
+
+def test_temperatures_are_fitted_on_the_validation_samples() -> None:
+    validation = make_batch(1)
+
+    record = judge(*make_batch(0), validation)
+
+    by_nll = fit_temperature_by_nll(*validation)
+    assert record["temperature_nll"]["temperature"] == by_nll.temperature
+    assert record["temperature_nll"]["temperature_at_bound"] == 0
+    assert record["temperature_ece"]["temperature"] == fit_temperature_by_ece(*validation)
+
+
+def test_temperature_scaling_never_changes_accuracy_and_helps_what_it_is_fitted_for() -> None:
+    batch = make_batch(0)
+
+    record = judge(*batch, validation=batch)
+
+    for name in ("accuracy", "top_5_accuracy"):
+        assert len({measures[name] for measures in record.values()}) == 1
+    nll = {stage: measures["nll"] or 0 for stage, measures in record.items()}
+    assert nll["temperature_nll"] < min(nll["raw"], nll["temperature_ece"])
+    assert (record["temperature_ece"]["ece"] or 0) < (record["raw"]["ece"] or 0)
+
+
+def test_the_scaled_stage_is_the_measure_of_logits_divided_by_the_temperature() -> None:
+    logits, targets = make_batch(0)
+
+    scaled = judge(logits, targets, make_batch(1))["temperature_ece"]
+
+    temperature = scaled.pop("temperature")
+    assert temperature is not None
+    assert scaled == measure(logits.double() / temperature, targets)
+
+
+def test_without_validation_samples_nothing_is_scaled() -> None:
+    assert set(judge(*make_batch(0))) == {"raw"}
+
+
+@pytest.mark.parametrize(("target", "error_rate"), [(0, 0), (1, 1)])
+def test_where_all_are_right_or_all_wrong_nothing_can_be_told_apart(
+    target: int, error_rate: int
+) -> None:
+    measures = measure(log_odds([0.9, 0.8]), torch.tensor([target, target]))
+
+    detection = [value for name, value in measures.items() if name.startswith("misclassif")]
+    assert detection == [None] * 8
+    assert measures["aurc_msp"] == measures["aurc_entropy"] == error_rate
+
+
+def test_intervals_lie_around_what_they_belong_to() -> None:
+    measures = measure(*make_batch(0), Resampling(num_resamples=200))
+
+    for name in ("accuracy", "nll", "brier_score"):
+        low, value, high = (measures[key] for key in (f"{name}_low", name, f"{name}_high"))
+        assert low is not None
+        assert value is not None
+        assert high is not None
+        assert low < value < high
+    assert measures["ece_low"] != measures["ece_high"]
+
+
+def test_logits_that_are_not_finite_are_refused() -> None:
+    logits, targets = make_batch(0)
+    logits[3] = float("nan")
+
+    with pytest.raises(MetricError, match="row 3"):
+        judge(logits, targets)
+
+
+def test_ood_samples_that_are_less_certain_are_found_by_every_score() -> None:
+    certain, uncertain = 8 * torch.eye(3).repeat(4, 1), torch.eye(3)
+
+    found = judge_ood(certain, uncertain)
+
+    perfect = {"auroc": 1, "aupr_ood": 1, "aupr_id": 1, "fpr_at_95_tpr": 0}
+    assert found == {
+        "positive": "ood",
+        "fpr_convention": "first",
+        **dict.fromkeys(("msp", "entropy", "max_logit"), pytest.approx(perfect)),
+    }
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    record = judge(*make_batch(0), make_batch(1))
+
+    write_metrics(tmp_path / "metrics.json", record)
+
+    assert read_metrics(tmp_path / "metrics.json") == record
+
+
+def test_numbers_that_json_does_not_have_become_null(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.json"
+
+    write_metrics(path, {"raw": {"nll": math.inf, "ece": math.nan, "x": [math.nan, 1.5]}})
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    read = json.loads(path.read_text(), parse_constant=refuse)
+    assert read == {"raw": {"nll": None, "ece": None, "x": [None, 1.5]}}
+
+
+def test_an_infinite_nll_has_no_value() -> None:
+    logits = torch.tensor([[0.0, float("-inf")], [1.0, 0.0]])
+
+    measures = measure(logits, torch.tensor([1, 0]))
+
+    assert measures["nll"] is None
+    assert measures["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "{}", '{"raw": 3}'])
+def test_a_damaged_record_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "metrics.json"
+    path.write_text(text)
+
+    with pytest.raises(TrainingError, match=r"metrics\.json"):
+        read_metrics(path)
+
+
+def test_a_missing_record_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"metrics\.json"):
+        read_metrics(tmp_path / "metrics.json")

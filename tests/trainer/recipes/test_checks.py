@@ -1,0 +1,99 @@
+"""Settings that are right one by one and make no sense together."""
+
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.errors import ConfigError
+from trainer.recipes.file import read_recipe
+
+LEAST = """
+[data]
+train = "photos/"
+[model]
+name = "resnet18"
+[training]
+epochs = 30
+"""
+
+
+@pytest.fixture
+def least(tmp_path: Path) -> Path:
+    """A file with no more than a recipe needs."""
+    file = tmp_path / "recipe.toml"
+    file.write_text(LEAST, encoding="utf-8")
+    return file
+
+
+def refusal(file: Path, *overrides: str) -> str:
+    """What is said about a recipe that is wrong."""
+    with pytest.raises(ConfigError) as caught:
+        read_recipe(file, overrides)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (
+            'name = "focal", gama = 3',
+            'gama: no such key; did you mean gamma? [loss] of name "focal"',
+        ),
+        ('name = "focal", gamma = "3"', 'loss.gamma = "3": must be a number'),
+        ('name = "focal", gamma = true', "loss.gamma = true: must be a number"),
+        ('name = "adafocal", num_bins = 1.5', "loss.num_bins = 1.5: must be a whole number"),
+        ('name = "adafocal", limits = 3', "loss.limits = 3: must be a list"),
+        ('name = "bsce", form = "product"', "choose 'norm' or 'sum'"),
+        ('name = "scheduled_focal", gammas = [5, 3]', "give one gamma more than boundaries"),
+        ('name = "correctness_ranking", confidence = "max"', "no confidence 'max'"),
+    ],
+)
+def test_a_wrong_constant_of_a_loss_shows_before_any_data_is_read(
+    least: Path, loss: str, expected: str
+) -> None:
+    assert expected in refusal(least, f"loss={{{loss}}}")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["regulariser.weights=scores"], "has no effect with regulariser.alpha = 0"),
+        (["model.name=probe"], 'learns from features, and data.kind is "images"'),
+        (["data.kind=text"], 'learns from images, and data.kind is "text"; choose text_cnn'),
+        (["schedule.name=steps"], "needs schedule.milestones"),
+        (
+            ["schedule.name=steps", "schedule.milestones=[0.5, 150]"],
+            "schedule.milestones = [0.5, 150.0]: 150 is never reached in training.epochs = 30",
+        ),
+        (["data.kind=features", "data.augmentation=flip"], 'data.kind is "features"'),
+        (["data.kind=text", "data.image_size=32"], 'needs data.kind = "images"'),
+        (["data.labels=noisy.parquet"], 'needs data.kind = "features"'),
+        (["data.test_split=test"], "needs a dataset in data.test"),
+        (["data.validation_split=val"], "needs a dataset in data.validation"),
+        (["loss.name=adafocal", "data.validation=0.0"], "needs validation data"),
+        (["loss.name=scheduled_focal"], "100 is never reached in training.epochs = 30"),
+        (["optimiser.nesterov=true", "optimiser.momentum=0"], "needs optimiser.momentum above 0"),
+        (["training.seeds=[1, 1]"], "names a seed twice"),
+    ],
+)
+def test_settings_that_exclude_each_other_are_refused_with_a_remedy(
+    least: Path, overrides: list[str], expected: str
+) -> None:
+    assert expected in refusal(least, *overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["regulariser.weights=scores", "regulariser.alpha=0.3"],
+        ["schedule.name=steps", "schedule.milestones=[0.5, 20]"],
+        ["loss.name=adafocal", "data.validation=others/", "data.validation_split=val"],
+        ["loss.name=scheduled_focal", "loss.boundaries=[0.3, 0.7]", "loss.fractional=true"],
+        ["data.kind=features", "data.labels=noisy.parquet", "model.name=probe"],
+        ["model.name=timm:resnet50", "model.pretrained=true"],
+    ],
+)
+def test_settings_that_need_each_other_are_taken_together(
+    least: Path, overrides: list[str]
+) -> None:
+    assert read_recipe(least, overrides).name == "recipe"

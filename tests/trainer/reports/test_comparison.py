@@ -1,0 +1,248 @@
+"""Runs are compared by mean and standard deviation over their seeds."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from difficulty_service.errors import TrainingError
+from trainer.evaluation.prediction_file import Predictions, write_predictions
+from trainer.evaluation.record import judge, write_metrics
+from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
+from trainer.reports.comparison import compare_runs, markdown_table, summarise, write_comparison
+
+IDS = ("a", "b", "c")
+TARGETS = (0, 1, 1)
+CERTAIN = {"accuracy": 0.9, "ece": 0.02}
+
+
+def make_seed(
+    run: Path,
+    seed: int,
+    measures: dict[str, Any] | None,
+    name: str = "cross-entropy",
+    targets: Sequence[int] = TARGETS,
+    file: str = "test.npz",
+) -> None:
+    """One seed's files; without metrics it is not finished."""
+    folder = run / f"seed-{seed}"
+    folder.mkdir(parents=True)
+    (folder / "recipe.json").write_text(json.dumps({"recipe": {"name": name}, "seed": seed}))
+    if measures is None:
+        return
+    write_metrics(folder / "metrics.json", {"raw": measures})
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0]])
+    write_predictions(folder / file, Predictions(IDS, logits, torch.tensor(targets)))
+
+
+def rows_of(table: str) -> list[list[str]]:
+    """Cells of the lines of Markdown tables below their headers."""
+    lines = [line for line in table.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return [row for row in rows if row[0] not in {"run", "---"}]
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_mean_and_deviation_over_seeds_are_those_of_numpy(tmp_path: Path) -> None:
+    accuracies = [0.91, 0.95, 0.92]
+    for seed, accuracy in enumerate(accuracies):
+        make_seed(tmp_path / "run", seed, {"accuracy": accuracy})
+
+    summary = summarise(compare_runs([tmp_path / "run"]).runs[0], "raw", "accuracy")
+
+    assert summary is not None
+    assert summary.mean == pytest.approx(np.mean(accuracies))
+    assert summary.std == pytest.approx(np.std(accuracies, ddof=1))
+    assert summary.num_seeds == 3
+
+
+def test_a_table_shows_percent_with_deviation_and_marks_the_best_in_both_directions(
+    tmp_path: Path,
+) -> None:
+    for seed, accuracy, ece in ((0, 0.90, 0.020), (1, 0.92, 0.024)):
+        make_seed(tmp_path / "one", seed, {"accuracy": accuracy, "ece": ece}, "one")
+    make_seed(tmp_path / "two", 0, {"accuracy": 0.95, "ece": 0.03}, "two")
+
+    table = markdown_table(
+        compare_runs([tmp_path / "one", tmp_path / "two"]), metrics=("accuracy", "ece")
+    )
+
+    assert "| run | seeds | accuracy (%) ↑ | ECE (%) ↓ |" in table
+    assert rows_of(table) == [
+        ["one", "2", "91.00 ± 1.41", "**2.20** ± 0.28"],
+        ["two", "1", "**95.00**", "3.00"],
+    ]
+
+
+def test_means_that_look_the_same_are_best_together(tmp_path: Path) -> None:
+    for name, accuracy in (("one", 0.900001), ("two", 0.9), ("three", 0.8)):
+        make_seed(tmp_path / name, 0, {"accuracy": accuracy}, name)
+
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    table = markdown_table(compare_runs(folders), metrics=("accuracy",))
+
+    assert [row[2] for row in rows_of(table)] == ["**90.00**", "**90.00**", "80.00"]
+
+
+def test_a_single_run_is_not_the_best_of_anything(tmp_path: Path) -> None:
+    make_seed(tmp_path / "run", 0, CERTAIN)
+
+    assert "**" not in markdown_table(compare_runs([tmp_path / "run"]))
+
+
+def test_a_value_that_a_seed_lacks_is_left_out_and_one_that_all_lack_is_a_dash(
+    tmp_path: Path,
+) -> None:
+    make_seed(tmp_path / "run", 0, {"accuracy": 0.5, "ece": None, "nll": None})
+    make_seed(tmp_path / "run", 1, {"accuracy": 0.7, "ece": 0.1, "nll": None})
+
+    comparison = compare_runs([tmp_path / "run"])
+
+    table = markdown_table(comparison, metrics=("accuracy", "ece", "nll"))
+    assert rows_of(table)[0][2:] == ["60.00 ± 14.14", "10.00", "\N{EN DASH}"]
+    assert summarise(comparison.runs[0], "raw", "nll") is None
+
+
+def test_seeds_that_are_not_finished_are_counted_but_not_averaged(tmp_path: Path) -> None:
+    make_seed(tmp_path / "run", 0, CERTAIN)
+    make_seed(tmp_path / "run", 1, None)
+
+    table = markdown_table(compare_runs([tmp_path / "run"]), metrics=("accuracy",))
+
+    assert rows_of(table) == [["cross-entropy", "1 of 2", "90.00"]]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("x/one", "y/one", "two", "three")]
+    for folder in folders[:3]:
+        make_seed(folder, 0, CERTAIN, "focal")
+    make_seed(folders[3], 0, CERTAIN, "brier")
+
+    names = [run.name for run in compare_runs(folders).runs]
+
+    assert names == [f"focal ({folders[0]})", f"focal ({folders[1]})", "focal (two)", "brier"]
+
+
+def test_scaled_stages_have_tables_of_their_own_with_the_temperature(tmp_path: Path) -> None:
+    make_seed(tmp_path / "run", 0, CERTAIN)
+    logits, targets = torch.tensor([[9.0, 0.0], [0.0, 9.0], [9.0, 0.0]]), torch.tensor(TARGETS)
+    record = judge(logits, targets, validation=(logits, targets))
+    write_metrics(tmp_path / "run" / "seed-0" / "metrics.json", record)
+
+    table = markdown_table(compare_runs([tmp_path / "run"]))
+
+    headings = [line for line in table.splitlines() if line.startswith("#")]
+    assert headings == [
+        "### As trained",
+        "### After temperature scaling by NLL",
+        "### After temperature scaling by ECE",
+    ]
+    # Two in three are right, so the best temperature makes the confidence 2/3.
+    assert rows_of(table)[1][-1] == f"{9 / np.log(2):.2f}"
+
+
+def test_every_metric_of_a_record_can_be_shown() -> None:
+    logits = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
+
+    record = judge(logits, torch.arange(50) % 8)["raw"]
+
+    assert set(record) == set(COLUMNS)
+    assert set(MAIN_COLUMNS) < set(COLUMNS)
+
+
+def test_a_comparison_is_written_for_people_for_programs_and_as_pictures(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        make_seed(tmp_path / "one", seed, {"accuracy": 0.9 + seed / 50, "ece": None}, "a|b")
+    comparison = compare_runs([tmp_path / "one"])
+    out = tmp_path / "tables" / "v1.2.md"
+
+    write_comparison(comparison, out)
+
+    names = ("v1.2-reliability.png", "v1.2-reliability.svg", "v1.2-seeds.csv")
+    assert sorted(path.name for path in out.parent.iterdir()) == [
+        *names,
+        "v1.2.csv",
+        "v1.2.json",
+        "v1.2.md",
+    ]
+    assert r"| a\|b | 2 |" in out.read_text()
+    (row,) = read_csv(out.parent / "v1.2.csv")
+    assert list(row) == ["run", "stage", "metric", "mean", "std", "n"]
+    assert float(row["mean"]) == pytest.approx(0.91)
+    assert float(row["std"]) == pytest.approx(np.std([0.90, 0.92], ddof=1))
+    assert row["n"] == "2"
+    seeds = read_csv(out.parent / "v1.2-seeds.csv")
+    assert [(row["seed"], row["metric"], row["value"]) for row in seeds] == [
+        ("0", "accuracy", "0.9"),
+        ("0", "ece", ""),
+        ("1", "accuracy", "0.92"),
+        ("1", "ece", ""),
+    ]
+    written = json.loads((out.parent / "v1.2.json").read_text())
+    assert written["seeds"][1]["value"] is None
+    assert all((out.parent / name).stat().st_size > 0 for name in names)
+
+
+def test_a_name_without_ending_becomes_a_markdown_file(tmp_path: Path) -> None:
+    make_seed(tmp_path / "run", 0, CERTAIN)
+
+    write_comparison(compare_runs([tmp_path / "run"]), tmp_path / "out" / "table")
+
+    assert (tmp_path / "out" / "table.md").is_file()
+
+
+def test_a_run_without_a_finished_seed_is_named(tmp_path: Path) -> None:
+    make_seed(tmp_path / "run", 0, None)
+
+    with pytest.raises(TrainingError, match=r"none of the 1 seeds in .*run is finished"):
+        compare_runs([tmp_path / "run"])
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"nothing"):
+        compare_runs([tmp_path / "nothing"])
+
+
+def test_runs_with_different_test_labels_are_not_compared(tmp_path: Path) -> None:
+    make_seed(tmp_path / "one", 0, CERTAIN)
+    make_seed(tmp_path / "two", 0, CERTAIN, targets=(0, 1, 0))
+
+    with pytest.raises(TrainingError, match=r"two.*other samples or labels.*2 agree"):
+        compare_runs([tmp_path / "one", tmp_path / "two"])
+
+
+def test_seeds_judged_on_their_own_validation_samples_are_compared_seed_by_seed(
+    tmp_path: Path,
+) -> None:
+    for name in ("one", "two"):
+        make_seed(tmp_path / name, 0, CERTAIN, name, (0, 1, 1), "validation.npz")
+        make_seed(tmp_path / name, 1, CERTAIN, name, (1, 1, 0), "validation.npz")
+
+    comparison = compare_runs([tmp_path / "one", tmp_path / "two"])
+
+    assert [run.name for run in comparison.runs] == ["one", "two"]
+
+
+def test_runs_judged_on_test_and_on_validation_samples_are_not_compared(tmp_path: Path) -> None:
+    make_seed(tmp_path / "one", 0, CERTAIN)
+    make_seed(tmp_path / "two", 0, CERTAIN, file="validation.npz")
+
+    with pytest.raises(TrainingError, match=r"test\.npz, validation of seed 0"):
+        compare_runs([tmp_path / "one", tmp_path / "two"])
+
+
+@pytest.mark.parametrize("copies", [0, 2])
+def test_a_comparison_takes_each_run_once(tmp_path: Path, copies: int) -> None:
+    make_seed(tmp_path / "run", 0, CERTAIN)
+
+    with pytest.raises(TrainingError, match=f"{copies} runs to compare"):
+        compare_runs([tmp_path / "run"] * copies)

@@ -1,0 +1,59 @@
+"""A run is told of signals rather than ended by them."""
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from trainer.runs.signals import stop_on_signals
+
+TWICE = """
+import os, signal
+from trainer.runs.signals import stop_on_signals
+
+with stop_on_signals() as came:
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert came() == signal.SIGTERM
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_noted(number: signal.Signals) -> None:
+    with stop_on_signals() as signal_that_came:
+        before = signal_that_came()
+        signal.raise_signal(number)
+        after = signal_that_came()
+
+    assert (before, after) == (0, number)
+
+
+def test_handlers_are_put_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+    with stop_on_signals():
+        signal.raise_signal(signal.SIGTERM)
+
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE], check=False)  # noqa: S603 - our own script
+
+    assert done.returncode == -signal.SIGTERM
+
+
+def test_other_threads_go_on_without_signals() -> None:
+    noted: list[int] = []
+
+    def watch() -> None:
+        with stop_on_signals() as signal_that_came:
+            noted.append(signal_that_came())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    thread.join()
+
+    assert noted == [0]

@@ -1,0 +1,47 @@
+"""Devices and precisions that are there, and errors for those that are not."""
+
+import pytest
+import torch
+
+from difficulty_service.errors import TrainingError
+from trainer.training.accelerator import any_process, make_accelerator
+
+
+def test_one_process_may_use_one_precision_after_another() -> None:
+    precisions = [
+        make_accelerator("cpu", precision).mixed_precision for precision in ("bf16", "fp32", "auto")
+    ]
+
+    assert precisions == ["bf16", "no", "no"]
+
+
+def test_the_cpu_is_used_when_it_is_named() -> None:
+    accelerator = make_accelerator("cpu", "fp32")
+
+    assert accelerator.device == torch.device("cpu")
+    assert (accelerator.num_processes, accelerator.is_main_process) == (1, True)
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "nonsense"])
+def test_a_device_that_is_not_there_is_named(device: str) -> None:
+    with pytest.raises(TrainingError, match=f"device '{device}' cannot be used here"):
+        make_accelerator(device, "auto")
+
+
+def test_half_precision_on_the_cpu_has_alternatives() -> None:
+    with pytest.raises(TrainingError, match=r"'fp16' needs a CUDA device; use 'bf16'"):
+        make_accelerator("cpu", "fp16")
+
+
+def test_several_processes_do_not_share_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    with pytest.raises(TrainingError, match="device 'cuda:0' for 2 processes"):
+        make_accelerator("cuda:0", "auto")
+
+
+def test_one_process_speaks_for_itself() -> None:
+    accelerator = make_accelerator("cpu", "fp32")
+
+    assert any_process(True, accelerator)  # noqa: FBT003 - its one argument
+    assert not any_process(False, accelerator)  # noqa: FBT003 - its one argument

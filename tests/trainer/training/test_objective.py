@@ -1,0 +1,137 @@
+"""The objective: any loss minus alpha times weight times entropy."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from trainer.losses import make_loss
+from trainer.losses.cross_entropy import cross_entropy, entropy, entropy_regularised
+from trainer.training.objective import Objective, Reduction
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+
+
+@pytest.fixture
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(12, 5, generator=generator, requires_grad=True)
+    return logits, torch.arange(12) % 5, torch.rand(12, generator=generator)
+
+
+@pytest.mark.parametrize("name", ["a", "b", "x"])
+def test_difficulty_weighting_matches_the_paper_written_out(name: str) -> None:
+    record = np.load(DATA / f"losses_{name}.npz")
+    key = "difficulty_er_a0.3_mean"
+    logits = torch.tensor(record["logits"], requires_grad=True)
+
+    total = Objective(cross_entropy, alpha=0.3)(
+        logits, torch.tensor(record["targets"]), torch.tensor(record["weights"])
+    )
+
+    (gradient,) = torch.autograd.grad(total, logits)
+    norms = gradient.norm(dim=1).numpy()
+    if f"{key}__grad" in record:
+        expected = np.linalg.norm(record[f"{key}__grad"], axis=1)
+        np.testing.assert_allclose(gradient, record[f"{key}__grad"], rtol=1e-9, atol=1e-15)
+    else:
+        expected = record[f"{key}__gradnorm"]
+    np.testing.assert_allclose(norms, expected, rtol=1e-9, atol=1e-15)
+    assert total.item() == pytest.approx(float(record[f"{key}__value"]), rel=1e-9)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_alpha_zero_is_the_plain_loss(
+    batch: tuple[Tensor, Tensor, Tensor], reduction: Reduction
+) -> None:
+    logits, targets, weights = batch
+
+    total = Objective(cross_entropy, alpha=0.0, reduction=reduction)(logits, targets, weights)
+
+    assert total.item() == F.cross_entropy(logits, targets, reduction=reduction).item()
+
+
+def test_alpha_zero_leaves_alone_a_class_that_is_ruled_out() -> None:
+    logits, targets = torch.tensor([[1.0, -torch.inf, 0.0]]), torch.tensor([0])
+
+    total = Objective(cross_entropy, alpha=0.0)(logits, targets)
+
+    assert total.isfinite()
+
+
+@pytest.mark.parametrize("ones", [None, torch.ones(12)])
+def test_weights_of_one_are_ordinary_entropy_regularisation(
+    batch: tuple[Tensor, Tensor, Tensor], ones: Tensor | None
+) -> None:
+    logits, targets, _ = batch
+    expected = entropy_regularised(logits, targets, alpha=0.2)
+
+    losses = Objective(cross_entropy, alpha=0.2).per_sample(logits, targets, ones)
+
+    torch.testing.assert_close(losses, expected)
+
+
+@pytest.mark.parametrize("name", ["bsce_gra", "adafocal", "mmce", "label_smoothing"])
+def test_any_loss_combines_with_the_difficulty_term(
+    batch: tuple[Tensor, Tensor, Tensor], name: str
+) -> None:
+    logits, targets, weights = batch
+    loss = make_loss(name)
+
+    losses = Objective(loss, alpha=0.3).per_sample(logits, targets, weights)
+
+    expected = loss(logits, targets) - 0.3 * weights * entropy(logits)
+    torch.testing.assert_close(losses, expected)
+
+
+def test_a_harder_sample_is_pulled_more_towards_uncertainty() -> None:
+    logits = torch.tensor([[3.0, 0.0], [3.0, 0.0]], requires_grad=True)
+    targets, weights = torch.tensor([0, 0]), torch.tensor([0.9, 0.1])
+
+    total = Objective(cross_entropy, alpha=0.3)(logits, targets, weights)
+
+    (gradient,) = torch.autograd.grad(total, logits)
+    assert gradient[0, 0] > gradient[1, 0]
+
+
+def test_no_gradient_flows_into_the_weights(batch: tuple[Tensor, Tensor, Tensor]) -> None:
+    logits, targets, weights = batch
+    weights.requires_grad_()
+
+    Objective(cross_entropy, alpha=0.3)(logits, targets, weights).backward()
+
+    assert weights.grad is None
+
+
+def test_weights_of_another_precision_keep_the_dtype_of_the_logits(
+    batch: tuple[Tensor, Tensor, Tensor],
+) -> None:
+    logits, targets, weights = batch
+
+    total = Objective(cross_entropy, alpha=0.3)(logits, targets, weights.double())
+
+    assert total.dtype == logits.dtype
+
+
+def test_a_column_of_weights_is_refused(batch: tuple[Tensor, Tensor, Tensor]) -> None:
+    logits, targets, weights = batch
+
+    with pytest.raises(ValueError, match=r"\(12, 1\) for 12 samples"):
+        Objective(cross_entropy, alpha=0.3)(logits, targets, weights.unsqueeze(-1))
+
+
+@pytest.mark.parametrize("alpha", [-0.1, float("nan")])
+def test_an_alpha_below_zero_is_refused(alpha: float) -> None:
+    with pytest.raises(ValueError, match="alpha"):
+        Objective(cross_entropy, alpha=alpha)
+
+
+def test_an_unknown_reduction_is_refused_by_name() -> None:
+    reduction: Any = "median"
+
+    with pytest.raises(ValueError, match="'median'"):
+        Objective(cross_entropy, reduction=reduction)

@@ -1,0 +1,1 @@
+"""Recipes that ship with the package, and what reads and checks a recipe."""

@@ -1,0 +1,261 @@
+"""Recipes as TOML: read with a command line's changes, checked as a whole, written as values."""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from difficulty_service.errors import ConfigError
+from trainer.config import (
+    DataConfig,
+    LossConfig,
+    ModelConfig,
+    OptimiserConfig,
+    Recipe,
+    RegulariserConfig,
+    ScheduleConfig,
+    TrainingConfig,
+)
+from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
+from trainer.models import MODELS, TIMM_PREFIX, model_options
+from trainer.recipes.checks import contradictions
+from trainer.recipes.messages import (
+    did_you_mean,
+    one_message,
+    unknown_key,
+    wrong_constant,
+    wrong_value,
+    wrong_values,
+)
+
+TABLES: dict[str, type] = {
+    "data": DataConfig,
+    "model": ModelConfig,
+    "loss": LossConfig,
+    "regulariser": RegulariserConfig,
+    "optimiser": OptimiserConfig,
+    "schedule": ScheduleConfig,
+    "training": TrainingConfig,
+}
+
+# Tables whose other keys, besides `name`, are settings of what is named, and their field.
+OPEN_TABLES = {"model": "options", "loss": "constants"}
+
+
+def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of a file, or the one of that name that ships with the package.
+
+    Args:
+        path: A TOML file, or a key of `shipped_recipes`.
+        overrides: Changes such as "loss.gamma=3", "training.seeds=[0, 1]" or "name=x". The value
+            is TOML, or else plain text; nothing after the sign takes the key out. Naming another
+            loss or model takes out the settings of the one before, wherever it stands.
+
+    Raises:
+        ConfigError: There is no such recipe, or it is wrong; the message lists all that is.
+    """
+    file = _find(path)
+    values = {"name": Path(file.name).stem} | _parse(file, str(path))
+    source = " ".join([str(path), *(f"--set {override}" for override in overrides)])
+    return recipe_from_dict(_with_overrides(values, overrides), source)
+
+
+def recipe_from_dict(values: Mapping[str, Any], source: str) -> Recipe:
+    """The recipe of values in the form of its file.
+
+    Args:
+        values: One mapping per table, and the name.
+        source: Where they come from, for messages.
+
+    Raises:
+        ConfigError: They are wrong; the message lists all that is.
+    """
+    problems = [
+        _unknown_at_the_top(key, value)
+        for key, value in values.items()
+        if key not in TABLES and key != "name"
+    ]
+    if not isinstance(values.get("name"), str):
+        problems.append(wrong_value("name", values.get("name"), "must be text"))
+    parts = {}
+    for table in TABLES:
+        part, found = _read_table(table, values.get(table, {}))
+        parts[table] = part
+        problems += found
+    if not problems:
+        recipe = Recipe(name=values["name"], **parts)
+        problems = contradictions(recipe)
+    if problems:
+        raise ConfigError(one_message(source, problems))
+    return recipe
+
+
+def recipe_as_dict(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as values that JSON and TOML can hold, in the form of its file.
+
+    Args:
+        recipe: Any; what is None is left out, as TOML has no word for it.
+
+    Returns:
+        What `recipe_from_dict` reads as the same recipe.
+    """
+    values: dict[str, Any] = {"name": recipe.name}
+    for table in TABLES:
+        part = asdict(getattr(recipe, table))
+        part |= part.pop(OPEN_TABLES.get(table, ""), {})
+        values[table] = {key: _listed(value) for key, value in part.items() if value is not None}
+    return values
+
+
+def shipped_recipes() -> dict[str, Traversable]:
+    """The recipes that come with the package: file by name, in alphabetical order."""
+    found = (files("trainer") / "recipes").iterdir()
+    return {
+        Path(file.name).stem: file
+        for file in sorted(found, key=lambda file: file.name)
+        if file.name.endswith(".toml")
+    }
+
+
+def recipe_summary(file: Traversable) -> str:
+    """What a recipe is, in one line: the comment that opens its file."""
+    return file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+
+
+def _find(path: Path | str) -> Traversable:
+    file = Path(path)
+    if file.is_file():
+        return file
+    shipped = shipped_recipes()
+    name = str(path).removesuffix(".toml")
+    if name in shipped:
+        return shipped[name]
+    beside = [other.name for other in file.parent.glob("*.toml")]
+    raise ConfigError(
+        f"no recipe {str(path)!r}: neither a file nor one that comes with the package"
+        f"{did_you_mean(file.name, [*shipped, *beside])} Those that come with it: "
+        f"{', '.join(shipped)}"
+    )
+
+
+def _parse(file: Traversable, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_bytes().decode())
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is not valid TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{source} is not text in UTF-8: {error.reason}") from error
+    except OSError as error:
+        raise ConfigError(f"{source} cannot be read: {error.strerror}") from error
+
+
+def _with_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Values after the changes of a command line, as they were typed but names first."""
+    changes = [_split(override) for override in overrides]
+    names = [[table, "name"] for table in OPEN_TABLES]
+    for keys, value in sorted(changes, key=lambda change: change[0] not in names):
+        table = values
+        if len(keys) > 1:
+            table = values.setdefault(keys[0], {})
+        if not isinstance(table, dict):
+            continue  # named as a wrong table later
+        if keys in names and table.get("name") != value:
+            table.clear()
+        table.pop(keys[-1], None)
+        if value is not None:
+            table[keys[-1]] = value
+    return values
+
+
+def _split(override: str) -> tuple[list[str], Any]:
+    """Keys and value of one change; no value is None."""
+    key, sign, text = override.partition("=")
+    keys = [part.strip() for part in key.split(".")]
+    if not sign or not all(keys) or len(keys) > 2:  # noqa: PLR2004 - a table and its key
+        raise ConfigError(
+            f"--set {override}: expected KEY=VALUE, as in training.epochs=30 or loss.name=focal"
+        )
+    return keys, _value(text.strip())
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - whatever TOML holds
+    if not text:
+        return None
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    plain = len(parsed) == 1 and isinstance(parsed["value"], bool | int | float | str | list | dict)
+    return parsed["value"] if plain else text  # a file may be called like a date
+
+
+def _read_table(table: str, values: object) -> tuple[Any, list[str]]:
+    """The configuration of one table, None if wrong, and what is wrong."""
+    if not isinstance(values, Mapping):
+        return None, [wrong_value(table, values, f"must be a table, [{table}]")]
+    field = OPEN_TABLES.get(table)
+    known = [known.name for known in fields(TABLES[table]) if known.name != field]
+    settings = {key: value for key, value in values.items() if key not in known}
+    if field:
+        default_name = LossConfig().name if table == "loss" else None
+        problems = _wrong_settings(table, values.get("name", default_name), settings)
+        nested = {field: {key: _frozen(value) for key, value in settings.items()}}
+    else:
+        problems = [unknown_key(f"[{table}]", key, known, _home(key)) for key in settings]
+        nested = {}
+    own = json.dumps({key: values[key] for key in known if key in values}, default=str)
+    try:
+        # Lists are tuples in JSON only; strict, for 3.0 epochs or "yes" are somebody's mistake.
+        part: Any = TypeAdapter(TABLES[table]).validate_json(own, strict=True)
+    except ValidationError as error:
+        return None, problems + wrong_values(table, error)
+    return replace(part, **nested), problems
+
+
+def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> list[str]:
+    """What is wrong in the name of a loss or model and in its settings."""
+    if not isinstance(name, str):
+        return []  # missing, or said by its type
+    names = sorted(MODELS) if table == "model" else sorted(LOSSES | LOSSES_WITH_MEMORY)
+    if name not in names and not (table == "model" and name.startswith(TIMM_PREFIX)):
+        choices = ", ".join([*names, f"{TIMM_PREFIX}NAME"] if table == "model" else names)
+        choice = f"no such {table}{did_you_mean(name, names)} Choose one of {choices}"
+        return [wrong_value(f"{table}.name", name, choice)]
+    defaults = model_options(name) if table == "model" else loss_constants(name)
+    problems = []
+    for key, value in settings.items():
+        if key not in defaults:
+            problems.append(unknown_key(f'[{table}] of name "{name}"', key, defaults))
+        else:
+            problems += wrong_constant(f"{table}.{key}", value, defaults[key])
+    return problems
+
+
+def _unknown_at_the_top(key: str, value: object) -> str:
+    known = ["name", *(f"[{table}]" for table in TABLES)]
+    is_table = isinstance(value, Mapping)
+    home = None if is_table else _home(key)
+    shown = f"[{key}]" if is_table else key
+    hint = f"; it belongs in {home}." if home else did_you_mean(shown, known)
+    kind = "table" if is_table else "key outside the tables"
+    return f"{shown}: no such {kind}{hint} A recipe has {', '.join(known)}"
+
+
+def _home(key: str) -> str | None:
+    """The table that has a key of that name, if exactly one has."""
+    homes = [table for table, config in TABLES.items() if key in {f.name for f in fields(config)}]
+    return f"[{homes[0]}]" if len(homes) == 1 else None
+
+
+def _frozen(value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _listed(value: Any) -> Any:  # noqa: ANN401 - whatever a recipe holds
+    return list(map(_listed, value)) if isinstance(value, list | tuple) else value

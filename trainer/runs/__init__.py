@@ -1,0 +1,1 @@
+"""One command's whole run: training, evaluation."""

@@ -1,0 +1,1 @@
+"""From difficulty scores to the weight of each training sample."""

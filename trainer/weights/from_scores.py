@@ -1,0 +1,183 @@
+"""One weight per training sample from a score file, joined by sample id."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from difficulty_service.errors import ConfigError, ScoreFileError, UnmatchedScores
+from difficulty_service.score_file import read_scores
+from trainer.config import RegulariserConfig
+from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
+
+EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class _ScoreColumn:
+    """A column of a score file.
+
+    Attributes:
+        sample_ids: One per row.
+        scores: NaN where there is none. Shape (rows,).
+        dim: Length of the features behind them, where the file says it.
+    """
+
+    sample_ids: pa.Array
+    scores: NDArray[np.float64]
+    dim: int | None
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Scores in the order of the training samples, and the ids that did not match.
+
+    Attributes:
+        scores: NaN where there is none. Shape (samples,).
+        absent: Training samples that the file does not have.
+        empty: Training samples whose score is null or NaN.
+        surplus: Ids in the file that are of no sample.
+    """
+
+    scores: NDArray[np.float64]
+    absent: pa.Array
+    empty: pa.Array
+    surplus: pa.Array
+
+
+def weights_of_samples(
+    sample_ids: Sequence[str],
+    path: Path,
+    config: RegulariserConfig,
+    *,
+    known_ids: Sequence[str] | None = None,
+) -> tuple[Tensor, WeightsDistribution]:
+    """A weight for each training sample, made from its score.
+
+    Normalisation and the largest score are those of the training samples alone, so that samples
+    held out for validation do not change how the others are trained.
+
+    Args:
+        sample_ids: Those of the training samples.
+        path: The score file.
+        config: Column, normalisation, and what to do about a missing score.
+        known_ids: Those of the whole dataset: a score of a sample that was held out of training
+            is no mistake. None is `sample_ids`.
+
+    Returns:
+        Weights in (0, 1), float64 in the order of `sample_ids`, of shape (samples,), and their
+        distribution. With `missing = "mean"`, samples whose score is absent, null or NaN have
+        the mean weight of the others.
+
+    Raises:
+        ScoreFileError: The file cannot be read, or has two scores for one sample.
+        ConfigError: The file has no such score column, or no length of features to divide by.
+        UnmatchedScores: A training sample has no score, or a score no sample, and `missing` is
+            "error"; or no training sample has a score at all.
+        TrainingError: A score is infinite.
+    """
+    column = _read_column(path, config.column)
+    joined = _join(column, sample_ids, known_ids)
+    _check_matched(joined, path, config)
+    has_score = torch.from_numpy(~np.isnan(joined.scores))
+    known_weights = sample_weights(
+        torch.from_numpy(joined.scores)[has_score],
+        normalise=config.normalise,
+        score_temperature=config.score_temperature,
+        c=config.c,
+        winsorise=config.winsorise,
+        dim=column.dim,
+    )
+    # Rounding can put a mean beyond the values it is of.
+    mean = known_weights.mean().clamp(known_weights.min(), known_weights.max())
+    weights = mean.repeat(len(has_score))
+    weights[has_score] = known_weights
+    missing = len(joined.absent) + len(joined.empty)
+    return weights, describe_weights(weights, missing=missing, surplus=len(joined.surplus))
+
+
+def _read_column(path: Path, name: str) -> _ScoreColumn:
+    read_scores(path, ["sample_id"])  # says what is wrong with a file that is no score file
+    schema = pq.read_schema(path)
+    numeric = [field.name for field in schema if pa.types.is_floating(field.type)]
+    file = read_scores(path, ["sample_id", *numeric])
+    filled = [column for column in numeric if file.table[column].null_count < len(file.table)]
+    if name not in filled:
+        reason = "is empty" if name in numeric else "is no column of scores"
+        raise ConfigError(
+            f"regulariser.column {name!r} {reason} in {path}; choose one of {filled}, or score "
+            "again so that it is filled"
+        )
+    sample_ids = pa.chunked_array(file.table["sample_id"]).cast(pa.large_string()).combine_chunks()
+    _check_unique(sample_ids, path)
+    scores = file.table[name].cast(pa.float64()).to_numpy()
+    return _ScoreColumn(sample_ids, scores, file.provenance.get("feature_dim"))
+
+
+def _check_unique(sample_ids: pa.Array, path: Path) -> None:
+    first = _positions(sample_ids, sample_ids)
+    repeated = np.flatnonzero(first != np.arange(len(first)))
+    if len(repeated):
+        raise ScoreFileError(
+            f"{path} has more than one score for {len(repeated):,} sample ids, "
+            f"{_some(sample_ids.take(pa.array(repeated)))}; expected one; score again"
+        )
+
+
+def _join(
+    column: _ScoreColumn, sample_ids: Sequence[str], known_ids: Sequence[str] | None
+) -> _Joined:
+    wanted = pa.array(list(sample_ids), pa.large_string())
+    positions = _positions(wanted, column.sample_ids)
+    # Position -1, an id that the file does not have, is the NaN at the end.
+    scores = np.append(column.scores, np.nan)[positions]
+    surplus = column.sample_ids.filter(pc.invert(pc.is_in(column.sample_ids, value_set=wanted)))
+    if known_ids is not None:
+        known = pa.array(list(known_ids), pa.large_string())
+        surplus = surplus.filter(pc.invert(pc.is_in(surplus, value_set=known)))
+    return _Joined(
+        scores=scores,
+        absent=wanted.filter(pa.array(positions < 0)),
+        empty=wanted.filter(pa.array((positions >= 0) & np.isnan(scores))),
+        surplus=surplus,
+    )
+
+
+def _positions(sample_ids: pa.Array, among: pa.Array) -> NDArray[np.int64]:
+    """Where each id first stands among others, -1 for nowhere. Shape (ids,)."""
+    found = pc.fill_null(pc.index_in(sample_ids, value_set=among), -1)
+    return found.to_numpy().astype(np.int64)
+
+
+def _check_matched(joined: _Joined, path: Path, config: RegulariserConfig) -> None:
+    total, column = len(joined.scores), config.column
+    missing = len(joined.absent) + len(joined.empty)
+    strict = config.missing == "error"
+    if missing < total and not (strict and (missing or len(joined.surplus))):
+        return
+    complaints = [
+        f"{len(ids):,} {complaint}, {_some(ids)}"
+        for ids, complaint in (
+            (joined.absent, f"of {total:,} training samples are not in it"),
+            (joined.empty, f"of {total:,} training samples have no value in {column!r}"),
+            (joined.surplus, "of its scores belong to no sample of the dataset"),
+        )
+        if len(ids)
+    ]
+    remedy = "score the dataset that is trained on"
+    if missing < total:
+        remedy += ', or set regulariser.missing = "mean" to give samples without a score the mean '
+        remedy += "weight and leave out scores without a sample"
+    raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(complaints)}; {remedy}")
+
+
+def _some(sample_ids: pa.Array) -> str:
+    examples = sample_ids[:EXAMPLES].to_pylist()
+    return f"for example {', '.join(map(repr, examples))}"
