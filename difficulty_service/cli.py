@@ -13,6 +13,7 @@ from difficulty_service.commands.demo import demo
 from difficulty_service.commands.extract import extract
 from difficulty_service.commands.fit import fit
 from difficulty_service.commands.merge import merge
+from difficulty_service.commands.options import as_option
 from difficulty_service.commands.score import score
 from difficulty_service.errors import DifficultyError
 from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
@@ -77,5 +78,6 @@ def main() -> None:
 
 def describe_error(error: Exception) -> str:
     """One line that names what failed."""
-    text = " ".join(str(error).split())
-    return text if isinstance(error, DifficultyError) else f"{type(error).__name__}: {text}"
+    if isinstance(error, DifficultyError):
+        return " ".join(error.message(as_option).split())
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

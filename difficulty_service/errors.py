@@ -18,11 +18,70 @@ DifficultyError
 │   └── UnmatchedScores    training samples without a score, or scores without a sample
 ├── MetricError            predictions that no metric can judge
 └── MissingPackage         an optional package is needed for what was asked
+
+A remedy names parameters as data, because the same library is used from the command line, over
+HTTP and from Python, and each of them writes `shrinkage = auto` in its own way.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A parameter that a remedy names.
+
+    Attributes:
+        parameter: Name of the keyword argument, such as `shrinkage` or `batch_size`.
+        value: What to set it to; None where the reader has to choose.
+    """
+
+    parameter: str
+    value: object = None
+
+
+def as_keyword(setting: Setting) -> str:
+    """A setting as Python writes it: `shrinkage='auto'`, or `split` where the value is open."""
+    if setting.value is None:
+        return setting.parameter
+    return f"{setting.parameter}={setting.value!r}"
 
 
 class DifficultyError(Exception):
-    """Base of all errors below; its message names the value, what was expected and the remedy."""
+    """Base of all errors below.
+
+    Args:
+        problem: What is wrong: names the value and what was expected.
+        remedy: What to do about it: text and settings, in the order of the sentence.
+        parameter: Name of the keyword argument whose value is at fault, where there is one.
+
+    Attributes:
+        problem: As given.
+        remedy: As given; empty where there is nothing to suggest.
+        parameter: As given.
+    """
+
+    def __init__(self, problem: str, *remedy: str | Setting, parameter: str | None = None) -> None:
+        super().__init__(problem, *remedy)
+        self.problem = problem
+        self.remedy = remedy
+        self.parameter = parameter
+
+    def __str__(self) -> str:
+        return self.message(as_keyword)
+
+    def message(self, spell: Callable[[Setting], str]) -> str:
+        """The problem and the remedy in one line.
+
+        Args:
+            spell: Writes a setting as the reader would: an option, a field, a keyword argument.
+        """
+        remedy = self.remedy_text(spell)
+        return f"{self.problem}; {remedy}" if remedy else self.problem
+
+    def remedy_text(self, spell: Callable[[Setting], str]) -> str:
+        """The remedy alone; empty where there is none."""
+        return "".join(part if isinstance(part, str) else spell(part) for part in self.remedy)
 
 
 class DatasetError(DifficultyError):

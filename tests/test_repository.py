@@ -80,7 +80,8 @@ def test_every_error_stands_in_the_tree_under_its_parent() -> None:
     entry = re.compile(r"^([│ ]*)(?:[├└]── )?([A-Z]\w+)", re.MULTILINE)
     drawn: dict[str, str] = {}
     path: list[str] = []
-    for indent, name in entry.findall(str(errors.__doc__).partition("\n\n")[2]):
+    tree = str(errors.__doc__).split("\n\n")[1]
+    for indent, name in entry.findall(tree):
         depth = len(indent) // 4 + (1 if path else 0)
         path[depth:] = [name]
         drawn[name] = path[depth - 1] if depth else "Exception"
@@ -88,7 +89,7 @@ def test_every_error_stands_in_the_tree_under_its_parent() -> None:
     defined = {
         name: error.__base__.__name__
         for name, error in vars(errors).items()
-        if isinstance(error, type)
+        if isinstance(error, type) and issubclass(error, Exception)
     }
 
     assert drawn == defined

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from difficulty_service.errors import Setting
+
 if TYPE_CHECKING:
     import torch
 
     from difficulty_service.statistics.gaussian import Shrinkage
+
+OPTIONS = {"max_actors": "--ray-actors", "cpus_per_actor": "--workers", "share": "--shard"}
+"""Options that are not called like the parameter they set."""
 
 
 class OnError(StrEnum):
@@ -264,3 +269,13 @@ def parse_shrinkage(text: str) -> "Shrinkage":
             param_hint="--shrinkage",
         )
     return intensity
+
+
+def as_option(setting: Setting) -> str:
+    """A setting as the command line writes it: `--shrinkage auto`, `--no-resume`."""
+    option = OPTIONS.get(setting.parameter, "--" + setting.parameter.replace("_", "-"))
+    if setting.value is None or setting.value is True:
+        return option
+    if setting.value is False:
+        return option.replace("--", "--no-", 1)
+    return f"{option} {setting.value}"

@@ -1,0 +1,52 @@
+"""How two descriptions differ, in words: of stores, Gaussians, runs or machines."""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+LONGEST_VALUE = 60
+"""Characters of a value that are shown."""
+
+
+def differences(
+    first: Mapping[str, Any],
+    second: Mapping[str, Any],
+    *,
+    names: tuple[str, str] = ("then", "now"),
+    ignored: Collection[str] = (),
+) -> list[str]:
+    """What two descriptions do not share, a phrase for each key; empty where they agree.
+
+    Args:
+        first: Nested mappings of plain values; a key inside another is written `outer.inner`.
+        second: The same of the other one.
+        names: What to call the two, after their values: `seed: 0 then, 1 now`.
+        ignored: Keys of the outermost mappings that may differ.
+    """
+    one, other = (
+        flatten({key: value for key, value in each.items() if key not in ignored})
+        for each in (first, second)
+    )
+    return [
+        f"{key}: {_short(one, key)} {names[0]}, {_short(other, key)} {names[1]}"
+        for key in sorted(one.keys() | other.keys())
+        if one.get(key) != other.get(key)
+    ]
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested mappings by their path, `outer.inner`."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _short(values: Mapping[str, Any], key: str) -> str:
+    if key not in values:
+        return "none"
+    text = json.dumps(values[key], ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
