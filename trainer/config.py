@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from difficulty_service.images.header import DEFAULT_MAX_PIXELS
+
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -40,6 +42,7 @@ class DataConfig:
         labels: Dataset whose labels, joined by sample id, replace those of a folder of features.
         limit: Use this many training samples, evenly spaced.
         image_size: Height and width in pixels; None is that of the images, which then must agree.
+        max_pixels: Maximum number of pixels of an image file; larger ones are refused.
         augmentation: Random changes to training images.
         crop_padding: Black pixels on each side before a "flip_crop".
         label_noise: Share of training labels replaced by another class at random.
@@ -65,6 +68,7 @@ class DataConfig:
     labels: str | None = None
     limit: Count | None = None
     image_size: Count | None = None
+    max_pixels: Count = DEFAULT_MAX_PIXELS
     augmentation: Augmentation = "none"
     crop_padding: Annotated[int, Field(ge=0)] = 4
     label_noise: Share = 0.0

@@ -13,7 +13,7 @@ from difficulty_service.parallel import num_workers
 from trainer.config import Augmentation, DataConfig
 from trainer.data.augmentation import augmentation_of
 from trainer.data.classes import match_classes, refuse_shared_ids
-from trainer.data.decoding import Fit, decode
+from trainer.data.decoding import Fit, decode, failure_reason
 from trainer.data.images import MemoryImages, decode_images, unreadable
 from trainer.data.large_images import BatchReader, LargeImages
 from trainer.data.splits import Splits, hold_out, with_label_noise
@@ -126,7 +126,7 @@ def open_image_samples(
         DatasetError: The dataset or some of its images cannot be read.
     """
     dataset = open_dataset(location, _options(config, location, split, label_column))
-    fit = Fit(spec.shape[1], spec.shape[2], _margin(config))
+    fit = Fit(spec.shape[1], spec.shape[2], _margin(config), max_pixels=config.max_pixels)
     inputs = _Keeping(config, fit, device).open_inputs(dataset)
     return Samples(dataset.sample_ids, _labels(dataset), dataset.class_names, inputs)
 
@@ -173,12 +173,14 @@ def _margin(config: DataConfig) -> float:
 def _training_fit(config: DataConfig, dataset: Dataset) -> Fit:
     """The size asked for, or else that of the first image."""
     if config.image_size is not None:
-        return Fit(config.image_size, config.image_size, _margin(config))
+        size = config.image_size
+        return Fit(size, size, _margin(config), max_pixels=config.max_pixels)
     try:
-        image = decode(next(dataset.open_images(range(1))))
+        image = decode(next(dataset.open_images(range(1))), config.max_pixels)
     except ImageError as error:
-        raise unreadable([(dataset.sample_ids[0], str(error))], dataset.location) from error
-    return Fit(image.height, image.width, resizes=False)
+        failure = (dataset.sample_ids[0], failure_reason(error))
+        raise unreadable([failure], dataset.location) from error
+    return Fit(image.height, image.width, resizes=False, max_pixels=config.max_pixels)
 
 
 def _share(config: DataConfig) -> float:

@@ -14,7 +14,7 @@ from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.errors import DatasetError, ImageError
 from difficulty_service.parallel import map_in_order, num_workers
 from trainer.data.augmentation import Augment
-from trainer.data.decoding import Fit, decode, pixels_of
+from trainer.data.decoding import Fit, decode, failure_reason, pixels_of
 
 _IMAGES_PER_TASK = 64
 _SHOWN = 5
@@ -98,7 +98,7 @@ def _write(
     failed = []
     for position, opener in enumerate(openers, start):
         try:
-            pixels[position] = pixels_of(fit.apply(decode(opener)))
+            pixels[position] = pixels_of(fit.apply(decode(opener, fit.max_pixels)))
         except ImageError as error:
-            failed.append((position, str(error)))
+            failed.append((position, failure_reason(error)))
     return failed

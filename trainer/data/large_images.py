@@ -16,7 +16,7 @@ from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.errors import ImageError
 from trainer.config import Augmentation
 from trainer.data.augmentation import augmentation_of, crop_boxes, flip
-from trainer.data.decoding import Fit, decode, pixels_of
+from trainer.data.decoding import Fit, decode, failure_reason, pixels_of
 from trainer.data.images import unreadable
 
 Order = tuple[NDArray[np.int64], NDArray[np.float64] | None]
@@ -51,11 +51,12 @@ class BatchReader:
         failed = []
         for row, position in enumerate(positions.tolist()):
             try:
-                image = decode(next(self.open_images(range(position, position + 1))))
+                opener = next(self.open_images(range(position, position + 1)))
+                image = decode(opener, self.fit.max_pixels)
                 own = None if draws is None else draws[row : row + 1]
                 pixels[row] = pixels_of(self._resize(image, own))
             except ImageError as error:
-                failed.append((position, str(error)))
+                failed.append((position, failure_reason(error)))
         return failed or self._augment(torch.from_numpy(pixels), draws)
 
     def _resize(self, image: Image.Image, draws: Tensor | None) -> Image.Image:

@@ -31,6 +31,7 @@ from trainer.weights.from_scores import weights_of_samples
 FREE_TO_CHANGE = (
     ("name",),
     ("data", "in_memory"),
+    ("data", "max_pixels"),
     ("data", "workers"),
     ("regulariser", "scores"),
     ("training", "checkpoint_every"),

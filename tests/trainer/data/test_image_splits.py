@@ -208,7 +208,7 @@ def test_a_test_class_that_training_lacks_is_refused(
 
 
 def test_the_first_image_may_be_the_one_that_cannot_be_read(write_table: Write) -> None:
-    with pytest.raises(DatasetError, match=r"'train.parquet#0': cannot be decoded"):
+    with pytest.raises(DatasetError, match=r"'train.parquet#0': not an image"):
         opened(train=write_table(images=[b"no image", b"none"]))
 
 
