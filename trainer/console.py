@@ -4,34 +4,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
 
+from difficulty_service.commands.console import RateColumn, err, out
 from trainer.runs.signals import stop_on_signals
 from trainer.runs.train import Observer
 from trainer.training.checkpoint import Progress as Done
 from trainer.weights.formula import WeightsDistribution
-
-out = Console(highlight=False, soft_wrap=True)
-err = Console(highlight=False, soft_wrap=True, stderr=True)
-
-
-class RateColumn(ProgressColumn):
-    """Samples per second, over the last half minute."""
-
-    def render(self, task: Any) -> Text:  # noqa: ANN401 - rich's own type, only for its speed
-        """The rate, or a dash before the first step."""
-        return Text(f"{task.speed:,.0f}/s" if task.speed else "-/s")
 
 
 @contextmanager

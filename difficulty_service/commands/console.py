@@ -1,6 +1,6 @@
 """What a person sees: progress on a terminal, summaries everywhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,12 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.progress import Task
 
-    from difficulty_service.extraction.shards import Progress as BatchProgress
-
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
 class RateColumn(ProgressColumn):
-    """Images per second, over the last half minute."""
+    """Images or samples per second, over the last half minute."""
 
     def render(self, task: "Task") -> Text:
         """The rate, or a dash before the first batch."""
@@ -35,7 +33,7 @@ class RateColumn(ProgressColumn):
 
 
 @contextmanager
-def watch_images(total: int, done: int, bad: int) -> Iterator["BatchProgress"]:
+def watch_images(total: int, done: int, bad: int) -> Iterator[Callable[[int, int], None]]:
     """A bar with rate, time left and bad images so far; nothing where there is no terminal."""
     bar = Progress(
         TextColumn("images"),
