@@ -79,11 +79,7 @@ def mmce_weighted(
     Raises:
         ValueError: The normalisation has another name.
     """
-    _check(normalisation)
-    confidence, correct = _confidence(logits, targets)
-    squared = _squared_weighted(confidence, correct, normalisation)
-    both_kinds = (correct.amax() > correct.amin()).to(squared)
-    term = both_kinds * _root(squared)
+    term = weighted_mmce(logits, targets, normalisation=normalisation)
     return F.cross_entropy(logits, targets, reduction="none") + coefficient * term
 
 
@@ -102,10 +98,10 @@ def squared_mmce(logits: Tensor, targets: Tensor) -> Tensor:
     return error @ _kernel(confidence) @ error / len(error) ** 2
 
 
-def squared_weighted_mmce(
+def weighted_mmce(
     logits: Tensor, targets: Tensor, *, normalisation: Normalisation = "paper"
 ) -> Tensor:
-    """The square of the weighted MMCE of a batch, see `mmce_weighted`.
+    """The weighted MMCE of a batch, see `mmce_weighted`.
 
     Args:
         logits: Shape (samples, classes).
@@ -113,9 +109,16 @@ def squared_weighted_mmce(
         normalisation: "paper" divides once by the numbers of pairs, "reference" twice.
 
     Returns:
-        A scalar. A kind of prediction that the batch lacks counts as zero.
+        A scalar; zero where all predictions are correct or all are wrong.
+
+    Raises:
+        ValueError: The normalisation has another name.
     """
-    return _squared_weighted(*_confidence(logits, targets), normalisation)
+    _check(normalisation)
+    confidence, correct = _confidence(logits, targets)
+    squared = _squared_weighted(confidence, correct, normalisation)
+    both_kinds = (correct.amax() > correct.amin()).to(squared)
+    return both_kinds * _root(squared)
 
 
 def _squared_weighted(confidence: Tensor, correct: Tensor, normalisation: Normalisation) -> Tensor:

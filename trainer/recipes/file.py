@@ -123,11 +123,6 @@ def shipped_recipes() -> dict[str, Traversable]:
     }
 
 
-def recipe_summary(file: Traversable) -> str:
-    """What a recipe is, in one line: the comment that opens its file."""
-    return file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-
-
 def _find(path: Path | str) -> Traversable:
     file = Path(path)
     if file.is_file():
