@@ -1,8 +1,8 @@
 """Maximum mean calibration error (MMCE): calibration of a batch as a differentiable kernel term.
 
-The term belongs to a batch, not to a sample. It is added to the cross-entropy of every sample,
-so that the mean over the batch is the published `mean cross-entropy + coefficient * MMCE` and the
-sum is the batch size times that, as the published training loops have it.
+The term is one number per batch. It is added to the cross-entropy of every sample, so that the mean
+over the batch is the published `mean cross-entropy + coefficient * MMCE`, and the sum is the batch
+size times that, as in the published training loops.
 """
 
 from typing import Literal
@@ -14,10 +14,10 @@ from torch.nn import functional as F
 Normalisation = Literal["paper", "reference"]
 
 KERNEL_WIDTH = 0.4
-# Keeps the slope of the square root finite; the term is thus never below 1e-5.
-_BENEATH_ROOT = 1e-10
+# Keeps the slope of the square root finite; the term is therefore at least 1e-5.
+_ROOT_OFFSET = 1e-10
 # As in the reference code: keeps its second division finite.
-_BESIDE_COUNTS = 1e-5
+_COUNT_OFFSET = 1e-5
 
 
 def mmce(
@@ -58,13 +58,13 @@ def mmce_weighted(
     coefficient: float = 2.0,
     normalisation: Normalisation = "paper",
 ) -> Tensor:
-    """Cross-entropy plus `coefficient` times the MMCE that weighs right and wrong alike.
+    """Cross-entropy plus `coefficient` times the weighted MMCE.
 
     Kumar et al. (2018). Sums over pairs of correct, of wrong and of mixed samples are divided by
     their numbers of pairs ("paper"). Their code and that of Mukhoti et al. (2020) divide twice
     ("reference"), so that the term fades with the batch size: 22 times too small at 64 samples,
-    276 times at 512. Published coefficients (2 by Mukhoti et al., 4 and 10 by Kumar et al.) belong
-    to it.
+    276 times at 512. Published coefficients (2 by Mukhoti et al., 4 and 10 by Kumar et al.) are
+    for that form.
 
     Args:
         logits: Shape (samples, classes).
@@ -131,9 +131,9 @@ def _squared_weighted(confidence: Tensor, correct: Tensor, normalisation: Normal
     if normalisation == "paper":
         return among_right + among_wrong - 2 * between
     return (
-        among_right / (count**2 + _BESIDE_COUNTS)
-        + among_wrong / (wrong_count**2 + _BESIDE_COUNTS)
-        - 2 * between / (count * wrong_count + _BESIDE_COUNTS)
+        among_right / (count**2 + _COUNT_OFFSET)
+        + among_wrong / (wrong_count**2 + _COUNT_OFFSET)
+        - 2 * between / (count * wrong_count + _COUNT_OFFSET)
     )
 
 
@@ -150,8 +150,8 @@ def _kernel(confidence: Tensor) -> Tensor:
 
 
 def _root(squared: Tensor) -> Tensor:
-    """Square root that rounding below zero does not break."""
-    return (squared.clamp_min(0) + _BENEATH_ROOT).sqrt()
+    """Square root of a value that may be below zero by rounding."""
+    return (squared.clamp_min(0) + _ROOT_OFFSET).sqrt()
 
 
 def _check(normalisation: str) -> None:

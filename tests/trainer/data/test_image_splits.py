@@ -165,7 +165,7 @@ def test_splits_of_one_table_are_told_apart_by_its_column(write_table: Write) ->
 def test_a_validation_dataset_that_is_the_training_dataset_is_refused(write_table: Write) -> None:
     table = write_table()
 
-    with pytest.raises(DatasetError, match=r"30 samples of .* in both .* validation_split"):
+    with pytest.raises(DatasetError, match=r"30 samples of .* in both .* data\.validation_split"):
         opened(train=table, validation=table)
 
 

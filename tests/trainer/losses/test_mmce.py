@@ -16,11 +16,11 @@ from trainer.losses.mmce import (
     weighted_mmce,
 )
 
-BENEATH_ROOT = 1e-10
+ROOT_OFFSET = 1e-10
 
 
 def squared_weighted_mmce(logits: Tensor, targets: Tensor) -> Tensor:
-    return weighted_mmce(logits, targets).square() - BENEATH_ROOT
+    return weighted_mmce(logits, targets).square() - ROOT_OFFSET
 
 
 SETS = ["a", "b", "x"]
@@ -71,7 +71,7 @@ def test_extreme_logits_stay_finite(
     ("loss", "term"),
     [
         (partial(mmce, normalisation="reference"), squared_mmce),
-        (mmce, lambda *batch: (squared_mmce(*batch) + BENEATH_ROOT).sqrt()),
+        (mmce, lambda *batch: (squared_mmce(*batch) + ROOT_OFFSET).sqrt()),
         (mmce_weighted, weighted_mmce),
     ],
 )
