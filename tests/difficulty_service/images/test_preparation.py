@@ -19,11 +19,11 @@ from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.images.preparation import (
     Mode,
-    begin_decoding,
     decoder_name,
     normalise,
     prepare,
     read_image,
+    set_up_decoding_thread,
     stack,
 )
 
@@ -169,7 +169,7 @@ def test_many_threads_give_the_images_that_one_gives() -> None:
     openers = [encoded(photograph(60 + i, 90), "JPEG" if i % 2 else "TIFF") for i in range(24)]
     one_by_one = [prepare(opener, CLIP_224) for opener in openers]
 
-    with ThreadPoolExecutor(8, initializer=begin_decoding) as pool:
+    with ThreadPoolExecutor(8, initializer=set_up_decoding_thread) as pool:
         threaded = list(pool.map(lambda opener: prepare(opener, CLIP_224), openers))
 
     assert all(torch.equal(a, b) for a, b in zip(one_by_one, threaded, strict=True))
@@ -178,7 +178,7 @@ def test_many_threads_give_the_images_that_one_gives() -> None:
 def test_decoding_threads_leave_the_calling_thread_its_cores() -> None:
     before = torch.get_num_threads()
 
-    with ThreadPoolExecutor(1, initializer=begin_decoding) as pool:
+    with ThreadPoolExecutor(1, initializer=set_up_decoding_thread) as pool:
         inside = pool.submit(torch.get_num_threads).result()
 
     assert inside == 1
@@ -189,7 +189,7 @@ def test_decoding_threads_leave_the_calling_thread_its_cores() -> None:
 def test_decoding_threads_let_the_calling_thread_go_first() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
 
-    with ThreadPoolExecutor(1, initializer=begin_decoding) as pool:
+    with ThreadPoolExecutor(1, initializer=set_up_decoding_thread) as pool:
         inside = pool.submit(os.getpriority, os.PRIO_PROCESS, 0).result()
 
     assert inside == max(before, 10)
