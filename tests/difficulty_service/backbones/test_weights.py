@@ -1,4 +1,4 @@
-"""Reading weights files safely and saying what does not fit."""
+"""Weights files are read safely, and errors describe weights that do not fit."""
 
 import os
 import pickle
@@ -54,7 +54,7 @@ def test_a_pytorch_file_is_read_even_if_it_is_a_training_checkpoint(
 
 
 class Payload:
-    """Unpickling it would make a folder."""
+    """An object whose unpickling creates a folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -110,9 +110,9 @@ def test_a_file_without_tensors_is_refused(tmp_path: Path) -> None:
 
 def test_the_difference_counts_and_names_the_tensors_that_do_not_fit() -> None:
     expected = {f"block{i}.weight": torch.zeros(4, 2) for i in range(8)}
-    found = {"block0.weight": torch.zeros(4, 3), "head.bias": torch.tensor(1.0)}
+    weights = {"block0.weight": torch.zeros(4, 3), "head.bias": torch.tensor(1.0)}
 
-    difference = describe_difference(expected, found)
+    difference = describe_difference(expected, weights)
 
     missing, unexpected, reshaped = difference.splitlines()
     assert missing.strip().startswith("7 missing (of 8): block1.weight 4x2, block2.weight 4x2, ")
@@ -155,9 +155,9 @@ def test_a_cached_file_is_found_without_the_network(
     monkeypatch.setattr(socket, "getaddrinfo", no_network)
     cached = fill_cache(tmp_path, "owner/name", "model.safetensors")
 
-    found = locate_weights(None, "resnet50", "owner/name", ("other.bin", "model.safetensors"))
+    path = locate_weights(None, "resnet50", "owner/name", ("other.bin", "model.safetensors"))
 
-    assert found == cached
+    assert path == cached
 
 
 @pytest.mark.parametrize("offline", [False, True])
