@@ -16,12 +16,9 @@ from difficulty_service.audit.audit import Audit, AuditOptions, audit
 from difficulty_service.audit.files import read_columns
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.extraction.batches import ExtractOptions
 from difficulty_service.feature_store.store import FeatureStore, create_store
-from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
 from difficulty_service.score_file import read_scores
-from difficulty_service.scoring.fit_store import fit_store, write_store_scores
 from difficulty_service.statistics.fit_options import FitOptions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,14 +32,12 @@ def extract_cifar(location: Path, out: Path, **changes: object) -> FeatureStore:
         "out": out,
         "backbone": "builtin",
         "dataset": DatasetOptions(id_column="index"),
-        "options": ExtractOptions(workers=num_workers()),
     } | changes
     return extract(ExtractRequest(**request)).store  # type: ignore[arg-type]
 
 
 def score(store: FeatureStore, out: Path, matmul_dtype: str = "auto") -> pa.Table:
-    gaussians = fit_store(store, FitOptions(matmul_dtype=matmul_dtype))
-    write_store_scores(store, out, gaussians, dict(store.description), ["rmd"])
+    score_features(store, ScoreRequest(out, fit=FitOptions(matmul_dtype=matmul_dtype)))
     return read_scores(out).table
 
 
