@@ -1,4 +1,4 @@
-"""A recipe's configuration: checked on construction, never changed."""
+"""The configuration of a recipe: validated and immutable."""
 
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
@@ -16,7 +16,7 @@ from trainer.config import (
 )
 
 
-def test_the_least_recipe_trains_with_plain_cross_entropy() -> None:
+def test_a_minimal_recipe_trains_with_plain_cross_entropy() -> None:
     recipe = Recipe("least", DataConfig("photos/"), ModelConfig("probe"), TrainingConfig(epochs=1))
 
     assert recipe.loss.name == "cross_entropy"
@@ -39,7 +39,7 @@ def test_two_configurations_of_the_same_values_are_equal() -> None:
     assert changed == data
 
 
-def test_validation_is_a_share_or_a_dataset() -> None:
+def test_validation_is_a_fraction_or_a_dataset() -> None:
     share = DataConfig("photos/", validation=0.2)
     dataset = DataConfig("photos/", validation="others/")
 

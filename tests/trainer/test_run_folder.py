@@ -31,7 +31,7 @@ def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
         seed_folders(tmp_path)
 
 
-def test_json_comes_back(tmp_path: Path) -> None:
+def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_json(tmp_path / "new" / "a.json", {"b": [1, 2.5, None]})
 
     assert read_json(tmp_path / "new" / "a.json") == {"b": [1, 2.5, None]}
@@ -45,17 +45,15 @@ def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [(None, "is missing"), ('{"a": ', "is damaged"), ("[1]", "does not hold a JSON object")],
 )
-def test_json_that_cannot_be_read_is_named(
-    tmp_path: Path, text: str | None, complaint: str
-) -> None:
+def test_json_that_cannot_be_read_is_named(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "a.json"
     if text is not None:
         path.write_text(text)
 
-    with pytest.raises(TrainingError, match=rf"a\.json {complaint}"):
+    with pytest.raises(TrainingError, match=rf"a\.json {message}"):
         read_json(path)
 
 
@@ -73,7 +71,7 @@ def test_a_history_has_a_line_per_epoch(tmp_path: Path) -> None:
     ],
     ids=["images", "texts"],
 )
-def test_what_a_model_takes_comes_back_as_it_was(tmp_path: Path, spec: InputSpec) -> None:
+def test_inputs_are_read_as_they_were_written(tmp_path: Path, spec: InputSpec) -> None:
     write_inputs(tmp_path / "inputs.json", spec, ("bird", "cat"))
 
     read, names = read_inputs(tmp_path / "inputs.json")

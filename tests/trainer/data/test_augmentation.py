@@ -1,4 +1,4 @@
-"""Random changes to batches of images."""
+"""Random augmentation of batches of images."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ NAMES: tuple[Augmentation, ...] = ("none", "flip", "flip_crop", "random_resized_
 
 @pytest.fixture
 def images() -> Tensor:
-    """Not square, so that rows and columns cannot be exchanged unseen."""
+    """Images that are not square, so that swapped rows and columns are detected."""
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, 256, (40, 3, 9, 12), generator=generator, dtype=torch.uint8)
 
@@ -41,9 +41,7 @@ def naive_flip_crop(image: Tensor, draws: Tensor, padding: int) -> Tensor:
     return window.flip(2) if draws[0] < 0.5 else window
 
 
-def test_a_padded_crop_of_a_batch_is_that_of_a_loop_over_images(
-    images: Tensor, draws: Tensor
-) -> None:
+def test_a_padded_crop_of_a_batch_matches_a_loop_over_images(images: Tensor, draws: Tensor) -> None:
     expected = [naive_flip_crop(*pair, padding=3) for pair in zip(images, draws, strict=True)]
 
     changed = flip_crop(images, draws, padding=3)
@@ -72,12 +70,12 @@ def test_a_flip_mirrors_exactly_the_images_whose_draw_is_below_one_half(images: 
     assert torch.equal(changed[1], images[1])
 
 
-def test_without_augmentation_images_stay_as_they_are(images: Tensor, draws: Tensor) -> None:
+def test_without_augmentation_images_do_not_change(images: Tensor, draws: Tensor) -> None:
     assert torch.equal(keep(images, draws), images)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_happens_to_a_sample_does_not_depend_on_its_batch(
+def test_the_augmentation_of_a_sample_does_not_depend_on_its_batch(
     name: Augmentation, images: Tensor, draws: Tensor
 ) -> None:
     augment = augmentation_of(name, crop_padding=2)
@@ -99,7 +97,7 @@ def test_augmented_images_keep_shape_and_type(
     assert changed.dtype == torch.uint8
 
 
-def test_random_boxes_have_the_area_and_shape_asked_for() -> None:
+def test_random_boxes_have_the_specified_range_of_areas_and_shapes() -> None:
     draws = torch.rand(2000, NUM_DRAWS, generator=torch.Generator().manual_seed(3))
     draws[:, 3] *= 0.6  # small enough for no side to be cut
 
@@ -122,7 +120,7 @@ def test_random_boxes_lie_inside_the_image() -> None:
     assert bottom.max() <= 30 + 1e-9
 
 
-def test_rows_and_columns_of_random_boxes_have_draws_of_their_own() -> None:
+def test_rows_and_columns_of_random_boxes_are_drawn_independently() -> None:
     draws = torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.5], [0.0, 1.0, 0.0, 0.0, 0.5]])
 
     upper_right, lower_left = crop_boxes(draws, 100, 100).round().tolist()
@@ -131,7 +129,7 @@ def test_rows_and_columns_of_random_boxes_have_draws_of_their_own() -> None:
     assert lower_left == [0, 72, 28, 100]
 
 
-def test_a_random_resized_crop_is_the_box_enlarged_by_another_library(draws: Tensor) -> None:
+def test_a_random_resized_crop_matches_another_library(draws: Tensor) -> None:
     rows = torch.arange(64).view(1, 64, 1) * 2
     smooth = (rows + torch.arange(64).view(1, 1, 64)).expand(3, 64, 64).to(torch.uint8)
     draws[:, 0] = 0.9

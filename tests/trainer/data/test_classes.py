@@ -1,4 +1,4 @@
-"""Whether two datasets fit together."""
+"""Consistency of two datasets."""
 
 import pytest
 import torch

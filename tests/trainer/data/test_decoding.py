@@ -1,4 +1,4 @@
-"""One encoded image to the pixels a model takes."""
+"""Decoding and resizing of images for a model."""
 
 import io
 from functools import partial
@@ -52,7 +52,7 @@ def test_a_palette_with_a_transparent_entry_becomes_its_colours() -> None:
     assert pixels[:, 2, 3].tolist() == [10, 20, 30]
 
 
-def test_of_sixteen_bits_the_upper_eight_are_kept() -> None:
+def test_sixteen_bits_are_reduced_to_the_upper_eight() -> None:
     values = np.linspace(0, 65_535, 16, dtype=np.uint16).reshape(4, 4)
 
     pixels = pixels_of(decode(encoded(Image.fromarray(values))))
@@ -60,7 +60,7 @@ def test_of_sixteen_bits_the_upper_eight_are_kept() -> None:
     np.testing.assert_array_equal(pixels[1], values >> 8)
 
 
-def test_a_picture_is_turned_as_its_exif_block_says(grey: Image.Image) -> None:
+def test_exif_orientation_is_applied(grey: Image.Image) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned clockwise by a quarter
 
@@ -113,7 +113,7 @@ def test_a_remedy_names_the_key_of_the_recipe() -> None:
     assert failure_reason(error) == "too large; raise data.max_pixels"
 
 
-def test_a_truncated_image_is_an_image_error() -> None:
+def test_a_truncated_image_is_refused() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     data = encoded(Image.fromarray(noise), "JPEG")().read()
 
@@ -121,7 +121,7 @@ def test_a_truncated_image_is_an_image_error() -> None:
         decode(partial(open_bytes, data[: len(data) // 2]))
 
 
-def test_an_image_of_the_right_size_is_not_touched(grey: Image.Image) -> None:
+def test_an_image_of_the_right_size_is_returned_unchanged(grey: Image.Image) -> None:
     assert Fit(6, 8, margin=1.2).apply(grey) is grey
 
 

@@ -1,4 +1,4 @@
-"""Folders of features as splits."""
+"""Feature stores as splits."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ WriteStore = Callable[..., str]
 
 
 def features_of(sample_ids: Sequence[str]) -> torch.Tensor:
-    """Features that tell which sample they are of."""
+    """Features that identify their sample."""
     numbers = torch.tensor([float(sample_id.rpartition("#")[2]) for sample_id in sample_ids])
     return torch.stack((numbers, -numbers, numbers.square()), dim=1)
 
@@ -80,7 +80,7 @@ def test_the_specification_describes_the_training_features(write_store: WriteSto
     torch.testing.assert_close(splits.spec.std, values.std(dim=0, correction=0))
 
 
-def test_of_several_augmentation_runs_the_first_is_used(write_store: WriteStore) -> None:
+def test_the_first_of_several_augmentation_runs_is_used(write_store: WriteStore) -> None:
     config = DataConfig(train=write_store(runs=3), kind="features", validation=0.0)
 
     splits = open_splits(config, 0, CPU)
@@ -90,7 +90,7 @@ def test_of_several_augmentation_runs_the_first_is_used(write_store: WriteStore)
     assert torch.equal(inputs_of(splits.train), features_of(splits.train.sample_ids))
 
 
-def test_a_limit_uses_fewer_samples_and_knows_the_ids_of_all(write_store: WriteStore) -> None:
+def test_a_limit_uses_fewer_samples_and_keeps_all_ids(write_store: WriteStore) -> None:
     config = DataConfig(train=write_store(), kind="features", validation=0.0, limit=9)
 
     splits = open_splits(config, 0, CPU)
@@ -140,7 +140,7 @@ def test_test_features_take_the_class_indices_of_training(write_store: WriteStor
     np.testing.assert_array_equal(splits.test.labels, 2 - numbers % 3)
 
 
-def test_features_of_another_length_are_refused(write_store: WriteStore) -> None:
+def test_features_of_another_dimension_are_refused(write_store: WriteStore) -> None:
     config = DataConfig(train=write_store(), kind="features")
     splits = open_splits(config, 0, CPU)
 

@@ -53,7 +53,7 @@ def test_samples_keep_their_ids_labels_and_images(write_table: Write, pixels: Pi
     assert not set(splits.train.sample_ids).intersection(splits.validation.sample_ids)
 
 
-def test_ids_are_those_of_scoring(write_folder: Write) -> None:
+def test_sample_ids_are_the_same_as_in_scoring(write_folder: Write) -> None:
     folder = write_folder()
 
     splits = opened(train=folder, validation=0.2)
@@ -64,7 +64,7 @@ def test_ids_are_those_of_scoring(write_folder: Write) -> None:
     assert splits.train.class_names == ("bird", "cat", "dog")
 
 
-def test_a_limit_takes_the_samples_that_scoring_takes(write_table: Write) -> None:
+def test_a_limit_selects_the_same_samples_as_in_scoring(write_table: Write) -> None:
     table = write_table()
 
     splits = opened(train=table, validation=0.0, limit=9)
@@ -75,7 +75,7 @@ def test_a_limit_takes_the_samples_that_scoring_takes(write_table: Write) -> Non
     assert len(splits.all_ids) == 30
 
 
-def test_the_seed_chooses_what_is_held_out(write_table: Write) -> None:
+def test_the_seed_chooses_the_held_out_samples(write_table: Write) -> None:
     table = write_table()
 
     first, same, other = (opened(seed, train=table, validation=0.2) for seed in (1, 1, 2))
@@ -121,7 +121,7 @@ def test_an_image_size_resizes_every_split(write_table: Write) -> None:
     assert inputs_of(splits.test).shape == (30, 3, 5, 5)
 
 
-def test_images_of_another_dataset_take_the_shape_of_training(
+def test_images_of_another_dataset_are_resized_to_the_training_size(
     write_table: Write, to_png: Callable[[Pixels], bytes]
 ) -> None:
     config = DataConfig(train=write_table())
@@ -134,7 +134,7 @@ def test_images_of_another_dataset_take_the_shape_of_training(
     assert samples.class_names == ("0",)
 
 
-def test_a_validation_dataset_of_its_own_leaves_training_whole(write_table: Write) -> None:
+def test_a_separate_validation_dataset_keeps_all_training_samples(write_table: Write) -> None:
     splits = opened(train=write_table(), validation=write_table("held_out", labels=[2] * 30))
 
     assert splits.validation is not None
@@ -142,7 +142,7 @@ def test_a_validation_dataset_of_its_own_leaves_training_whole(write_table: Writ
     assert splits.validation.labels.tolist() == [2] * 30
 
 
-def test_splits_of_one_table_are_told_apart_by_its_column(write_table: Write) -> None:
+def test_splits_of_one_table_are_selected_by_its_column(write_table: Write) -> None:
     names = ["train"] * 20 + ["val"] * 6 + ["test"] * 4
     table = write_table(split=names)
 
@@ -185,7 +185,9 @@ def test_each_dataset_has_its_own_label_column(write_table: Write) -> None:
     assert splits.test.labels.tolist() == [row % 3 for row in range(30)]
 
 
-def test_a_folder_is_judged_by_a_model_of_a_table(write_table: Write, write_folder: Write) -> None:
+def test_a_model_of_a_table_is_evaluated_on_a_folder(
+    write_table: Write, write_folder: Write
+) -> None:
     names = [("dog", "cat", "bird")[row % 3] for row in range(30)]
     train = write_table(class_of=names, picture=[b""] * 30)
 
@@ -198,7 +200,7 @@ def test_a_folder_is_judged_by_a_model_of_a_table(write_table: Write, write_fold
     assert splits.test.labels.tolist() == [0] * 10 + [1] * 10 + [2] * 10
 
 
-def test_a_test_class_that_training_lacks_is_refused(
+def test_a_test_class_without_training_samples_is_refused(
     write_table: Write, write_folder: Write
 ) -> None:
     train = write_table(class_of=[("bird", "cat", "cow")[row % 3] for row in range(30)])
@@ -207,7 +209,7 @@ def test_a_test_class_that_training_lacks_is_refused(
         opened(train=train, label_column="class_of", test=write_folder("test"))
 
 
-def test_the_first_image_may_be_the_one_that_cannot_be_read(write_table: Write) -> None:
+def test_an_unreadable_first_image_is_named(write_table: Write) -> None:
     with pytest.raises(DatasetError, match=r"'train.parquet#0': not an image"):
         opened(train=write_table(images=[b"no image", b"none"]))
 
@@ -231,7 +233,7 @@ def test_small_images_are_kept_in_memory_and_others_are_not(
     ("settings", "kept"),
     [({}, False), ({"image_size": None}, True), ({"in_memory": True}, True)],
 )
-def test_crops_are_cut_from_originals_unless_the_recipe_keeps_all_images(
+def test_crops_are_taken_from_originals_unless_the_recipe_keeps_images_in_memory(
     write_table: Write, settings: dict[str, object], *, kept: bool
 ) -> None:
     given = {"image_size": 4, "augmentation": "random_resized_crop", **settings}
@@ -241,7 +243,7 @@ def test_crops_are_cut_from_originals_unless_the_recipe_keeps_all_images(
     assert isinstance(splits.train.inputs, MemoryImages) == kept
 
 
-def test_after_random_resized_crops_a_test_image_loses_its_border(
+def test_test_images_are_centre_cropped_after_random_resized_crops(
     write_table: Write, to_png: Callable[[Pixels], bytes]
 ) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (3, 64, 64), dtype=np.uint8)
@@ -263,7 +265,7 @@ def test_after_random_resized_crops_a_test_image_loses_its_border(
     np.testing.assert_allclose(inputs_of(with_crops.test)[0], cut, atol=1)
 
 
-def test_a_training_epoch_over_real_images_gives_every_image_once(shared: Path) -> None:
+def test_a_training_epoch_over_real_images_yields_every_image_once(shared: Path) -> None:
     splits = opened(
         train=str(shared / "data" / "cifar10_train_1.parquet"),
         label_column="noisy_worst",

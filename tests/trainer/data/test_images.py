@@ -39,7 +39,7 @@ def test_images_are_decoded_in_the_order_of_the_dataset(
     np.testing.assert_array_equal(decoded, pixels[numbers])
 
 
-def test_more_images_than_one_thread_takes_at_a_time_stay_in_order(
+def test_images_of_several_decoding_tasks_stay_in_order(
     write_table: Write, to_png: Callable[[Pixels], bytes]
 ) -> None:
     many = np.random.default_rng(1).integers(0, 256, (200, 3, 2, 2), dtype=np.uint8)
@@ -98,7 +98,7 @@ def test_a_split_of_a_split_keeps_its_images(memory: MemoryImages, pixels: Pixel
     np.testing.assert_array_equal(batch, pixels[[24, 21]])
 
 
-def test_a_sample_is_changed_by_its_own_draws_whatever_the_plan(memory: MemoryImages) -> None:
+def test_a_sample_is_augmented_by_its_own_draws_for_any_plan(memory: MemoryImages) -> None:
     draws = torch.rand(20, NUM_DRAWS, generator=torch.Generator().manual_seed(0))
     order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
 
@@ -108,7 +108,7 @@ def test_a_sample_is_changed_by_its_own_draws_whatever_the_plan(memory: MemoryIm
     assert torch.equal(parts, whole[order])
 
 
-def test_an_empty_plan_gives_no_batch(pixels: Pixels) -> None:
+def test_an_empty_plan_yields_no_batch(pixels: Pixels) -> None:
     empty: list[Tensor] = []
 
     batches = MemoryImages(torch.from_numpy(pixels), torch.arange(30), keep).batches(empty, None)

@@ -30,7 +30,7 @@ def draws() -> torch.Tensor:
 
 @pytest.mark.parametrize("name", ["none", "flip", "flip_crop"])
 @pytest.mark.parametrize("kind", ["folder", "table"])
-def test_a_worker_gives_the_pixels_that_memory_gives(
+def test_a_worker_reads_the_same_pixels_as_images_in_memory(
     name: Augmentation, kind: str, write_folder: Write, write_table: Write, draws: torch.Tensor
 ) -> None:
     location = write_folder() if kind == "folder" else write_table()
@@ -78,7 +78,7 @@ def test_a_flip_of_a_random_resized_crop_follows_its_draw(
 
 
 @pytest.mark.slow
-def test_processes_give_batches_in_the_order_of_the_plan_epoch_after_epoch(
+def test_processes_yield_batches_in_the_order_of_the_plan_in_every_epoch(
     write_folder: Write, draws: torch.Tensor
 ) -> None:
     dataset = open_dataset(write_folder(), DatasetOptions())

@@ -1,4 +1,4 @@
-"""Holding out samples, and wrong labels on purpose."""
+"""Held-out samples and label noise."""
 
 import pytest
 import torch
@@ -16,15 +16,15 @@ def labels() -> Tensor:
     return torch.arange(4).repeat_interleave(counts)[shuffled]
 
 
-def test_every_sample_is_learned_from_or_held_out_and_none_is_both(labels: Tensor) -> None:
-    learned, held_out = hold_out(labels, 0.25, seed=0)
+def test_every_sample_is_either_trained_on_or_held_out(labels: Tensor) -> None:
+    kept, held_out = hold_out(labels, 0.25, seed=0)
 
-    assert torch.equal(torch.cat((learned, held_out)).sort().values, torch.arange(200))
-    assert torch.equal(learned, learned.sort().values)
+    assert torch.equal(torch.cat((kept, held_out)).sort().values, torch.arange(200))
+    assert torch.equal(kept, kept.sort().values)
     assert torch.equal(held_out, held_out.sort().values)
 
 
-def test_every_class_gives_its_share_to_within_one_sample(labels: Tensor) -> None:
+def test_the_held_out_fraction_of_every_class_is_exact_to_within_one_sample(labels: Tensor) -> None:
     _, held_out = hold_out(labels, 0.25, seed=0)
 
     counts = labels[held_out].bincount(minlength=4)
@@ -32,7 +32,7 @@ def test_every_class_gives_its_share_to_within_one_sample(labels: Tensor) -> Non
     assert (counts - 0.25 * labels.bincount()).abs().max() <= 1
 
 
-def test_classes_too_small_for_a_share_of_their_own_give_the_share_of_the_whole() -> None:
+def test_the_held_out_fraction_of_many_small_classes_is_exact_in_total() -> None:
     labels = torch.arange(1000).repeat_interleave(4)
 
     _, held_out = hold_out(labels, 0.1, seed=0)
@@ -40,11 +40,11 @@ def test_classes_too_small_for_a_share_of_their_own_give_the_share_of_the_whole(
     assert len(held_out) == 400
 
 
-@pytest.mark.parametrize("share", [0.5, 0.99])
-def test_one_sample_of_each_class_stays(labels: Tensor, share: float) -> None:
-    learned, _ = hold_out(labels, share, seed=0)
+@pytest.mark.parametrize("fraction", [0.5, 0.99])
+def test_one_sample_of_each_class_stays(labels: Tensor, fraction: float) -> None:
+    kept, _ = hold_out(labels, fraction, seed=0)
 
-    assert (labels[learned].bincount(minlength=4) >= 1).all()
+    assert (labels[kept].bincount(minlength=4) >= 1).all()
 
 
 def test_the_split_follows_the_seed(labels: Tensor) -> None:
@@ -54,19 +54,19 @@ def test_the_split_follows_the_seed(labels: Tensor) -> None:
     assert not torch.equal(again, other)
 
 
-def test_a_share_of_zero_holds_out_nothing(labels: Tensor) -> None:
-    learned, held_out = hold_out(labels, 0.0, seed=0)
+def test_a_fraction_of_zero_holds_out_nothing(labels: Tensor) -> None:
+    kept, held_out = hold_out(labels, 0.0, seed=0)
 
-    assert torch.equal(learned, torch.arange(200))
+    assert torch.equal(kept, torch.arange(200))
     assert not len(held_out)
 
 
-def test_a_share_that_comes_to_no_sample_is_refused() -> None:
+def test_a_fraction_of_less_than_one_sample_is_refused() -> None:
     with pytest.raises(DatasetError, match=r"0\.1 of 4 samples in 2 classes holds out none"):
         hold_out(torch.tensor([0, 0, 1, 1]), 0.1, seed=0)
 
 
-def test_noise_changes_exactly_its_share_of_labels_to_other_classes(labels: Tensor) -> None:
+def test_noise_changes_exactly_its_fraction_of_labels_to_other_classes(labels: Tensor) -> None:
     noisy = inject_label_noise(labels, 0.33, num_classes=4, seed=0)
 
     assert (noisy != labels).sum() == 66
@@ -75,7 +75,7 @@ def test_noise_changes_exactly_its_share_of_labels_to_other_classes(labels: Tens
     assert noisy.dtype == torch.int64
 
 
-def test_noise_leaves_the_labels_it_was_given_alone(labels: Tensor) -> None:
+def test_noise_does_not_change_its_argument(labels: Tensor) -> None:
     before = labels.clone()
 
     inject_label_noise(labels, 0.5, num_classes=4, seed=0)

@@ -6,7 +6,7 @@ import torch
 from trainer.data.statistics import mean_and_std
 
 
-def test_statistics_of_images_are_per_channel_over_the_chosen_ones() -> None:
+def test_statistics_of_images_are_per_channel_over_the_chosen_images() -> None:
     pixels = torch.randint(0, 256, (5000, 3, 4, 6), dtype=torch.uint8)
     chosen = torch.randperm(5000)[:4500]
 
@@ -27,7 +27,7 @@ def test_statistics_of_features_keep_their_digits_far_from_zero() -> None:
     np.testing.assert_allclose(std, values.std(axis=0), rtol=1e-6)
 
 
-def test_a_dimension_that_never_changes_has_the_deviation_one() -> None:
+def test_a_constant_dimension_has_a_standard_deviation_of_one() -> None:
     features = torch.tensor([[0.1, 1.0], [0.1, 3.0]])
 
     mean, std = mean_and_std(features, torch.arange(2))

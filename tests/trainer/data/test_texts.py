@@ -26,7 +26,7 @@ def _write(path: Path, columns: dict[str, Any]) -> str:
 
 
 def _weather(path: Path, num_samples: int = 20) -> str:
-    """Texts of two classes, each with its number as a word of its own."""
+    """Texts of two classes, each with its number as a unique word."""
     labels = ["cold", "hot"] * (num_samples // 2)
     texts = [f"{label} day number {n}" for n, label in enumerate(labels)]
     return _write(path, {"text": texts, "label": labels})
@@ -37,12 +37,12 @@ def _config(train: str, **others: Any) -> DataConfig:  # noqa: ANN401
 
 
 def _words(samples: Samples, spec: InputSpec) -> list[str]:
-    """The texts as the model sees them."""
+    """The texts of a split, decoded from its tokens."""
     (batch,) = samples.inputs.batches([torch.arange(len(samples))], None)
     return [" ".join(spec.vocabulary[token] for token in row if token) for row in batch.tolist()]
 
 
-def test_ids_and_labels_are_those_that_scoring_gives_the_same_rows(tmp_path: Path) -> None:
+def test_ids_and_labels_are_the_same_as_in_scoring(tmp_path: Path) -> None:
     for name in ("b.parquet", "a.parquet"):
         columns = {"text": ["x y"] * 3, "image": [b"?"] * 3, "label": [f"{name}!", "p", "q"]}
         _write(tmp_path / name, columns)
@@ -56,7 +56,7 @@ def test_ids_and_labels_are_those_that_scoring_gives_the_same_rows(tmp_path: Pat
     assert samples.class_names == scored.class_names
 
 
-def test_a_split_takes_its_rows_and_keeps_their_ids(tmp_path: Path) -> None:
+def test_a_split_selects_its_rows_and_keeps_their_ids(tmp_path: Path) -> None:
     split = ["train", "test", None, "test"]
     path = _write(
         tmp_path / "t.parquet",
@@ -71,7 +71,7 @@ def test_a_split_takes_its_rows_and_keeps_their_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("extension", ["csv", "jsonl"])
-def test_other_tables_give_what_parquet_does(tmp_path: Path, extension: str) -> None:
+def test_other_tables_are_read_like_parquet(tmp_path: Path, extension: str) -> None:
     path = tmp_path / f"t.{extension}"
     rows = {
         "csv": "content,label,split\n12,hot,a\nhot cold,cold,b\nwet,hot,b\n",
@@ -90,7 +90,7 @@ def test_other_tables_give_what_parquet_does(tmp_path: Path, extension: str) -> 
     assert _words(whole, SPEC)[0] == "<unknown>"
 
 
-def test_named_columns_go_before_the_usual_ones(tmp_path: Path) -> None:
+def test_named_columns_take_precedence_over_default_ones(tmp_path: Path) -> None:
     columns = {
         "text": ["wet", "wet"],
         "title": pa.array(["hot", "cold"]).dictionary_encode(),
@@ -138,7 +138,7 @@ def test_every_text_stays_with_its_id_and_label(tmp_path: Path) -> None:
     assert [_words(again, splits.spec)[n] for n in numbers] == [f"n{n} n{n}" for n in numbers]
 
 
-def test_the_vocabulary_knows_no_word_of_validation_and_test_texts(tmp_path: Path) -> None:
+def test_the_vocabulary_has_no_words_of_validation_and_test_texts_only(tmp_path: Path) -> None:
     path = _write(
         tmp_path / "t.parquet",
         {"text": [f"day w{n} w{n}" for n in range(20)], "label": [0, 1] * 10},
@@ -147,8 +147,8 @@ def test_the_vocabulary_knows_no_word_of_validation_and_test_texts(tmp_path: Pat
 
     splits = open_text_splits(_config(path, validation=0.3, test=test), 0, CPU)
 
-    learned = {f"w{sample_id.split('#')[1]}" for sample_id in splits.train.sample_ids}
-    assert set(splits.spec.vocabulary) == {"<padding>", "<unknown>", "day"} | learned
+    training_words = {f"w{sample_id.split('#')[1]}" for sample_id in splits.train.sample_ids}
+    assert set(splits.spec.vocabulary) == {"<padding>", "<unknown>", "day"} | training_words
     assert splits.test is not None
     assert _words(splits.test, splits.spec) == ["<unknown> <unknown> day"]
     assert splits.validation is not None
@@ -183,7 +183,7 @@ def test_label_noise_changes_training_labels_only(tmp_path: Path) -> None:
     assert noisy.test.labels.tolist() == [0, 1] * 20
 
 
-def test_a_limit_keeps_fewer_samples_to_learn_from_but_all_ids(tmp_path: Path) -> None:
+def test_a_limit_keeps_fewer_training_samples_but_all_ids(tmp_path: Path) -> None:
     config = _config(_weather(tmp_path / "t.parquet"), validation=0.0, limit=6)
 
     splits = open_text_splits(config, 0, CPU)
@@ -234,7 +234,7 @@ def test_a_validation_split_and_a_test_table_with_other_columns_are_read(tmp_pat
     assert splits.validation.labels.tolist() == splits.test.labels.tolist() == [0]
 
 
-def test_a_validation_split_that_training_has_too_is_refused(tmp_path: Path) -> None:
+def test_a_validation_split_that_overlaps_training_is_refused(tmp_path: Path) -> None:
     path = _weather(tmp_path / "t.parquet")
 
     with pytest.raises(DatasetError, match=r"20 samples of .* are in both the training and the"):
@@ -291,7 +291,7 @@ def test_a_batch_without_a_word_is_one_padding_wide(tmp_path: Path) -> None:
         ({"text": ["x"], "opinion": [0]}, {}, "no label column"),
     ],
 )
-def test_a_table_that_lacks_something_says_what(
+def test_a_missing_part_of_a_table_is_named(
     tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     path = _write(tmp_path / "t.parquet", columns)

@@ -24,7 +24,7 @@ def test_words_are_runs_of_letters_and_digits_in_lower_case(text: str, words: li
     assert list(split_words(text, 1000)) == words
 
 
-def test_frequent_words_come_first_and_equals_by_the_alphabet() -> None:
+def test_frequent_words_come_first_and_ties_are_alphabetical() -> None:
     texts = ["b a c c", "d b a", "c once"]
 
     vocabulary = build_vocabulary(texts, size=10, length=10)
@@ -53,7 +53,7 @@ def test_a_text_is_cut_to_its_length() -> None:
     assert lengths.tolist() == [3]
 
 
-def test_no_text_is_no_error() -> None:
+def test_an_empty_list_of_texts_is_valid() -> None:
     tokens, lengths = encode_texts([], VOCABULARY, length=3)
 
     assert tokens.shape == (0, 1)

@@ -44,7 +44,7 @@ def test_shape_and_type_are_kept_and_the_input_is_left_alone(name: str, side: in
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_an_image_is_changed_alike_in_any_batch_at_any_place(name: str) -> None:
+def test_an_image_is_corrupted_in_the_same_way_in_any_batch(name: str) -> None:
     images = _photographs(6)
 
     together = corrupt(images, name, 3, seed=1)
@@ -94,7 +94,7 @@ def test_the_benchmark_is_chosen_by_the_smaller_side(side: int, standard_deviati
     assert float(noise.std()) == pytest.approx(standard_deviation * 255, rel=0.03)
 
 
-def test_impulse_noise_makes_its_share_of_values_black_or_white_and_keeps_the_rest() -> None:
+def test_impulse_noise_makes_a_fraction_of_values_black_or_white_and_keeps_the_rest() -> None:
     images = torch.full((8, 3, 32, 32), 77, dtype=torch.uint8)
 
     values, counts = corrupt(images, "impulse_noise", 5, seed=0).unique(return_counts=True)
@@ -116,7 +116,7 @@ def test_shot_noise_keeps_black_and_has_the_variance_of_counted_photons() -> Non
 
 @pytest.mark.parametrize("name", ["gaussian_blur", "defocus_blur", "contrast", "pixelate"])
 @pytest.mark.parametrize("value", range(0, 256, 5))
-def test_one_colour_stays_what_it_is_where_neighbours_are_mixed(name: str, value: int) -> None:
+def test_uniform_images_do_not_change_by_blur_and_pixelation(name: str, value: int) -> None:
     images = torch.full((1, 3, 32, 32), value, dtype=torch.uint8)
 
     assert torch.equal(corrupt(images, name, 5, seed=0), images)
@@ -159,7 +159,7 @@ def test_saturation_moves_channels_towards_the_brightest_one() -> None:
     assert image.flatten().tolist() == [200, 200 - 30, 200 - 15]
 
 
-def test_grey_is_taken_for_red_where_saturation_is_added() -> None:
+def test_grey_is_treated_as_red_where_saturation_is_added() -> None:
     images = torch.full((1, 3, 1, 1), 100, dtype=torch.uint8)
 
     (image,) = corrupt(images, "saturate", 5, seed=0)
@@ -167,7 +167,7 @@ def test_grey_is_taken_for_red_where_saturation_is_added() -> None:
     assert image.flatten().tolist() == [100, 80, 80]
 
 
-def test_compression_is_that_of_a_file_with_the_quality_of_the_benchmark() -> None:
+def test_compression_matches_a_file_with_the_quality_of_the_benchmark() -> None:
     images = _photographs(1)
     file = io.BytesIO()
     Image.fromarray(images[0].permute(1, 2, 0).numpy()).save(file, "JPEG", quality=40)
@@ -177,7 +177,7 @@ def test_compression_is_that_of_a_file_with_the_quality_of_the_benchmark() -> No
     assert torch.equal(image, torch.from_numpy(np.array(Image.open(file))).permute(2, 0, 1))
 
 
-def test_pixelation_leaves_as_many_pixels_as_the_benchmark_does() -> None:
+def test_pixelation_has_the_resolution_of_the_benchmark() -> None:
     images = (torch.arange(128)[:, None] + torch.arange(128)).to(torch.uint8).repeat(1, 3, 1, 1)
 
     (image,) = corrupt(images, "pixelate", 5, seed=0)
@@ -186,7 +186,7 @@ def test_pixelation_leaves_as_many_pixels_as_the_benchmark_does() -> None:
     assert (blocks == blocks[:, :, :1, :, :1]).all()
 
 
-def test_an_unknown_corruption_names_those_there_are() -> None:
+def test_an_unknown_corruption_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         ConfigError, match=r"no corruption 'fog'; choose one of gaussian_noise, shot"
     ):
@@ -208,12 +208,12 @@ def test_a_severity_out_of_range_is_refused(severity: int) -> None:
         torch.zeros(1, 3, 4, 4, 1, dtype=torch.uint8),
     ],
 )
-def test_what_is_no_batch_of_images_is_refused(images: Tensor) -> None:
+def test_a_tensor_that_is_not_a_batch_of_images_is_refused(images: Tensor) -> None:
     with pytest.raises(ConfigError, match=r"give torch.uint8 of shape \(samples, 3"):
         corrupt(images, "contrast", 1, seed=0)
 
 
-def test_no_image_is_no_error() -> None:
+def test_an_empty_batch_is_valid() -> None:
     images = torch.zeros(0, 3, 32, 32, dtype=torch.uint8)
 
     assert corrupt(images, "contrast", 1, seed=0).shape == images.shape

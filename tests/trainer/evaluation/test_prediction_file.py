@@ -1,4 +1,4 @@
-"""Predictions come back as they were written, or the file at fault is named."""
+"""Predictions are read as they were written, and damaged files are named."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def test_a_file_with_one_byte_overwritten_is_read_the_same_or_named(
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 600])
-def test_a_file_cut_short_is_named(tmp_path: Path, predictions: Predictions, size: int) -> None:
+def test_a_truncated_file_is_named(tmp_path: Path, predictions: Predictions, size: int) -> None:
     path = tmp_path / "test.npz"
     write_predictions(path, predictions)
     path.write_bytes(path.read_bytes()[:size])
@@ -74,14 +74,14 @@ def test_a_file_cut_short_is_named(tmp_path: Path, predictions: Predictions, siz
         read_predictions(path)
 
 
-def test_an_archive_without_logits_says_so(tmp_path: Path) -> None:
+def test_an_archive_without_logits_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "test.npz", sample_ids=np.array(["a"]))
 
     with pytest.raises(TrainingError, match=r"test\.npz lacks an array: .*logits"):
         read_predictions(tmp_path / "test.npz")
 
 
-def test_a_single_array_is_no_file_of_predictions(tmp_path: Path) -> None:
+def test_a_single_array_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "test.npz").open("wb") as file:
         np.save(file, np.zeros(3))
 
@@ -104,7 +104,7 @@ def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
         (("a", "b", "c"), [0, 1, 2], r"targets \[2\] are outside 0 to 1"),
     ],
 )
-def test_predictions_that_do_not_belong_together_are_not_written(
+def test_inconsistent_predictions_are_not_written(
     tmp_path: Path, ids: tuple[str, ...], targets: list[int], words: str
 ) -> None:
     predictions = Predictions(ids, torch.zeros(3, 2), torch.tensor(targets))

@@ -39,7 +39,7 @@ def log_odds(confidences: list[float]) -> Tensor:
     return torch.stack([first.log(), (1 - first).log()], dim=1)
 
 
-def test_four_samples_are_measured_as_by_hand() -> None:
+def test_metrics_of_four_samples_match_values_computed_by_hand() -> None:
     logits, targets = log_odds([0.9, 0.8, 0.7, 0.6]), torch.tensor([0, 0, 1, 0])
 
     metrics = compute_metrics(logits, targets)
@@ -65,7 +65,7 @@ def test_four_samples_are_measured_as_by_hand() -> None:
     assert {name: metrics[name] for name in expected} == pytest.approx(expected)
 
 
-def test_with_two_classes_both_certainties_rank_alike() -> None:
+def test_with_two_classes_both_certainties_have_the_same_ranking() -> None:
     metrics = compute_metrics(log_odds([0.9, 0.8, 0.7, 0.6]), torch.tensor([0, 0, 1, 0]))
 
     by_msp = {name[:-3]: value for name, value in metrics.items() if name.endswith("_msp")}
@@ -103,7 +103,7 @@ def test_temperatures_are_fitted_on_the_validation_samples() -> None:
     assert record["temperature_ece"]["temperature"] == fit_temperature_by_ece(*validation)
 
 
-def test_temperature_scaling_never_changes_accuracy_and_helps_what_it_is_fitted_for() -> None:
+def test_temperature_scaling_never_changes_accuracy_and_improves_its_criterion() -> None:
     batch = make_batch(0)
 
     record = evaluate_predictions(*batch, validation=batch)
@@ -115,7 +115,7 @@ def test_temperature_scaling_never_changes_accuracy_and_helps_what_it_is_fitted_
     assert (record["temperature_ece"]["ece"] or 0) < (record["raw"]["ece"] or 0)
 
 
-def test_the_scaled_stage_is_the_measure_of_logits_divided_by_the_temperature() -> None:
+def test_the_scaled_stage_has_the_metrics_of_logits_divided_by_the_temperature() -> None:
     logits, targets = make_batch(0)
 
     scaled = evaluate_predictions(logits, targets, make_batch(1))["temperature_ece"]
@@ -130,7 +130,7 @@ def test_without_validation_samples_nothing_is_scaled() -> None:
 
 
 @pytest.mark.parametrize(("target", "error_rate"), [(0, 0), (1, 1)])
-def test_where_all_are_right_or_all_wrong_nothing_can_be_told_apart(
+def test_without_both_correct_and_wrong_predictions_detection_has_no_value(
     target: int, error_rate: int
 ) -> None:
     metrics = compute_metrics(log_odds([0.9, 0.8]), torch.tensor([target, target]))
@@ -140,7 +140,7 @@ def test_where_all_are_right_or_all_wrong_nothing_can_be_told_apart(
     assert metrics["aurc_msp"] == metrics["aurc_entropy"] == error_rate
 
 
-def test_intervals_lie_around_what_they_belong_to() -> None:
+def test_intervals_contain_their_metric() -> None:
     metrics = compute_metrics(*make_batch(0), Resampling(num_resamples=200))
 
     for name in ("accuracy", "nll", "brier_score"):
@@ -160,13 +160,13 @@ def test_logits_that_are_not_finite_are_refused() -> None:
         evaluate_predictions(logits, targets)
 
 
-def test_ood_samples_that_are_less_certain_are_found_by_every_score() -> None:
+def test_less_certain_ood_samples_are_detected_by_every_score() -> None:
     certain, uncertain = 8 * torch.eye(3).repeat(4, 1), torch.eye(3)
 
-    found = evaluate_ood(certain, uncertain)
+    record = evaluate_ood(certain, uncertain)
 
     perfect = {"auroc": 1, "aupr_ood": 1, "aupr_id": 1, "fpr_at_95_tpr": 0}
-    assert found == {
+    assert record == {
         "positive": "ood",
         "fpr_convention": "first",
         **dict.fromkeys(("msp", "entropy", "max_logit"), pytest.approx(perfect)),

@@ -1,4 +1,4 @@
-"""One temperature above 0 whatever the logits, beside exact optima and grids."""
+"""Temperatures for all kinds of logits, compared with exact optima and grids."""
 
 import json
 import math
@@ -121,7 +121,7 @@ def test_scaling_by_the_fitted_temperature_lowers_the_nll_and_keeps_the_accuracy
     assert accuracy(scaled, targets) == accuracy(logits, targets)
 
 
-def test_excluded_classes_leave_the_temperature_as_it_was(
+def test_excluded_classes_do_not_change_the_temperature(
     batches: dict[str, tuple[Tensor, Tensor]],
 ) -> None:
     logits, targets = batches["A"]
@@ -133,7 +133,7 @@ def test_excluded_classes_leave_the_temperature_as_it_was(
     assert fitted.temperature == pytest.approx(expected, rel=1e-9)
 
 
-def test_of_equally_good_temperatures_the_grid_gives_the_smallest() -> None:
+def test_the_grid_search_returns_the_smallest_of_equally_good_temperatures() -> None:
     logits = torch.zeros(4, 2)
 
     assert fit_temperature_by_ece(logits, torch.tensor([0, 1, 0, 1])) == 0.1

@@ -55,7 +55,7 @@ def state(record: dict[str, NDArray[np.float64]]) -> ProbabilityBins:
         (-0.21, 0.1, 0.2),
     ],
 )
-def test_a_gamma_grows_shrinks_changes_sides_and_stops_at_its_limits(
+def test_a_gamma_grows_shrinks_changes_sign_and_stops_at_its_limits(
     gamma: float, gap: float, expected: float
 ) -> None:
     gammas = torch.tensor([gamma], dtype=torch.float64)
@@ -82,23 +82,23 @@ def test_the_whole_trajectory_follows_the_reference(
             )
 
 
-def test_every_probability_finds_the_gamma_of_the_reference(
+def test_every_probability_has_the_gamma_of_the_reference(
     record: dict[str, NDArray[np.float64]],
 ) -> None:
     gammas, lower, upper = torch.tensor(record["probe_state"])
     bins = ProbabilityBins(gammas, lower, upper)
 
-    found = bins.gammas_of(torch.tensor(record["probe_pt"]))
+    gammas = bins.gammas_of(torch.tensor(record["probe_pt"]))
 
-    np.testing.assert_array_equal(found.numpy(), record["probe_gamma"])
+    np.testing.assert_array_equal(gammas.numpy(), record["probe_gamma"])
 
 
 def test_a_probability_that_is_not_a_number_belongs_to_the_last_bin(
     state: ProbabilityBins,
 ) -> None:
-    found = state.gammas_of(torch.tensor([torch.nan], dtype=torch.float64))
+    gammas = state.gammas_of(torch.tensor([torch.nan], dtype=torch.float64))
 
-    assert found.item() == state.gammas[-1].item()
+    assert gammas.item() == state.gammas[-1].item()
 
 
 def test_values_and_gradients_match_the_reference(

@@ -80,7 +80,7 @@ def test_where_all_samples_were_always_right_it_is_plain_cross_entropy() -> None
     torch.testing.assert_close(loss(logits, targets), expected)
 
 
-def test_only_a_pair_in_the_wrong_order_or_too_close_is_pushed() -> None:
+def test_only_pairs_in_the_wrong_order_or_too_close_have_a_gradient() -> None:
     correctness = torch.tensor([1.0, 0.0])
 
     apart = ranking_term(torch.tensor([1.0, 0.0]), correctness)
@@ -90,7 +90,7 @@ def test_only_a_pair_in_the_wrong_order_or_too_close_is_pushed() -> None:
     torch.testing.assert_close(wrong, torch.full((2,), 1.3))
 
 
-def test_correctness_runs_from_the_least_often_right_sample_to_the_epochs_that_ended() -> None:
+def test_correctness_is_normalised_by_the_smallest_count_and_the_finished_epochs() -> None:
     logits, targets = torch.zeros(3, 2), torch.zeros(3, dtype=torch.long)
     loss = CorrectnessRanking()
     counts = torch.tensor([2, 3, 4])
@@ -136,7 +136,7 @@ def test_a_sample_outside_the_training_set_is_named() -> None:
         loss.before_batch(["a", "z"])
 
 
-def test_a_batch_that_was_not_named_is_refused() -> None:
+def test_a_batch_without_before_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="before_batch"):
         CorrectnessRanking()(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long))
 

@@ -98,7 +98,7 @@ def test_a_probability_on_a_threshold_belongs_to_the_stage_above_it() -> None:
 
 
 @pytest.mark.parametrize("loss", [flsd_53, flsd_532, flsd_53_gra, lambert_focal])
-def test_a_sample_that_is_not_a_number_leaves_the_others_alone(
+def test_a_nan_sample_does_not_affect_the_others(
     batch: tuple[Tensor, Tensor], loss: Callable[..., Tensor]
 ) -> None:
     logits, targets = batch
@@ -141,13 +141,15 @@ def test_the_published_schedule_steps_at_epochs_100_and_250(epoch: int, gamma: f
 
 
 @pytest.mark.parametrize(("epoch", "gamma"), [(0, 5), (2, 5), (3, 3), (6, 3), (7, 2), (9, 2)])
-def test_a_fractional_schedule_steps_at_its_shares_of_the_epochs(epoch: int, gamma: float) -> None:
+def test_a_fractional_schedule_steps_at_its_fractions_of_the_epochs(
+    epoch: int, gamma: float
+) -> None:
     schedule = GammaSchedule((5.0, 3.0, 2.0), (0.3, 0.7), fractional=True)
 
     assert schedule.gamma(epoch, 10) == gamma
 
 
-def test_a_share_that_is_a_whole_epoch_steps_at_it_despite_rounding() -> None:
+def test_a_fraction_that_is_a_whole_epoch_is_exact_despite_rounding() -> None:
     schedule = GammaSchedule((5.0, 3.0), (0.07,), fractional=True)
 
     assert schedule.gamma(7, 100) == 3

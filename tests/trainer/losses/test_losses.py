@@ -1,4 +1,4 @@
-"""What holds for every loss, and how one is chosen by name."""
+"""Properties of every loss, and losses by name."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 def name_samples(loss: Loss, samples: int) -> None:
-    """Tells a loss with a history which samples come, as the loop does."""
+    """Gives a loss with a history the samples of the next batch, as the loop does."""
     sample_ids = [str(row) for row in range(samples)]
     for hook in ("before_training", "before_batch"):
         getattr(loss, hook, list)(sample_ids)

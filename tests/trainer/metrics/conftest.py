@@ -41,7 +41,7 @@ def golden_ood() -> Values:
 
 @pytest.fixture(scope="session")
 def golden_ood_scores(golden_ood: Values) -> Batches:
-    """Scores, larger = more OOD, and whether each sample is."""
+    """OOD scores, and whether each sample is OOD."""
     arrays = np.load(DATA / "metrics.npz")
     return {
         name: (

@@ -111,7 +111,7 @@ def test_confidence_one_has_no_bin_of_its_own() -> None:
     assert bins.largest_gap == pytest.approx(0.495)
 
 
-def test_a_forecast_as_often_right_as_it_says_has_no_calibration_error() -> None:
+def test_a_calibrated_prediction_has_no_calibration_error() -> None:
     confidence = torch.tensor([0.75] * 4 + [0.5] * 4, dtype=torch.float64)
     correct = torch.tensor([True, True, True, False, True, True, False, False])
 
@@ -176,7 +176,7 @@ def test_classwise_ece_of_logits_is_that_of_their_probabilities(
     )
 
 
-def test_classwise_ece_does_not_depend_on_how_many_rows_are_handled_at_once(
+def test_classwise_ece_does_not_depend_on_the_block_size(
     batch: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = classwise_ece(*batch)
@@ -220,13 +220,13 @@ def test_without_sure_samples_their_accuracy_is_nan() -> None:
         (torch.tensor([[torch.inf, 0.0]]), torch.tensor([0]), "row 0 .* inf"),
     ],
 )
-def test_unusable_logits_are_refused_by_name(logits: Tensor, targets: Tensor, words: str) -> None:
+def test_invalid_logits_are_refused(logits: Tensor, targets: Tensor, words: str) -> None:
     with pytest.raises(MetricError, match=words):
         ece(logits, targets)
 
 
 @pytest.mark.parametrize("target", [-1, 3])
-def test_a_target_that_is_no_class_is_refused_by_name(target: int) -> None:
+def test_a_target_that_is_not_a_class_is_named(target: int) -> None:
     with pytest.raises(MetricError, match=rf"\[{target}\]"):
         classwise_ece(torch.zeros(1, 3), torch.tensor([target]))
 
@@ -235,7 +235,7 @@ def test_a_target_that_is_no_class_is_refused_by_name(target: int) -> None:
     ("confidence", "num_bins", "words"),
     [([0.5], 0, "0 bins"), ([1.5], 15, r"1\.5"), ([math.nan], 15, "nan")],
 )
-def test_bins_refuse_what_is_no_probability(
+def test_bins_refuse_values_that_are_not_probabilities(
     confidence: list[float], num_bins: int, words: str
 ) -> None:
     with pytest.raises(MetricError, match=words):
@@ -243,7 +243,7 @@ def test_bins_refuse_what_is_no_probability(
 
 
 @pytest.mark.parametrize("metric", [ece, adaptive_ece, classwise_ece, mce])
-def test_every_calibration_error_refuses_to_work_without_bins(
+def test_every_calibration_error_needs_a_bin(
     batch: tuple[Tensor, Tensor], metric: Callable[[Tensor, Tensor, int], float]
 ) -> None:
     with pytest.raises(MetricError, match="0 bins"):

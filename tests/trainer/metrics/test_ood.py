@@ -1,4 +1,4 @@
-"""Telling inputs of another kind from a classifier's own; larger = more OOD."""
+"""Detection of OOD samples; larger scores are more likely OOD."""
 
 import pytest
 import torch
@@ -18,23 +18,23 @@ def test_detection_is_that_of_the_references(
 ) -> None:
     expected = golden_ood[name]
 
-    found = detection_by_score(*golden_ood_scores[name])
+    detection = detection_by_score(*golden_ood_scores[name])
 
-    assert found.auroc == pytest.approx(expected["auroc_sk"], abs=1e-12)
-    assert found.aupr_ood == pytest.approx(expected["ap_oodpos_sk"], abs=1e-12)
-    assert found.aupr_id == pytest.approx(expected["ap_idpos_sk"], abs=1e-12)
+    assert detection.auroc == pytest.approx(expected["auroc_sk"], abs=1e-12)
+    assert detection.aupr_ood == pytest.approx(expected["ap_oodpos_sk"], abs=1e-12)
+    assert detection.aupr_id == pytest.approx(expected["ap_idpos_sk"], abs=1e-12)
     for key in ("fpr95_oodpos_formula", "fpr95_openood", "fpr95_pood040"):
-        assert found.fpr_at_95_tpr == pytest.approx(expected[key], abs=1e-12)
+        assert detection.fpr_at_95_tpr == pytest.approx(expected[key], abs=1e-12)
 
 
 @pytest.mark.parametrize("by", OOD_SCORES)
 def test_flat_logits_look_more_ood_than_peaked_ones(by: str) -> None:
     peaked, flat = 10 * torch.eye(4), torch.eye(4)[:2]
 
-    found = ood_detection(peaked, flat, by)
+    detection = ood_detection(peaked, flat, by)
 
-    assert (found.auroc, found.aupr_ood, found.aupr_id) == (1, 1, 1)
-    assert found.fpr_at_95_tpr == 0
+    assert (detection.auroc, detection.aupr_ood, detection.aupr_id) == (1, 1, 1)
+    assert detection.fpr_at_95_tpr == 0
     assert ood_score(flat, by).min() > ood_score(peaked, by).max()
 
 
@@ -45,7 +45,7 @@ def test_the_largest_logit_is_read_before_softmax() -> None:
     assert ood_score(logits, "msp").unique().numel() == 1
 
 
-def test_unknown_scores_are_refused_by_name() -> None:
+def test_unknown_scores_are_named() -> None:
     with pytest.raises(MetricError, match="'energy' is unknown; give one of msp, entropy"):
         ood_score(torch.zeros(1, 2), "energy")
 

@@ -1,4 +1,4 @@
-"""Finding a classifier's errors by its certainty, and leaving them out."""
+"""Misclassification detection and selective prediction."""
 
 import math
 
@@ -26,10 +26,10 @@ Values = dict[str, dict[str, float]]
 def test_detection_of_errors_is_that_of_the_reference(
     golden_batches: Batches, golden_metrics: Values, name: str
 ) -> None:
-    found = misclassification_detection(*golden_batches[name], convention="nearest")
+    detection = misclassification_detection(*golden_batches[name], convention="nearest")
 
-    assert found.aupr_error == pytest.approx(golden_metrics[name]["aupr_err_crl"], rel=1e-9)
-    assert found.fpr_at_95_tpr == pytest.approx(golden_metrics[name]["fpr95_crl"], rel=1e-9)
+    assert detection.aupr_error == pytest.approx(golden_metrics[name]["aupr_err_crl"], rel=1e-9)
+    assert detection.fpr_at_95_tpr == pytest.approx(golden_metrics[name]["fpr95_crl"], rel=1e-9)
 
 
 @pytest.mark.parametrize("name", "abh")
@@ -72,11 +72,11 @@ def test_the_area_is_the_mean_error_rate_over_coverages() -> None:
     assert aurc(torch.tensor([4, 3, 2, 1]), correct) == pytest.approx((0 + 0 + 1 / 3 + 1 / 4) / 4)
 
 
-def test_everything_wrong_has_a_finite_excess_of_zero() -> None:
+def test_the_excess_is_zero_where_all_predictions_are_wrong() -> None:
     assert e_aurc(torch.arange(5), torch.zeros(5, dtype=torch.bool)) == pytest.approx(0)
 
 
-def test_everything_right_has_no_risk() -> None:
+def test_the_area_is_zero_where_all_predictions_are_correct() -> None:
     correct = torch.ones(5, dtype=torch.bool)
 
     assert aurc(torch.arange(5), correct) == 0
@@ -91,7 +91,7 @@ def test_rejecting_the_least_certain_leaves_the_accuracy_of_the_others() -> None
     np.testing.assert_allclose(curve.accuracies, [0.7, 7 / 9, 6 / 7, 1, 1])
 
 
-def test_a_share_that_rounds_below_whole_samples_rejects_all_of_them() -> None:
+def test_a_fraction_that_rounds_below_a_whole_number_rejects_that_number() -> None:
     # In floating point 0.29 of 100 is 28.999999999999996.
     correct = torch.arange(100) >= 29
 
@@ -109,7 +109,7 @@ def test_equally_certain_samples_gain_nothing_by_rejection() -> None:
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, math.nan])
-def test_a_share_that_cannot_be_rejected_is_refused_by_name(share: float) -> None:
+def test_a_fraction_that_cannot_be_rejected_is_named(share: float) -> None:
     with pytest.raises(MetricError, match=str(share)):
         accuracy_over_rejection(torch.arange(3), torch.ones(3), rejected=[share])
 
@@ -119,16 +119,16 @@ def test_certainty_by_entropy_ranks_by_minus_the_entropy(batch: tuple[Tensor, Te
     probabilities = logits.double().softmax(dim=1)
     expected = -(probabilities * probabilities.log()).sum(dim=1)
 
-    found = misclassification_detection(logits, targets, by="entropy")
+    detection = misclassification_detection(logits, targets, by="entropy")
 
     torch.testing.assert_close(entropy(logits), expected)
-    assert found.auroc == auroc(-expected, logits.argmax(dim=1) == targets)
+    assert detection.auroc == auroc(-expected, logits.argmax(dim=1) == targets)
 
 
 def test_successes_and_errors_are_each_positive_once(batch: tuple[Tensor, Tensor]) -> None:
-    found = misclassification_detection(*batch)
+    detection = misclassification_detection(*batch)
 
-    assert found.aupr_success > found.auroc > found.aupr_error > 0.3
+    assert detection.aupr_success > detection.auroc > detection.aupr_error > 0.3
 
 
 def test_certainty_does_not_saturate_as_it_would_in_float32() -> None:

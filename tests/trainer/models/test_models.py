@@ -1,4 +1,4 @@
-"""What holds for every model, and how one is chosen by name."""
+"""Properties of every model, and models by name."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def some_images(samples: int = 3) -> Tensor:
         ("wide_resnet", 36_479_194),
     ],
 )
-def test_a_model_has_as_many_parameters_as_its_paper_says(name: str, parameters: int) -> None:
+def test_a_model_has_the_number_of_parameters_of_its_paper(name: str, parameters: int) -> None:
     with torch.device("meta"):
         model = MODELS[name](InputSpec((3, 32, 32)), NUM_CLASSES)
 
@@ -48,7 +48,7 @@ def test_a_model_has_as_many_parameters_as_its_paper_says(name: str, parameters:
 
 
 @pytest.mark.parametrize("name", IMAGE_MODELS)
-def test_a_model_of_images_takes_bytes_and_gives_logits(name: str) -> None:
+def test_a_model_of_images_maps_bytes_to_logits(name: str) -> None:
     model = build(name)
 
     with torch.no_grad():
@@ -83,7 +83,7 @@ def test_bytes_give_the_logits_of_floats_normalised_by_hand() -> None:
     torch.testing.assert_close(logits, expected)
 
 
-def test_every_model_learns_from_a_gradient_in_all_of_its_parameters() -> None:
+def test_every_parameter_of_every_model_has_a_gradient() -> None:
     model = build("small_resnet").train()
 
     model(some_images()).square().sum().backward()
@@ -92,7 +92,7 @@ def test_every_model_learns_from_a_gradient_in_all_of_its_parameters() -> None:
     assert without == []
 
 
-def test_the_seed_decides_the_first_parameters() -> None:
+def test_the_seed_decides_the_initial_parameters() -> None:
     first, second = build("small_resnet"), build("small_resnet")
 
     for name, value in first.state_dict().items():
@@ -111,7 +111,7 @@ def test_convolutions_start_with_the_variance_of_he_and_batch_normalisation_with
     assert normalisation.bias.unique().tolist() == [0.0]  # type: ignore[operator]
 
 
-def test_the_statistics_are_saved_with_the_model_and_never_learned() -> None:
+def test_the_statistics_are_saved_with_the_model_and_not_trained() -> None:
     model = build("small_resnet")
 
     parameters = dict(model.named_parameters())
@@ -120,7 +120,7 @@ def test_the_statistics_are_saved_with_the_model_and_never_learned() -> None:
     assert "normalisation.mean" not in parameters
 
 
-def test_a_model_without_statistics_takes_inputs_as_they_are() -> None:
+def test_a_model_without_statistics_does_not_normalise() -> None:
     model = build("probe", InputSpec((6,)))
 
     assert "normalisation.mean" not in model.state_dict()
@@ -133,12 +133,12 @@ def test_options_are_the_keyword_parameters_of_the_builder() -> None:
     assert model_options("timm:resnet18") == {"pretrained": False, "checkpoint": None}
 
 
-def test_a_misspelt_model_is_answered_with_the_nearest_and_all_names() -> None:
+def test_a_misspelt_model_is_refused_with_the_nearest_and_all_names() -> None:
     with pytest.raises(ConfigError, match=r"'resnet81'; did you mean resnet18\? .*wide_resnet"):
         build("resnet81")
 
 
-def test_an_unknown_option_is_answered_with_those_there_are() -> None:
+def test_an_unknown_option_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'depth'; choose from dropout, hidden"):
         build("probe", FEATURES, depth=3)
     with pytest.raises(ConfigError, match=r"'resnet18' has no option 'width'; it takes none"):
@@ -159,7 +159,7 @@ def test_an_unknown_option_is_answered_with_those_there_are() -> None:
         ("text_cnn", TEXTS, {"embedding_dim": -3}),
     ],
 )
-def test_an_option_of_a_senseless_value_is_a_config_error(
+def test_an_invalid_value_of_an_option_is_a_config_error(
     name: str, spec: InputSpec, options: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigError, match=name):
@@ -175,7 +175,7 @@ def test_an_option_of_a_senseless_value_is_a_config_error(
         ("text_cnn", FEATURES, "takes text.*features"),
     ],
 )
-def test_a_model_of_other_inputs_names_those_that_fit(
+def test_a_model_for_other_inputs_is_refused_with_those_that_fit(
     name: str, spec: InputSpec, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -21,7 +21,7 @@ def test_a_linear_probe_multiplies_standardised_features() -> None:
     torch.testing.assert_close(logits, (features - mean) / std @ weight.T + bias)
 
 
-def test_hidden_layers_have_the_widths_asked_for() -> None:
+def test_hidden_layers_have_the_given_widths() -> None:
     model = probe(InputSpec((4,)), 3, hidden=[8, 5], dropout=0.25)
 
     widths = [(layer.in_features, layer.out_features) for layer in linear_layers(model)]

@@ -51,7 +51,7 @@ def test_the_order_of_words_changes_logits() -> None:
     assert not torch.allclose(logits[0], logits[1])
 
 
-def test_pooling_finds_a_phrase_wherever_it_stands() -> None:
+def test_pooling_detects_a_phrase_at_any_position() -> None:
     model = text_cnn(SPEC, 3)
     far = [1] * 30
 
@@ -90,7 +90,7 @@ def test_frozen_word_vectors_take_no_gradient(glove: Path) -> None:
         ("", r"none of the 3 words"),
     ],
 )
-def test_a_malformed_file_of_vectors_is_an_error_that_says_where(
+def test_a_malformed_file_of_vectors_is_refused_with_the_line(
     glove: Path, text: str, message: str
 ) -> None:
     glove.write_text(text)
@@ -99,7 +99,7 @@ def test_a_malformed_file_of_vectors_is_an_error_that_says_where(
         text_cnn(SPEC, 3, embeddings=str(glove), embedding_dim=3)
 
 
-def test_a_file_of_vectors_that_is_no_text_is_an_error(glove: Path) -> None:
+def test_a_binary_file_of_vectors_is_refused(glove: Path) -> None:
     glove.write_bytes(b"\xff\xfe\x00")
 
     with pytest.raises(ConfigError, match=r"cannot be read .*; give a text file of GloVe"):

@@ -78,12 +78,12 @@ def test_a_checkpoint_that_cannot_be_read_is_an_error(
         timm_model("resnet18", SPEC, NUM_CLASSES, checkpoint=str(path))
 
 
-def test_a_misspelt_network_is_answered_with_close_names() -> None:
+def test_a_misspelt_network_is_refused_with_similar_names() -> None:
     with pytest.raises(ConfigError, match=r"'resnet81'; did you mean one of .*resnet"):
         build_model(ModelConfig("timm:resnet81"), SPEC, NUM_CLASSES)
 
 
-def test_an_unknown_tag_is_answered_with_those_there_are() -> None:
+def test_an_unknown_tag_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'resnet18\.mine'; its tags are .*tv_in1k"):
         timm_model("resnet18.mine", SPEC, NUM_CLASSES)
 

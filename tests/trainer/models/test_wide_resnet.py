@@ -38,6 +38,6 @@ def test_dropout_acts_in_training_only() -> None:
     assert torch.equal(model(images), model(images))
 
 
-def test_a_depth_of_no_number_of_blocks_names_those_that_are() -> None:
+def test_an_impossible_depth_is_refused_with_possible_ones() -> None:
     with pytest.raises(ConfigError, match=r"depth 28; .* such as 14, 20 or 26"):
         wide_resnet(SPEC, 10, depth=28)

@@ -26,7 +26,7 @@ def least(tmp_path: Path) -> Path:
 
 
 def refusal(file: Path, *overrides: str) -> str:
-    """What is said about a recipe that is wrong."""
+    """The message about an invalid recipe."""
     with pytest.raises(ConfigError) as caught:
         read_recipe(file, overrides)
     return str(caught.value)

@@ -39,7 +39,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def refusal(file: Path | str, *overrides: str) -> str:
-    """What is said about a recipe that is wrong, after the file's folder."""
+    """The message about an invalid recipe, without the folder of the file."""
     with pytest.raises(ConfigError) as caught:
         read_recipe(file, overrides)
     assert "pydantic" not in str(caught.value)
@@ -91,7 +91,7 @@ def test_a_file_goes_before_a_shipped_recipe_of_its_name(
     assert recipe.model.name == "resnet18"
 
 
-def test_an_unknown_recipe_is_answered_with_one_of_a_similar_name(least: Path) -> None:
+def test_an_unknown_recipe_is_refused_with_a_similar_name(least: Path) -> None:
     assert "did you mean probe_quick?" in refusal("probe_quik")
     assert "did you mean recipe.toml?" in refusal(least.with_name("recipes.toml"))
     assert "focal_cifar100" in refusal("no-such-thing")
@@ -179,7 +179,7 @@ def test_an_override_of_an_unknown_key_is_refused_like_one_of_the_file(least: Pa
     assert "[training] epoch: no such key" in message
 
 
-def test_a_key_in_the_wrong_table_is_told_where_it_belongs(tmp_path: Path) -> None:
+def test_a_key_in_the_wrong_table_is_refused_with_the_right_table(tmp_path: Path) -> None:
     message = refusal(write(tmp_path, f"batch_size = 4\n{LEAST}\nmomentum = 0.9\n"))
 
     assert "batch_size: no such key outside the tables; it belongs in [training]" in message

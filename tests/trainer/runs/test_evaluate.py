@@ -215,7 +215,7 @@ def test_a_class_that_the_model_does_not_know_is_refused_by_name(
         evaluate_on_dataset(load_model(probe, "cpu"), DatasetChoice(location), FEW)
 
 
-def test_features_of_another_length_are_refused(probe: Path, tmp_path: Path) -> None:
+def test_features_of_another_dimension_are_refused(probe: Path, tmp_path: Path) -> None:
     location = write_store(
         tmp_path / "short", torch.randn(6, 5), torch.arange(6) % 2, ("cat", "dog")
     )

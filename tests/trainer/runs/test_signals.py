@@ -1,4 +1,4 @@
-"""A run is told of signals rather than ended by them."""
+"""Signals are recorded instead of ending a run."""
 
 import signal
 import subprocess
@@ -21,7 +21,7 @@ with stop_on_signals() as came:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_noted(number: signal.Signals) -> None:
+def test_a_signal_is_recorded(number: signal.Signals) -> None:
     with stop_on_signals() as signal_that_came:
         before = signal_that_came()
         signal.raise_signal(number)
@@ -30,7 +30,7 @@ def test_a_signal_is_noted(number: signal.Signals) -> None:
     assert (before, after) == (0, number)
 
 
-def test_handlers_are_put_back() -> None:
+def test_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
 
     with stop_on_signals():
@@ -39,13 +39,13 @@ def test_handlers_are_put_back() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
 
 
-def test_a_second_signal_ends_at_once() -> None:
+def test_a_second_signal_ends_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", TWICE], check=False)  # noqa: S603 - our own script
 
     assert done.returncode == -signal.SIGTERM
 
 
-def test_other_threads_go_on_without_signals() -> None:
+def test_other_threads_ignore_signals() -> None:
     noted: list[int] = []
 
     def watch() -> None:

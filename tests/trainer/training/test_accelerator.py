@@ -1,4 +1,4 @@
-"""Devices and precisions that are there, and errors for those that are not."""
+"""Available devices and precisions, and errors for missing ones."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def test_the_cpu_is_used_when_it_is_named() -> None:
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "nonsense"])
-def test_a_device_that_is_not_there_is_named(device: str) -> None:
+def test_a_missing_device_is_named(device: str) -> None:
     with pytest.raises(TrainingError, match=f"device '{device}' cannot be used here"):
         make_accelerator(device, "auto")
 
@@ -40,7 +40,7 @@ def test_several_processes_do_not_share_one_device(monkeypatch: pytest.MonkeyPat
         make_accelerator("cuda:0", "auto")
 
 
-def test_one_process_speaks_for_itself() -> None:
+def test_one_process_returns_its_own_value() -> None:
     accelerator = make_accelerator("cpu", "fp32")
 
     assert any_process(True, accelerator)  # noqa: FBT003 - its one argument

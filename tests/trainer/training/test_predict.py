@@ -27,7 +27,7 @@ def test_logits_are_in_the_order_of_the_samples(accelerator: Accelerator, batch_
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-def test_the_model_is_evaluated_and_its_mode_kept(
+def test_prediction_uses_evaluation_mode_and_restores_the_mode(
     accelerator: Accelerator,
     is_training: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
@@ -50,7 +50,7 @@ def test_one_process_has_all_samples(accelerator: Accelerator) -> None:
     assert share_of_process(torch.arange(7), accelerator).tolist() == list(range(7))
 
 
-def test_only_images_have_channels_to_put_last() -> None:
+def test_only_images_are_converted_to_channels_last() -> None:
     images, features = torch.rand(2, 3, 4, 4), torch.rand(2, 3)
 
     changed = to_memory_format(images, channels_last=True)

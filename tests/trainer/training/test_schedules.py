@@ -1,4 +1,4 @@
-"""The learning rate of each step, as a share of its highest."""
+"""Schedules of the learning rate."""
 
 import math
 from typing import Any
@@ -26,7 +26,7 @@ def test_steps_fall_at_the_first_step_of_an_epoch() -> None:
     assert rates(name="steps", milestones=(3, 7), factor=0.1) == pytest.approx(expected)
 
 
-def test_milestones_may_be_shares_of_all_epochs() -> None:
+def test_milestones_may_be_fractions_of_all_epochs() -> None:
     shares = rates(name="steps", milestones=(0.3, 0.7), factor=0.5)
 
     assert shares == rates(name="steps", milestones=(3, 7), factor=0.5)
@@ -51,7 +51,7 @@ def test_cosine_follows_the_formula_and_never_reaches_zero() -> None:
     assert min(rates(name="cosine")) > 0
 
 
-def test_one_cycle_rises_and_falls_in_straight_lines() -> None:
+def test_one_cycle_rises_and_falls_linearly() -> None:
     shares = rates(name="one_cycle", warmup=0.2)
 
     assert shares[:20] == pytest.approx([(step + 1) / 21 for step in range(20)])
@@ -60,7 +60,7 @@ def test_one_cycle_rises_and_falls_in_straight_lines() -> None:
 
 @pytest.mark.parametrize("name", ["constant", "cosine", "one_cycle", "steps"])
 @pytest.mark.parametrize("warmup", [0.0, 0.004, 0.2, 0.255])
-def test_every_schedule_rises_to_its_highest_and_learns_at_every_step(
+def test_every_schedule_reaches_its_highest_rate_and_is_never_zero(
     name: str, warmup: float
 ) -> None:
     milestones = (5.0,) if name == "steps" else ()

@@ -1,4 +1,4 @@
-"""Every random choice follows from the seed and its purpose alone."""
+"""Random numbers depend only on the seed and the purpose."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from trainer.training.seeding import Purpose, draw_augmentation, generator_of, p
 
 
 @pytest.mark.parametrize(("num_samples", "batch_size"), [(10, 3), (10, 10), (7, 100), (101, 10)])
-def test_an_epoch_has_every_sample_once_in_batches_of_nearly_one_size(
+def test_an_epoch_has_every_sample_once_in_batches_of_nearly_equal_size(
     num_samples: int, batch_size: int
 ) -> None:
     plan = plan_epoch(num_samples, batch_size, seed=0, epoch=0)
@@ -37,7 +37,7 @@ def test_the_order_does_not_depend_on_the_size_of_batches() -> None:
     assert torch.equal(small, large)
 
 
-def test_augmentation_draws_numbers_for_each_sample_anew_in_each_epoch() -> None:
+def test_augmentation_draws_new_numbers_for_each_sample_in_each_epoch() -> None:
     first, again, next_epoch, next_seed = (
         draw_augmentation(50, seed, epoch) for seed, epoch in ((0, 0), (0, 0), (0, 1), (1, 0))
     )
@@ -57,7 +57,7 @@ def test_purposes_do_not_share_a_stream() -> None:
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
-def test_the_global_generator_is_left_alone() -> None:
+def test_the_global_generator_is_not_used() -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
 

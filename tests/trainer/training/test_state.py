@@ -47,7 +47,7 @@ def test_initial_parameters_follow_the_seed(
     assert not torch.equal(first, other)
 
 
-def test_the_loss_knows_all_training_samples(
+def test_the_loss_receives_all_training_samples(
     recipe: Recipe, splits: Splits, accelerator: Accelerator
 ) -> None:
     state = make_train_state(recipe, 0, splits, accelerator)
@@ -65,7 +65,7 @@ def test_a_loss_that_learns_from_validation_samples_needs_some(
         make_train_state(recipe, 0, replace(splits, validation=None), accelerator)
 
 
-def test_options_of_the_optimiser_reach_it() -> None:
+def test_options_are_passed_to_the_optimiser() -> None:
     model = nn.Linear(2, 2)
     sgd = OptimiserConfig("sgd", 0.3, momentum=0.8, nesterov=True, weight_decay=0.01)
     adamw = OptimiserConfig("adamw", 0.003, weight_decay=0.02)

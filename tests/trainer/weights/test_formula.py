@@ -1,4 +1,4 @@
-"""Weights keep the order of scores between 0 and 1, whatever the scores, and are described."""
+"""Weights between 0 and 1 in the order of the scores, and their statistics."""
 
 import json
 import math
@@ -39,9 +39,7 @@ def make_distribution(weights: list[float]) -> WeightsDistribution:
         ("per_dimension", "s_perdim_T0.7_c1e-3"),
     ],
 )
-def test_weights_are_those_of_the_golden_file(
-    scores: Tensor, normalise: Normalise, golden: str
-) -> None:
+def test_weights_match_the_golden_file(scores: Tensor, normalise: Normalise, golden: str) -> None:
     expected = torch.tensor(np.load(DATA / "weights.npz")[golden])
 
     weights = sample_weights(scores, normalise=normalise, winsorise=0, dim=DIM)
@@ -200,7 +198,7 @@ def test_a_normalisation_that_does_not_exist_is_named_with_those_that_do() -> No
         sample_weights(torch.zeros(3), normalise="rank")  # type: ignore[arg-type]
 
 
-def test_a_distribution_holds_what_was_counted_by_hand() -> None:
+def test_the_distribution_matches_values_counted_by_hand() -> None:
     distribution = make_distribution([0.005, 0.2, 0.4, 0.795])
 
     assert distribution.count == 4

@@ -1,4 +1,4 @@
-"""Weights are joined to samples by id, and what does not match is named."""
+"""Weights are joined to samples by id, and ids without a match are named."""
 
 import math
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_weights_follow_the_ids_and_not_the_order_of_the_file(tmp_path: Path) ->
     assert (distribution.missing, distribution.surplus) == (0, 0)
 
 
-def test_samples_may_be_asked_for_in_any_order(tmp_path: Path) -> None:
+def test_samples_may_be_in_any_order(tmp_path: Path) -> None:
     path = save_scores(tmp_path, SCORES)
 
     weights, _ = weights_of_samples(IDS, path, config())
@@ -75,7 +75,7 @@ def test_the_recipe_chooses_how_scores_become_weights(tmp_path: Path) -> None:
     assert torch.equal(weights, expected)
 
 
-def test_the_length_of_the_features_comes_from_the_file(tmp_path: Path) -> None:
+def test_the_dimension_of_the_features_comes_from_the_file(tmp_path: Path) -> None:
     path = save_scores(tmp_path, SCORES, feature_dim=DIM)
 
     weights, _ = weights_of_samples(IDS, path, config(normalise="per_dimension"))
@@ -185,7 +185,7 @@ def test_a_column_that_was_not_filled_is_named_with_those_that_were(tmp_path: Pa
         weights_of_samples(IDS, path, config())
 
 
-def test_a_column_of_someone_else_may_serve(tmp_path: Path) -> None:
+def test_a_custom_column_can_be_used(tmp_path: Path) -> None:
     path = save_scores(tmp_path, SCORES)
     table = pq.read_table(path)
     metadata = {METADATA_KEY: table.schema.metadata[METADATA_KEY]}
@@ -214,12 +214,12 @@ def test_an_infinite_score_is_counted(tmp_path: Path) -> None:
         weights_of_samples(IDS, path, config(missing="mean"))
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ScoreFileError, match="there is no score file"):
         weights_of_samples(IDS, tmp_path / "none.parquet", config())
 
 
-def test_a_file_of_many_shuffled_rows_is_joined_without_a_slip(tmp_path: Path) -> None:
+def test_a_file_of_many_shuffled_rows_is_joined_correctly(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     order = generator.permutation(20_000)
     path = save_scores(tmp_path, {f"{number:06}.png": float(number) for number in order})
