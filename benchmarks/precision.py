@@ -27,7 +27,7 @@ from difficulty_service.pipeline import ExtractRequest, extract
 from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
 from difficulty_service.score_file import read_scores
 from difficulty_service.scoring.fit_store import fit_store, write_store_scores
-from difficulty_service.statistics.fitting import FitRequest
+from difficulty_service.statistics.fit_options import FitOptions
 
 SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 IMAGES = SHARED / "data" / "cifar10_test.parquet"
@@ -51,7 +51,7 @@ def scored(
         began = time.perf_counter()
         store = extract(request).store
         rate = limit / (time.perf_counter() - began)
-        gaussians = fit_store(store, FitRequest())
+        gaussians = fit_store(store, FitOptions())
         out = Path(folder) / "scores.parquet"
         write_store_scores(store, out, gaussians, dict(store.description), ["rmd"])
         return read_scores(out, ["rmd"]).table["rmd"].to_numpy(), rate

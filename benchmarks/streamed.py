@@ -43,7 +43,7 @@ from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scoring.fit_store import chunks_of_store, fit_store, write_store_scores
-from difficulty_service.statistics.fitting import FitRequest
+from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.moments import ReadChunk, with_labels
 from difficulty_service.statistics.products import Workspace, one_thread_per_product
 
@@ -120,7 +120,7 @@ def in_child(work: Callable[[], None]) -> None:
 def fit_and_write(folder: Path) -> None:
     """What `difficulty score STORE` does."""
     store = open_store(folder)
-    gaussians = fit_store(store, FitRequest())
+    gaussians = fit_store(store, FitOptions())
     out = folder / "scores.parquet"
     write_store_scores(store, out, gaussians, dict(store.description), ["rmd"])
 
@@ -128,7 +128,7 @@ def fit_and_write(folder: Path) -> None:
 def fit_and_rmd(folder: Path) -> Tensor:
     """RMD of every row of a store, and nothing else."""
     store = open_store(folder)
-    scorer = relative_mahalanobis(fit_store(store, FitRequest()))
+    scorer = relative_mahalanobis(fit_store(store, FitOptions()))
     work = Workspace()
 
     def rmd_of_chunk(read: ReadChunk) -> Tensor:

@@ -15,7 +15,8 @@ from difficulty_service.feature_store.store import (
     read_description,
 )
 from difficulty_service.scoring.score_store import MUST_AGREE
-from difficulty_service.statistics.gaussian import FitOptions, Gaussians, fit_gaussians
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.gaussian import Gaussians, fit_gaussians
 from difficulty_service.statistics.gaussian_file import load_gaussians
 from difficulty_service.statistics.moments import merge
 

@@ -32,7 +32,7 @@ from difficulty_service.pipeline import Extracted, ExtractRequest, Watch, extrac
 from difficulty_service.scorers.faiss_package import load_faiss
 from difficulty_service.scoring.fit_store import fit_store, write_store_scores
 from difficulty_service.scoring.score_store import Scored
-from difficulty_service.statistics.fitting import FitRequest
+from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
 
@@ -194,8 +194,8 @@ def _score(
     check(complete)
     files = [folder / SCORES_FILE]
     if fitted is None:
-        request = FitRequest(shrinkage=job.request["shrinkage"], runs=store.runs)
-        fitted = fit_store(store, request), store.description
+        options = FitOptions(shrinkage=job.request["shrinkage"], runs=store.runs)
+        fitted = fit_store(store, options), store.description
         files.append(folder / GAUSSIANS_FILE)
         save_gaussians(files[-1], *fitted)
         check(complete)

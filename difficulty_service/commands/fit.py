@@ -9,8 +9,8 @@ from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_warnings
 from difficulty_service.commands.options import (
     Force,
-    Products,
-    ProductsName,
+    MatmulDtype,
+    MatmulDtypeName,
     ShrinkageName,
     StorePath,
     parse_shrinkage,
@@ -24,19 +24,19 @@ def fit(
     store: StorePath,
     out: Annotated[Path, typer.Option(help="Safetensors file to write.")],
     shrinkage: ShrinkageName = "auto",
-    products: ProductsName = Products.AUTO,
+    matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
     force: Force = False,
 ) -> None:
     """Fits a Gaussian per class, with one shared covariance, and one without labels."""
     from difficulty_service.feature_store.store import open_store
     from difficulty_service.scoring.fit_store import fit_store
-    from difficulty_service.statistics.fitting import FitRequest
+    from difficulty_service.statistics.fit_options import FitOptions
     from difficulty_service.statistics.gaussian_file import save_gaussians
 
     intensity = parse_shrinkage(shrinkage)
     opened = open_store(store)
-    request = FitRequest(intensity, products.value, opened.runs, force)
-    gaussians = fit_store(opened, request)
+    options = FitOptions(intensity, matmul_dtype.value, opened.runs, force)
+    gaussians = fit_store(opened, options)
     save_gaussians(out, gaussians, opened.description)
     print_fit(gaussians)
     print_warnings(gaussians.warnings)
@@ -49,7 +49,7 @@ def print_fit(gaussians: "Gaussians") -> None:
     console.print(
         f"fitted to {moments.num_samples:,} rows, {int((moments.counts > 0).sum())} classes, "
         f"{moments.dim} dimensions, products in "
-        f"{str(gaussians.options.products).removeprefix('torch.')}"
+        f"{gaussians.options.matmul_dtype}"
     )
     for name, factor in (("within classes", gaussians.within), ("of all", gaussians.agnostic)):
         console.print(

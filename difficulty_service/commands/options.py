@@ -12,7 +12,7 @@ from difficulty_service.errors import Setting
 if TYPE_CHECKING:
     import torch
 
-    from difficulty_service.statistics.gaussian import Shrinkage
+    from difficulty_service.statistics.fit_options import Shrinkage
 
 OPTIONS = {"max_actors": "--ray-actors", "cpus_per_actor": "--workers", "share": "--shard"}
 """Options that are not called like the parameter they set."""
@@ -54,7 +54,7 @@ class PreprocessMode(StrEnum):
     EXACT = "exact"
 
 
-class Products(StrEnum):
+class MatmulDtype(StrEnum):
     """dtype of the matrix products of the statistics."""
 
     AUTO = "auto"
@@ -202,10 +202,10 @@ ShrinkageName = Annotated[
         rich_help_panel=STATISTICS,
     ),
 ]
-ProductsName = Annotated[
-    Products,
+MatmulDtypeName = Annotated[
+    MatmulDtype,
     typer.Option(
-        "--products",
+        "--matmul-dtype",
         help="dtype of the matrix products; auto: float64 where float32 would not do.",
         rich_help_panel=STATISTICS,
     ),

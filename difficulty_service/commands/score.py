@@ -13,8 +13,8 @@ from difficulty_service.commands.extract import build_request, run_extract
 from difficulty_service.commands.extraction import OPTION_NAMES, Extraction, takes_extraction
 from difficulty_service.commands.options import (
     Force,
-    Products,
-    ProductsName,
+    MatmulDtype,
+    MatmulDtypeName,
     ShrinkageName,
     parse_shrinkage,
 )
@@ -40,7 +40,7 @@ def score(
     ] = None,
     scorers: Annotated[str, typer.Option(help="Of rmd, kmeans, knn, with commas between.")] = "rmd",
     shrinkage: ShrinkageName = "auto",
-    products: ProductsName = Products.AUTO,
+    matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
     force: Force = False,
     *,
     extraction: Extraction,
@@ -56,7 +56,7 @@ def score(
     fitted = load_needed(gaussians, wanted)
     store = find_store(context, source, out, extraction, fitted)
     scored = score_and_write(
-        store, out, fitted, wanted, fit_options=(intensity, products.value, force)
+        store, out, fitted, wanted, fit_options=(intensity, matmul_dtype.value, force)
     )
     report(scored, out)
 
@@ -133,11 +133,11 @@ def score_and_write(
     """Fits Gaussians where none are given, scores, and writes the file."""
     from difficulty_service.commands.fit import print_fit
     from difficulty_service.scoring.fit_store import fit_store, write_store_scores
-    from difficulty_service.statistics.fitting import FitRequest
+    from difficulty_service.statistics.fit_options import FitOptions
 
     if fitted is None:
-        shrinkage, products, force = fit_options
-        gaussians = fit_store(store, FitRequest(shrinkage, products, store.runs, force))
+        shrinkage, matmul_dtype, force = fit_options
+        gaussians = fit_store(store, FitOptions(shrinkage, matmul_dtype, store.runs, force))
         print_fit(gaussians)
         fitted_on = store.description
     else:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from difficulty_service.errors import StatisticsError, UnknownLabel
 from difficulty_service.parallel import map_in_order, num_workers
-from difficulty_service.statistics.discriminant import contrast_of
+from difficulty_service.statistics.discriminant import compute_discriminant
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.products import (
     CHUNK_ROWS,
@@ -32,9 +32,6 @@ from difficulty_service.statistics.products import (
     projection,
     squared_lengths,
 )
-
-SCORED_ROWS = 2048
-"""Rows scored at a time: few enough that a chunk stays in the processor's cache."""
 
 COMPARED_NUMBERS = 1 << 20
 """Distances to all classes are compared in blocks of about this many: what a cache holds."""
@@ -71,17 +68,17 @@ class RelativeMahalanobis:
     Attributes:
         mean: Mean of all samples. Shape (dim,).
         whitening: Makes the covariance within classes the identity.
-        contrast: Keeps what tells classes apart; None where `whitening` does so.
+        discriminant: Map to the space of the class points; None where that is the whitened space.
         agnostic: Makes the covariance of all samples the identity; None where not needed.
-        class_points: Class means under the contrast. Shape (classes, rank of the contrast).
+        class_points: Class means in the discriminant space. Shape (classes, rank).
         class_norms: Squared distance of a class mean from the mean; infinite for a class with
             fewer than two samples. Shape (classes,).
-        class_constants: RMD minus the squared distance in the contrast. Shape (classes,).
+        class_constants: RMD minus the squared distance in that space. Shape (classes,).
     """
 
     mean: Tensor
     whitening: Projection
-    contrast: Projection | None
+    discriminant: Projection | None
     agnostic: Projection | None
     class_points: Tensor
     class_norms: Tensor
@@ -114,9 +111,9 @@ class RelativeMahalanobis:
         Returns:
             As for `rmd`.
         """
-        if self.contrast is None:
+        if self.discriminant is None:
             return self.distances_of_block(features, labels, work).rmd
-        points = self._project(self.contrast, "points", work.centred(features, self.mean), work)
+        points = self._project(self.discriminant, "points", work.centred(features, self.mean), work)
         squared = squared_lengths(self._from_own_class(points, labels, work)).double()
         return self._known(squared + self.class_constants[labels.clamp(min=0)], labels)
 
@@ -138,19 +135,19 @@ class RelativeMahalanobis:
         centred = work.centred(features, self.mean)
         whitened = self._project(self.whitening, "whitened", centred, work)
         points = whitened
-        if self.contrast is not None:
-            points = self._project(self.contrast, "points", centred, work)
-        in_contrast = squared_lengths(self._from_own_class(points, labels, work)).double()
-        in_contrast += self.class_constants[labels.clamp(min=0)]
+        if self.discriminant is not None:
+            points = self._project(self.discriminant, "points", centred, work)
+        in_discriminant_space = squared_lengths(self._from_own_class(points, labels, work)).double()
+        in_discriminant_space += self.class_constants[labels.clamp(min=0)]
         if self.agnostic is None:
             lengths = squared_lengths(whitened).double(), squared_lengths(points).double()
             md_agnostic = (lengths[0] - lengths[1]).clamp_(min=0)
-            rmd = self._known(in_contrast, labels)
+            rmd = self._known(in_discriminant_space, labels)
             md = (md_agnostic + rmd).clamp_(min=0)
         else:
             unlabelled = self._project(self.agnostic, "agnostic", centred, work)
             md_agnostic = squared_lengths(unlabelled).double()
-            md = self._known(in_contrast, labels)
+            md = self._known(in_discriminant_space, labels)
             rmd = md - md_agnostic
         return Distances(md, md_agnostic, rmd, *self._compare_classes(points, labels, work))
 
@@ -237,23 +234,24 @@ def relative_mahalanobis(
     gaussians: Gaussians, device: torch.device = torch.device("cpu")
 ) -> RelativeMahalanobis:
     """Prepares the scorer of fitted Gaussians, in the dtype their products were made in."""
-    dtype = gaussians.options.products
+    dtype = gaussians.matmul_dtype
     means = gaussians.class_means - gaussians.mean
     usable = gaussians.samples_per_class > 1
     means[~usable] = 0
     whitened = matmul(means, gaussians.within.whitening.T)
     norms = whitened.square().sum(dim=1).masked_fill(~usable, torch.inf)
     if gaussians.within.plain and gaussians.agnostic.plain:
-        contrast_map, points, constants = contrast_of(gaussians, whitened, norms)
-        contrast = projection(contrast_map, dtype, device)
+        fitted = compute_discriminant(gaussians, whitened, norms)
+        points, constants = fitted.class_points, fitted.class_constants
+        discriminant = projection(fitted.linear_map, dtype, device)
         agnostic = None
     else:
-        points, constants, contrast = whitened, torch.zeros(len(means)).double(), None
+        points, constants, discriminant = whitened, torch.zeros(len(means)).double(), None
         agnostic = projection(gaussians.agnostic.whitening, dtype, device)
     return RelativeMahalanobis(
         mean=gaussians.mean.to(device, dtype),
         whitening=projection(gaussians.within.whitening, dtype, device),
-        contrast=contrast,
+        discriminant=discriminant,
         agnostic=agnostic,
         class_points=points.to(device, dtype),
         class_norms=norms.to(device, dtype),

@@ -16,8 +16,10 @@ from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.score_file import write_scores
 from difficulty_service.scoring.ranking import unranked_scores
 from difficulty_service.scoring.score_store import Scored, score_store
-from difficulty_service.statistics.fitting import FitRequest, fit_chunks, pilot_rows
-from difficulty_service.statistics.gaussian import Factor, Gaussians
+from difficulty_service.statistics.factor import Factor
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit_chunks, pilot_rows
+from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.moments import ReadChunk
 from difficulty_service.statistics.products import (
     BLOCK_ROWS,
@@ -34,14 +36,14 @@ ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of the score file."""
 
 
-def fit_store(store: FeatureStore, request: FitRequest) -> Gaussians:
+def fit_store(store: FeatureStore, options: FitOptions) -> Gaussians:
     """Gaussians of all features of a complete store, read part by part.
 
     Raises:
         StatisticsError: The features allow no trustworthy Gaussian; the message says why.
     """
     chunks = partial(chunks_of_store, store)
-    return fit_chunks(chunks, _pilot_rows(store), len(store.class_names), request)
+    return fit_chunks(chunks, _pilot_rows(store), len(store.class_names), options)
 
 
 def chunks_of_store(store: FeatureStore) -> Iterator[ReadChunk]:
@@ -102,7 +104,7 @@ def provenance(
         **{key: value for key, value in store.description.items() if key != "num_shards"},
         "fitted_on": {key: fitted_on[key] for key in ("dataset", "fingerprint", "num_samples")},
         "shrinkage": shrinkage,
-        "products": str(gaussians.options.products).removeprefix("torch."),
+        "products": gaussians.options.matmul_dtype,
         "reliable": gaussians.reliable,
         **describe_factor("within", gaussians.within),
         **describe_factor("agnostic", gaussians.agnostic),

@@ -19,7 +19,7 @@ from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
 from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
 from difficulty_service.statistics.gaussian import Gaussians
-from difficulty_service.statistics.leave_one_out import rmd_left_out
+from difficulty_service.statistics.leave_one_out import leave_one_out_rmd
 from difficulty_service.statistics.products import (
     BLOCK_ROWS,
     CHUNK_ROWS,
@@ -200,7 +200,7 @@ class _PieceScorer:
         if runs > 1:
             columns["rmd_std"] = by_sample["rmd"].std(dim=1).float()
         if self.left_out:
-            columns["rmd_loo"] = rmd_left_out(
+            columns["rmd_loo"] = leave_one_out_rmd(
                 self.gaussians, features, fitted, rows.md, rows.md_agnostic
             )
         return columns

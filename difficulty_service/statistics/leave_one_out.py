@@ -14,7 +14,7 @@ SINGULAR = 1e-12
 """Share of a direction's variance below which the sample that left was all there was in it."""
 
 
-def distance_left_out(
+def leave_one_row_out(
     squared_distance: Tensor, group_rows: Tensor, num_rows: int, intensity: float
 ) -> Tensor:
     """Squared distance of each sample to Gaussians fitted without it.
@@ -36,7 +36,9 @@ def distance_left_out(
     return torch.where((group_rows > 1) & (remaining > SINGULAR), result, torch.nan)
 
 
-def distances_left_out(gram: Tensor, group_rows: Tensor, num_rows: int, intensity: float) -> Tensor:
+def leave_sample_rows_out(
+    gram: Tensor, group_rows: Tensor, num_rows: int, intensity: float
+) -> Tensor:
     """The same where a sample has several rows, which all leave together.
 
     Args:
@@ -62,7 +64,7 @@ def distances_left_out(gram: Tensor, group_rows: Tensor, num_rows: int, intensit
     return torch.where(usable[:, None], result, torch.nan)
 
 
-def rmd_left_out(
+def leave_one_out_rmd(
     gaussians: Gaussians, features: Tensor, labels: Tensor, md: Tensor, md_agnostic: Tensor
 ) -> Tensor:
     """RMD of samples that took part in the fit, each as if it had not.
@@ -84,13 +86,13 @@ def rmd_left_out(
     groups = (class_rows, torch.full_like(class_rows, num_rows))
     if runs == 1:
         own, agnostic = (
-            distance_left_out(distance, rows, num_rows, factor.intensity)
+            leave_one_row_out(distance, rows, num_rows, factor.intensity)
             for distance, rows, factor in zip((md, md_agnostic), groups, factors, strict=True)
         )
         return own - agnostic
     centres = (gaussians.class_means[labels.clamp(min=0)], gaussians.mean)
     own, agnostic = (
-        distances_left_out(
+        leave_sample_rows_out(
             _grams((features.double() - centre) @ factor.whitening.T, runs),
             rows[::runs],
             num_rows,

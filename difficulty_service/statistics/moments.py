@@ -76,13 +76,13 @@ def empty_moments(pilot: Tensor, num_classes: int) -> Moments:
     )
 
 
-def measure(
+def compute_moments(
     features: Tensor,
     labels: Tensor,
     pilot: Tensor,
     num_classes: int,
     *,
-    products: torch.dtype = torch.float32,
+    matmul_dtype: torch.dtype = torch.float32,
 ) -> Moments:
     """Moments of some samples, in one pass.
 
@@ -91,12 +91,14 @@ def measure(
         labels: Class indices below `num_classes`. Shape (samples,).
         pilot: The point to measure from; the same for all parts of a dataset. Shape (dim,).
         num_classes: Number of class indices.
-        products: dtype of the products within a chunk of rows; sums of chunks are float64.
+        matmul_dtype: dtype of the matrix products within a chunk of rows; sums over chunks are
+            float64.
 
     Raises:
         StatisticsError: Shapes disagree, a label is out of range, or a feature is not finite.
     """
-    return measure_chunks(chunks_of(features, labels), pilot, num_classes, products=products)
+    chunks = chunks_of(features, labels)
+    return accumulate_moments(chunks, pilot, num_classes, matmul_dtype=matmul_dtype)
 
 
 ReadChunk = Callable[[Workspace], tuple[Tensor, Iterable[Tensor]]]
@@ -121,29 +123,29 @@ def chunks_of(features: Tensor, labels: Tensor) -> list[ReadChunk]:
     return [chunk(rows) for rows in chunk_ranges(len(features), summed_rows(len(features)))]
 
 
-def measure_chunks(
+def accumulate_moments(
     chunks: Iterable[ReadChunk],
     pilot: Tensor,
     num_classes: int,
     *,
-    products: torch.dtype = torch.float32,
+    matmul_dtype: torch.dtype = torch.float32,
 ) -> Moments:
     """Moments of a dataset that comes in chunks, of which a few at a time are in memory.
 
     Args:
         chunks: Each is called once, on one of as many threads as there are cores.
-        pilot: As for `measure`.
-        num_classes: As for `measure`.
-        products: As for `measure`.
+        pilot: As for `compute_moments`.
+        num_classes: As for `compute_moments`.
+        matmul_dtype: As for `compute_moments`.
 
     Raises:
-        StatisticsError: As for `measure`.
+        StatisticsError: As for `compute_moments`.
     """
     moments = empty_moments(pilot, num_classes)
-    offset = pilot.to(products)
+    offset = pilot.to(matmul_dtype)
     work = Workspace()
 
-    def measure_chunk(read: ReadChunk) -> _ChunkSums:
+    def sum_chunk(read: ReadChunk) -> _ChunkSums:
         labels, blocks = read(work)
         _check_labels(labels, num_classes)
         present, place = torch.unique(labels, return_inverse=True)
@@ -164,7 +166,7 @@ def measure_chunks(
         return _ChunkSums(present, torch.bincount(place), sums, scatter)
 
     with one_thread_per_product():
-        for chunk in map_in_order(measure_chunk, chunks, num_workers()):
+        for chunk in map_in_order(sum_chunk, chunks, num_workers()):
             present = chunk.present.cpu()
             moments.counts.index_add_(0, present, chunk.counts.cpu())
             moments.class_sums.index_add_(0, present, chunk.sums.cpu().double())

@@ -18,8 +18,8 @@ from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.merging import merge_gaussians, merge_stores
 from difficulty_service.pipeline import ExtractRequest, Share, extract
 from difficulty_service.scoring.fit_store import fit_store
-from difficulty_service.statistics.fitting import FitRequest, fit
-from difficulty_service.statistics.gaussian import Shrinkage
+from difficulty_service.statistics.fit_options import FitOptions, Shrinkage
+from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.gaussian_file import save_gaussians
 
 SHARES = 3
@@ -130,7 +130,7 @@ def fitted(
 ) -> Path:
     store = store_of(folder, seed, rows, **described)
     path = folder.with_suffix(".safetensors")
-    save_gaussians(path, fit_store(store, FitRequest(shrinkage, "float64")), store.description)
+    save_gaussians(path, fit_store(store, FitOptions(shrinkage, "float64")), store.description)
     return path
 
 
@@ -141,7 +141,7 @@ def test_merged_gaussians_are_those_of_all_samples_at_once(tmp_path: Path) -> No
 
     merged, description = merge_gaussians(files)
 
-    at_once = fit(values, labels, 3, FitRequest("none", "float64"))
+    at_once = fit(values, labels, 3, FitOptions("none", "float64"))
     torch.testing.assert_close(merged.class_means, at_once.class_means, rtol=1e-12, atol=1e-12)
     for name in ("within", "agnostic"):
         whitening = getattr(merged, name).whitening

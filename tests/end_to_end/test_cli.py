@@ -200,7 +200,7 @@ def test_unshrunk_scores_have_a_mean_of_zero(
     store, scores = scored[0] / "scores.features", tmp_path / "scores.parquet"
 
     difficulty(
-        *("score", store, "--out", scores, "--products", "float64", "--shrinkage", "none"),
+        *("score", store, "--out", scores, "--matmul-dtype", "float64", "--shrinkage", "none"),
     )
 
     assert abs(numbers(scores, "rmd").mean()) < 1e-9

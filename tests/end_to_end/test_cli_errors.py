@@ -13,7 +13,7 @@ Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 Scored = tuple[Path, Done]
 
-FIT_OPTIONS = ("--shrinkage", "--products", "--force")
+FIT_OPTIONS = ("--shrinkage", "--matmul-dtype", "--force")
 EXTRACT_OPTIONS = (
     *("--backbone", "--weights", "--features", "--split", "--image-column", "--label-column"),
     *("--id-column", "--limit", "--augment-runs", "--seed", "--batch-size", "--device"),

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from difficulty_service.errors import StatisticsError, UnknownLabel
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis, relative_mahalanobis
-from difficulty_service.statistics.fitting import FitRequest, fit
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit
 
 GOLDEN = np.load(Path(__file__).parents[2] / "data" / "rmd.npz")
 NUM_CLASSES = 5
@@ -28,7 +29,7 @@ def make_blobs(rows: int = 600, dim: int = 5, classes: int = 3) -> tuple[Tensor,
 
 
 def fitted(
-    features: Tensor, labels: Tensor, classes: int = 3, request: FitRequest | None = None
+    features: Tensor, labels: Tensor, classes: int = 3, request: FitOptions | None = None
 ) -> RelativeMahalanobis:
     return relative_mahalanobis(fit(features, labels, classes, request))
 
@@ -72,7 +73,7 @@ def test_new_samples_match_the_golden_distances_of_the_nearest_class() -> None:
 @pytest.mark.parametrize("case", ["dup_dim", "n_lt_d"])
 def test_singular_covariances_give_the_golden_pseudo_inverse_distances(case: str) -> None:
     features, labels = golden(f"degenerate_{case}__X"), golden(f"degenerate_{case}__y")
-    request = FitRequest(force=True)
+    request = FitOptions(force=True)
 
     distances = fitted(features, labels, int(labels.max()) + 1, request).distances(features, labels)
 
@@ -136,7 +137,7 @@ def test_scores_ignore_an_invertible_linear_map_of_the_features(classes: int) ->
 
 def test_shrunk_covariances_give_the_plain_formula() -> None:
     features, labels = make_blobs()
-    gaussians = fit(features, labels, 3, FitRequest(shrinkage=0.3))
+    gaussians = fit(features, labels, 3, FitOptions(shrinkage=0.3))
 
     distances = relative_mahalanobis(gaussians).distances(features, labels)
 

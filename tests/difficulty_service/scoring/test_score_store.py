@@ -24,7 +24,8 @@ from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scoring import fit_store as fit_and_score
 from difficulty_service.scoring.fit_store import write_store_scores
 from difficulty_service.scoring.score_store import match_classes
-from difficulty_service.statistics.fitting import FitRequest, fit
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.products import CHUNK_ROWS
 
@@ -69,12 +70,12 @@ def make_store(folder: Path, samples: int = 60, runs: int = 1, **changes: object
 
 
 def fit_to(  # noqa: ANN201
-    store: FeatureStore, runs: int = 1, classes: int = 2, products: str = "float64"
+    store: FeatureStore, runs: int = 1, classes: int = 2, matmul_dtype: str = "float64"
 ):
     parts = [store.read_part(shard) for shard in range(2)]
     features = torch.cat([part.features for part in parts])
     labels = torch.cat([part.labels for part in parts])
-    return fit(features, labels, classes, FitRequest(products=products, runs=runs))
+    return fit(features, labels, classes, FitOptions(matmul_dtype=matmul_dtype, runs=runs))
 
 
 def score(
@@ -227,8 +228,8 @@ def test_products_in_float32_give_the_same_columns_but_for_rounding(
     store = make_store(tmp_path, 1000, runs=runs)
 
     exact, table = (
-        score(store, fit_to(store, runs=runs, products=products), store.description)
-        for products in ("float64", "float32")
+        score(store, fit_to(store, runs=runs, matmul_dtype=matmul_dtype), store.description)
+        for matmul_dtype in ("float64", "float32")
     )
 
     assert table["nearest_label"].equals(exact["nearest_label"])
@@ -260,9 +261,9 @@ import sys
 from pathlib import Path
 from difficulty_service.feature_store.store import open_store
 from difficulty_service.scoring.fit_store import fit_store, write_store_scores
-from difficulty_service.statistics.fitting import FitRequest
+from difficulty_service.statistics.fit_options import FitOptions
 store = open_store(Path({str(store.folder)!r}))
-gaussians = fit_store(store, FitRequest())
+gaussians = fit_store(store, FitOptions())
 write_store_scores(store, store.folder / "s.parquet", gaussians, store.description, ["rmd"])
 sys.exit("pandas" in sys.modules)
 """

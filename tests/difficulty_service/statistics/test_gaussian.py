@@ -6,15 +6,10 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError, TooFewSamples
-from difficulty_service.statistics.fitting import FitRequest, fit
-from difficulty_service.statistics.gaussian import (
-    FitOptions,
-    condition_number,
-    covariances,
-    factorise,
-    fit_gaussians,
-    squared_mahalanobis,
-)
+from difficulty_service.statistics.factor import condition_number, factorise
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit
+from difficulty_service.statistics.gaussian import covariances, fit_gaussians
 from difficulty_service.statistics.moments import empty_moments
 
 NUM_CLASSES = 3
@@ -28,13 +23,14 @@ def make_features(rows: int = 240, dim: int = 4) -> tuple[Tensor, Tensor]:
     return noise + centres[labels], labels
 
 
-def test_squared_mahalanobis_matches_the_textbook_formula() -> None:
-    features = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
-    whitening = torch.linalg.inv(torch.linalg.cholesky(torch.tensor([[4.0, 0.0], [0.0, 9.0]])))
+def test_lengths_after_whitening_are_textbook_mahalanobis_distances() -> None:
+    offsets = torch.tensor([[2.0, 0.0], [0.0, 3.0]]).double()
+    covariance = torch.tensor([[4.0, 0.0], [0.0, 9.0]]).double()
 
-    distances = squared_mahalanobis(features, torch.zeros(2), whitening)
+    whitening = factorise(covariance, FitOptions("none"), 10, float("nan")).whitening
 
-    torch.testing.assert_close(distances, torch.tensor([1.0, 1.0]))
+    distances = (offsets @ whitening.T).square().sum(dim=1)
+    torch.testing.assert_close(distances, torch.tensor([1.0, 1.0]).double())
 
 
 def test_both_covariances_are_divided_by_the_number_of_samples() -> None:
@@ -101,7 +97,7 @@ def test_a_singular_covariance_is_refused_where_nothing_may_be_dropped() -> None
             torch.cat([features, features], dim=1),
             labels,
             NUM_CLASSES,
-            FitRequest(shrinkage="none"),
+            FitOptions(shrinkage="none"),
         )
 
 
@@ -115,7 +111,7 @@ def test_fewer_samples_than_dimensions_are_refused_with_the_remedy() -> None:
 def test_forced_scores_are_marked_as_unreliable() -> None:
     features, labels = make_features(rows=20, dim=30)
 
-    gaussians = fit(features, labels, NUM_CLASSES, FitRequest(force=True))
+    gaussians = fit(features, labels, NUM_CLASSES, FitOptions(force=True))
 
     assert not gaussians.reliable
     assert "unreliable" in gaussians.warnings[0]
@@ -125,7 +121,7 @@ def test_forced_scores_are_marked_as_unreliable() -> None:
 def test_shrinkage_makes_fewer_samples_than_dimensions_usable(shrinkage: str | float) -> None:
     features, labels = make_features(rows=20, dim=30)
 
-    gaussians = fit(features, labels, NUM_CLASSES, FitRequest(shrinkage=shrinkage))
+    gaussians = fit(features, labels, NUM_CLASSES, FitOptions(shrinkage=shrinkage))
 
     assert gaussians.within.rank == 30
     assert gaussians.within.intensity > 0
@@ -163,4 +159,4 @@ def test_ledoit_wolf_needs_a_second_pass() -> None:
 
 def test_an_intensity_outside_zero_to_one_is_an_error() -> None:
     with pytest.raises(StatisticsError, match=r"1\.5 is outside 0 to 1"):
-        fit(*make_features(), NUM_CLASSES, FitRequest(shrinkage=1.5))
+        fit(*make_features(), NUM_CLASSES, FitOptions(shrinkage=1.5))

@@ -8,14 +8,15 @@ from safetensors.torch import save_file
 
 from difficulty_service.errors import StatisticsError
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.statistics.fitting import FitRequest, fit
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
 
 
 def make_gaussians() -> Gaussians:
     features = torch.randn(80, 5, generator=torch.Generator().manual_seed(0)).double()
-    return fit(features, torch.arange(80) % 3, 4, FitRequest(shrinkage="oas"))
+    return fit(features, torch.arange(80) % 3, 4, FitOptions(shrinkage="oas"))
 
 
 def test_loaded_gaussians_score_bit_for_bit_as_before(tmp_path: Path) -> None:

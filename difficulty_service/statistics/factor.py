@@ -1,0 +1,121 @@
+"""The whitening map of a covariance, and whether its condition number allows for one.
+
+`auto` leaves a well-conditioned covariance as it is; otherwise it drops the directions that hold
+only rounding noise. It never adds a ridge.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg.lapack
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from difficulty_service.errors import SingularCovariance, StatisticsError
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.products import one_thread_per_product
+from difficulty_service.statistics.shrinkage import ledoit_wolf_intensity, oas_intensity, shrink
+
+WORST_CONDITION = {"float32": 1e8, "float64": 1e14}
+"""Condition number beyond which `auto` drops directions, by the dtype of the matrix products."""
+
+NOISE_FLOOR = {"float32": 1e-6, "float64": 1e-10}
+"""Share of the largest eigenvalue below which one is rounding noise, by the dtype of the matrix
+products."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A map under which a covariance becomes the identity, and how it was found.
+
+    Attributes:
+        whitening: Lower triangular where nothing was dropped. Shape (rank, dim).
+        intensity: Share of the covariance that was replaced by its mean variance.
+        condition: Condition number in the 1-norm of the unshrunk covariance.
+    """
+
+    whitening: Tensor
+    intensity: float
+    condition: float
+
+    @property
+    def rank(self) -> int:
+        """Directions kept."""
+        return len(self.whitening)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the covariance is neither shrunk nor cut to fewer directions."""
+        return self.intensity == 0 and self.whitening.shape[0] == self.whitening.shape[1]
+
+
+def factorise(
+    covariance: Tensor, options: FitOptions, num_samples: int, mean_fourth_power: float
+) -> Factor:
+    """The whitening map of one covariance, by the rule the options name.
+
+    Raises:
+        SingularCovariance: It has no inverse and the rule allows no remedy.
+    """
+    scale_tril = _cholesky(covariance)
+    condition = _condition(covariance, scale_tril)
+    intensity = _intensity(covariance, options, num_samples, mean_fourth_power)
+    if intensity > 0:
+        scale_tril = _cholesky(shrink(covariance, intensity))
+    if options.shrinkage == "auto" and condition > WORST_CONDITION[options.matmul_dtype]:
+        return Factor(_truncated_whitening(covariance, options.matmul_dtype), 0.0, condition)
+    if scale_tril is None:
+        raise SingularCovariance(
+            f"the covariance is singular (condition number {condition:.1e}) and shrinkage "
+            f"{options.shrinkage!r} leaves it so; use --shrinkage auto or ledoit-wolf"
+        )
+    inverse, _ = scipy.linalg.lapack.dtrtri(scale_tril, lower=1)
+    return Factor(torch.from_numpy(np.tril(inverse)), intensity, condition)
+
+
+@one_thread_per_product()
+def condition_number(covariance: Tensor) -> float:
+    """LAPACK's estimate of the condition number in the 1-norm; infinite where not definite."""
+    return _condition(covariance, _cholesky(covariance))
+
+
+def _cholesky(covariance: Tensor) -> NDArray[np.float64] | None:
+    """Lower triangular factor, or None where the covariance is not positive definite."""
+    scale_tril, failed = scipy.linalg.lapack.dpotrf(covariance.numpy(), lower=1)
+    return None if failed else scale_tril
+
+
+def _condition(covariance: Tensor, scale_tril: NDArray[np.float64] | None) -> float:
+    if scale_tril is None:
+        return math.inf
+    norm = float(covariance.abs().sum(dim=0).max())
+    reciprocal, _ = scipy.linalg.lapack.dpocon(scale_tril, norm, uplo="L")
+    return 1 / reciprocal if reciprocal > 0 else math.inf
+
+
+def _intensity(
+    covariance: Tensor, options: FitOptions, num_samples: int, mean_fourth_power: float
+) -> float:
+    if options.shrinkage in ("auto", "none"):
+        return 0.0
+    if options.shrinkage == "oas":
+        return oas_intensity(covariance, num_samples)
+    if options.shrinkage == "ledoit-wolf":
+        if math.isnan(mean_fourth_power):
+            raise StatisticsError("ledoit-wolf needs the fourth powers of a second pass")
+        return ledoit_wolf_intensity(covariance, num_samples, mean_fourth_power)
+    intensity = float(options.shrinkage)
+    if not 0 <= intensity <= 1:
+        raise StatisticsError(f"shrinkage {intensity} is outside 0 to 1")
+    return intensity
+
+
+def _truncated_whitening(covariance: Tensor, matmul_dtype: str) -> Tensor:
+    """Whitens the directions above the noise floor only; shape (rank, dim)."""
+    eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
+    kept = eigenvalues > NOISE_FLOOR[matmul_dtype] * eigenvalues[-1]
+    if not kept.any():
+        raise StatisticsError("all features are the same, so there is nothing to measure by")
+    return eigenvectors[:, kept].T / eigenvalues[kept, None].sqrt()
