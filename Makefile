@@ -32,7 +32,7 @@ architecture: $(INSTALLED) ## who may import whom (import-linter)
 	$(BIN)/lint-imports
 
 docs: $(INSTALLED) ## the site of the pages and the Python API, in site/ (mkdocs)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 figures: $(INSTALLED) ## draw the figures of the pages from the numbers in docs/figures
 	$(BIN)/python docs/figures/draw.py
