@@ -1,5 +1,6 @@
 """What the pages say works: their Python runs, their commands, options, links and figures exist."""
 
+import csv
 import dataclasses
 import re
 import subprocess
@@ -193,3 +194,41 @@ def test_a_page_shows_every_figure_that_is_drawn_for_it(page: str) -> None:
 
     assert shown
     assert all((ROOT / "docs" / name).is_file() for name in shown)
+
+
+def rows_of(figure: str) -> list[dict[str, str]]:
+    with (FIGURES / f"{figure}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table_with(header: str) -> list[list[str]]:
+    """Cells of the table on the page of findings that begins with `header`, bold taken away."""
+    page = (ROOT / "docs" / "findings.md").read_text().replace("**", "")
+    table = page.split(f"| {header} |", 1)[1].split("\n\n", 1)[0]
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+
+
+def test_the_probes_of_the_page_are_those_of_the_figure() -> None:
+    measured = {
+        tuple(
+            f"{row[name]} ± {row[f'{name}_sd']}"
+            for name in ("accuracy", "adaptive_ece", "nll", "auroc")
+        ): row["method"]
+        for row in rows_of("probes")
+    }
+
+    shown = table_with("labels | method | accuracy (%) | adaptive ECE (%)")
+
+    assert len(shown) > 2
+    assert [method for _, method, *_ in shown] == [measured[tuple(cells[2:])] for cells in shown]
+
+
+def test_the_error_rates_of_the_page_are_those_of_the_figure() -> None:
+    bins = rows_of("error_rate")
+
+    shown = {backbone.strip("`"): rates for backbone, *rates in table_with("error rate")}
+
+    for backbone, rates in shown.items():
+        drawn = [float(bins[number - 1][backbone]) for number in (1, 5, 10, 15, 20)]
+        everything = sum(float(row[backbone]) for row in bins) / len(bins)
+        assert rates == [f"{rate:.1f} %" for rate in (*drawn, everything)]
