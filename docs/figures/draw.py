@@ -80,7 +80,7 @@ def eight_networks(figure: Figure, rows: Rows) -> None:
     panels[0].set_xlim(left=0)
     panels[0].set_yticks(range(len(rows)), [row["network"] for row in rows])
     panels[0].invert_yaxis()
-    panels[0].legend(loc="lower right")
+    panels[1].legend(loc="upper right")
 
 
 def streamed(figure: Figure, rows: Rows) -> None:
