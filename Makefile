@@ -48,7 +48,7 @@ study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong label
 study-scratch: $(INSTALLED) ## train small networks on CIFAR-10 from scratch (hours, resumes)
 	$(BIN)/python -m benchmarks.studies.scratch
 
-format: $(INSTALLED) ## lay out the code, mend what can be mended
+format: $(INSTALLED) ## lay out the code and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
