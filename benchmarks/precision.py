@@ -24,7 +24,7 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.batches import ExtractOptions
 from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import ExtractRequest, extract
-from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.score_file import read_scores
 from difficulty_service.scoring.fit_store import fit_store, write_store_scores
 from difficulty_service.statistics.fit_options import FitOptions
@@ -64,7 +64,7 @@ def main() -> None:
     limit = parser.parse_args().images
     if not IMAGES.is_file() or not WEIGHTS.is_file():
         sys.exit(f"{IMAGES} or {WEIGHTS} is not there; set DIFFICULTY_SHARED")
-    prefer_wide_kernels()
+    enable_avx512_kernels()
     keep_freed_memory()
     print(f"{machine()}\n{limit} test images of CIFAR-10")
     agreements = []
