@@ -65,7 +65,7 @@ def set_up_logs(settings: Settings, stream: TextIO | None = None) -> None:
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
     # These tell every statement, request or step at their lower levels.
-    for noisy in ("alembic", "asyncio", "httpcore2", "httpx2", "PIL", "slowapi", "sqlalchemy"):
+    for noisy in ("alembic", "asyncio", "httpcore2", "httpx2", "PIL", "sqlalchemy"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)
 

@@ -37,7 +37,8 @@ class Settings(BaseSettings):
         max_image_bytes: Of one image.
         max_pixels: Of one image.
         max_queued_jobs: Of one key, before more are refused.
-        rate_limit: Requests of one key or address, as slowapi writes limits.
+        rate_limit: Maximum rate of requests of one key or address, in the notation of the package
+            `limits`: `600/minute`, `10/second;10000/day`.
         lease: How long a worker may be silent before its job is given to another.
         heartbeat: How often a worker is heard of.
         poll: How often an idle worker looks for a job.

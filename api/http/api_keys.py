@@ -53,7 +53,7 @@ class Gate:
     """
 
     app: ASGIApp
-    count: Callable[[Scope, str], None]
+    count: Callable[[str], None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hands on a request, or answers 401, 403 or 429."""
@@ -74,10 +74,10 @@ class Gate:
             state["principal"] = await run_in_threadpool(identify, engine, Headers(scope=scope))
         except Problem:
             # Guessing keys counts too, on the address, or there would be no end to it.
-            self.count(scope, f"address {_address(scope)}")
+            self.count(f"address {_address(scope)}")
             raise
         owner = state["principal"].owner
-        self.count(scope, f"key {owner}" if owner else f"address {_address(scope)}")
+        self.count(f"key {owner}" if owner else f"address {_address(scope)}")
 
 
 def identify(engine: Engine, headers: Headers) -> Principal:
