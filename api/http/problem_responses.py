@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
@@ -90,6 +91,17 @@ def from_http(error: HTTPException) -> Problem:
     )
 
 
+def body_too_large(limit: int) -> Problem:
+    """For a body of more than `limit` bytes; closes the connection, as the rest is not read."""
+    return Problem(
+        413,
+        "too-large",
+        f"the body is larger than {limit:,} bytes",
+        "send less at a time; whole datasets go to POST /v1/uploads",
+        headers={"Connection": "close"},
+    )
+
+
 def from_difficulty(error: DifficultyError) -> Problem:
     """A named failure of the pipeline: what was sent cannot be worked with, or we cannot now."""
     if isinstance(error, DatabaseUnusable | MissingPackage):
@@ -166,15 +178,25 @@ def allowed_methods(request: Request) -> set[str]:
     }
 
 
+def _completed(problem: Problem, request: Request) -> Problem:
+    """Adds what the framework's own error does not tell, but the request does."""
+    if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The framework names the methods of the first route of that address only.
+        allow = ", ".join(sorted(allowed_methods(request)))
+        return replace(problem, headers={**problem.headers, "Allow": allow})
+    limit = request.scope.get(MAX_BODY_SIZE_SCOPE_KEY)
+    if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and limit is not None:
+        return body_too_large(limit)
+    return problem
+
+
 def add_handlers(app: FastAPI) -> None:
     """Has the application answer with a problem to every exception that has a meaning."""
 
     def handle(request: Request, error: Exception) -> Response:
         problem = problem_of(error)
-        if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
-            # The framework names the methods of the first route of that address only.
-            allow = ", ".join(sorted(allowed_methods(request)))
-            problem = replace(problem, headers={**problem.headers, "Allow": allow})
+        if isinstance(error, HTTPException):
+            problem = _completed(problem, request)
         return answer(problem, request.scope)
 
     for kind in CONVERSIONS:
