@@ -194,6 +194,8 @@ def add_handlers(app: FastAPI) -> None:
     """Has the application answer with a problem to every exception that has a meaning."""
 
     def handle(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException) and error.status_code == HTTPStatus.NO_CONTENT:
+            return Response(status_code=HTTPStatus.NO_CONTENT)
         problem = problem_of(error)
         if isinstance(error, HTTPException):
             problem = _completed(problem, request)
