@@ -8,7 +8,7 @@ from asgi_correlation_id import CorrelationIdMiddleware
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import Gate
+from api.http.api_keys import Authentication
 from api.http.body_limits import BodyLimits, limits_of
 from api.http.openapi import described
 from api.http.problem_responses import add_handlers
@@ -68,7 +68,7 @@ def create_app(settings: Settings) -> FastAPI:
     add_handlers(app)
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))
-    app.add_middleware(Gate, count=rate_limiter(settings.rate_limit))
+    app.add_middleware(Authentication, count=rate_limiter(settings.rate_limit))
     app.add_middleware(RequestsSeen, metrics=app.state.metrics)
     app.add_middleware(CorrelationIdMiddleware)
     for router in ROUTERS:

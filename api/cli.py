@@ -83,7 +83,10 @@ def create(
     name: Annotated[str, typer.Argument(help="What it is for; shown in `difficulty keys list`.")],
     scopes: Annotated[
         str,
-        typer.Option(help="Of read, write, admin, with commas between; each implies those before."),
+        typer.Option(
+            help="read, write (also submit, upload, delete) or admin (also the jobs of all keys); "
+            "several with commas between."
+        ),
     ] = "write",
 ) -> None:
     """Makes an API key and prints its secret, once."""

@@ -12,8 +12,8 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
 
 from api.http.api_keys import ReadKey
-from api.http.problems import CONTENT_TYPE, Problem, not_found
-from api.jobs.store import Job, get_job
+from api.http.problems import CONTENT_TYPE, Problem
+from api.jobs.rows import Job
 from api.online.encoder import ScoringModel
 from api.online.feature_bodies import (
     ARROW_STREAM,
@@ -26,6 +26,7 @@ from api.online.feature_bodies import (
 )
 from api.online.models import ScoringModels
 from api.online.process import ScoringProcess
+from api.routes.jobs import find_job
 from api.settings import Settings
 
 router = APIRouter(tags=["single samples"])
@@ -117,9 +118,7 @@ async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
     Images go through the network that the job used; those of concurrent requests share its
     passes. An image that cannot be read has an `error` in place of numbers.
     """
-    job = await run_in_threadpool(get_job, request.app.state.engine, key.owner, job_id)
-    if job is None:
-        raise not_found("job", job_id)
+    job = await run_in_threadpool(find_job, request, key, job_id)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
         return await _score_images(job, request)

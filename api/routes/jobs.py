@@ -103,15 +103,25 @@ def list_all(
     before: Annotated[
         str | None, Query(max_length=100, description="`next` of the page before")
     ] = None,
+    owner: Annotated[
+        str | None,
+        Query(max_length=100, description="Id of the key whose jobs to list; needs scope admin"),
+    ] = None,
 ) -> JobPage:
-    """Newest first, a page at a time."""
+    """Newest first, a page at a time; those of all keys where the key has the scope admin."""
+    if owner is not None:
+        key.require("admin")
     cursor = None if before is None else _read_cursor(before)
-    engine: Engine = request.app.state.engine
-    found = list_jobs(engine, key.owner, state=state, limit=limit + 1, before=cursor)
-    page = found[:limit]
-    more = len(found) > limit
+    jobs = list_jobs(
+        request.app.state.engine,
+        key.visible_owner if owner is None else owner,
+        state=state,
+        limit=limit + 1,
+        before=cursor,
+    )
+    page, is_last = jobs[:limit], len(jobs) <= limit
     return JobPage(
-        jobs=[public(job) for job in page], next=_write_cursor(page[-1]) if more else None
+        jobs=[public(job) for job in page], next=None if is_last else _write_cursor(page[-1])
     )
 
 
@@ -137,7 +147,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
     engine: Engine = request.app.state.engine
     job = find_job(request, key, job_id)
     if job.state not in FINAL_STATES:
-        cancelled = request_cancel(engine, key.owner, job_id)
+        cancelled = request_cancel(engine, key.visible_owner, job_id)
         if cancelled is None:
             raise not_found("job", job_id)
         status = 202 if cancelled.state == "running" else 200
@@ -147,7 +157,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
     artifacts: Artifacts = request.app.state.artifacts
     # Files first: after a crash between, the row still leads to them.
     delete_job_files(settings, artifacts, job.id)
-    delete_job(engine, key.owner, job.id)
+    delete_job(engine, key.visible_owner, job.id)
     return Response(status_code=204)
 
 
@@ -155,9 +165,9 @@ def find_job(request: Request, key: Principal, job_id: str) -> Job:
     """The job of an address.
 
     Raises:
-        Problem: There is none, or it belongs to another key.
+        Problem: There is none, or the caller may not see it.
     """
-    job = get_job(request.app.state.engine, key.owner, job_id)
+    job = get_job(request.app.state.engine, key.visible_owner, job_id)
     if job is None:
         raise not_found("job", job_id[:100])
     return job
@@ -167,6 +177,7 @@ def public(job: Job) -> JobPublic:
     """A job as its owner sees it."""
     return JobPublic(
         id=job.id,
+        owner=job.owner,
         state=job.state,
         cancel_requested=job.cancel_requested,
         progress=_progress(job),

@@ -155,9 +155,10 @@ class JobResult(BaseModel):
 
 
 class JobPublic(BaseModel):
-    """A job as its owner sees it."""
+    """A job, with its progress and results."""
 
     id: str
+    owner: str = Field(description="Id of the key that submitted it; empty where there are no keys")
     state: State
     cancel_requested: bool
     progress: JobProgress
