@@ -1,7 +1,6 @@
 """Scores single images or feature vectors against the Gaussians of a finished job."""
 
-import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
 from api.online.batcher import Batcher
 from difficulty_service.backbones import load_backbone
@@ -108,9 +108,9 @@ class Networks:
     def __init__(self, device: torch.device, max_pixels: int, capacity: int = 2) -> None:
         self._device = device
         self._max_pixels = max_pixels
-        self._capacity = capacity
-        self._kept: OrderedDict[tuple[str, ...], Network] = OrderedDict()
-        self._lock = threading.Lock()
+        self._networks: BoundedCache[tuple[str, ...], Network] = BoundedCache(
+            capacity, on_evict=lambda network: network.batcher.close()
+        )
         # Asked before a decoder lowers it for itself and for every thread that comes later.
         self._torch_threads = torch.get_num_threads()
         # One pool for all requests: with one each, eight requests decode on eight times the cores.
@@ -176,20 +176,11 @@ class Networks:
     def close(self) -> None:
         """Ends the threads."""
         self._decoders.shutdown()
-        with self._lock:
-            for network in self._kept.values():
-                network.batcher.close()
-            self._kept.clear()
+        self._networks.clear()
 
     def _network(self, description: Mapping[str, Any]) -> Network:
         key = tuple(str(description[name]) for name in ("backbone", "features", "precision"))
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = self._load(description)
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._capacity:
-                self._kept.popitem(last=False)[1].batcher.close()
-            network = self._kept[key]
+        network = self._networks.get(key, lambda: self._load(description))
         if network.backbone.weights_sha256 != description["weights_sha256"]:
             raise Problem(
                 409,

@@ -1,13 +1,12 @@
 """The Gaussians of finished jobs, ready to score with; the ones used last are kept."""
 
-import threading
-from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
 from api.jobs.store import Job
 from api.online.encoder import ScoringModel
@@ -32,9 +31,7 @@ class ScoringModels:
     def __init__(self, artifacts: Artifacts, folder: Path, capacity: int = 4) -> None:
         self._artifacts = artifacts
         self._folder = folder
-        self._capacity = capacity
-        self._kept: OrderedDict[str, ScoringModel] = OrderedDict()
-        self._lock = threading.Lock()
+        self._cache: BoundedCache[str, ScoringModel] = BoundedCache(capacity)
 
     def get(self, job: Job) -> ScoringModel:
         """The Gaussians of a job.
@@ -50,13 +47,7 @@ class ScoringModels:
                 "wait until its state is succeeded, or use another job",
             )
         prefix = str(job.result["prefix"])
-        with self._lock:
-            if prefix not in self._kept:
-                self._kept[prefix] = self._load(job, prefix)
-            self._kept.move_to_end(prefix)
-            while len(self._kept) > self._capacity:
-                self._kept.popitem(last=False)
-            return self._kept[prefix]
+        return self._cache.get(prefix, lambda: self._load(job, prefix))
 
     def _load(self, job: Job, prefix: str) -> ScoringModel:
         key = f"{prefix}/gaussians.safetensors"

@@ -24,6 +24,7 @@ from torch import Tensor
 from api.http.problems import Problem
 from api.logs import set_up_logs
 from api.online.encoder import Networks
+from api.parent_process import call_after_parent
 from api.settings import Settings
 from difficulty_service.backbones.backbone import choose_device
 from difficulty_service.process_setup import keep_freed_memory
@@ -135,11 +136,5 @@ def _begin(settings: Settings, torch_threads: int) -> None:
     set_up_logs(settings)
     keep_freed_memory()
     torch.set_num_threads(torch_threads)
-    threading.Thread(target=_follow_parent, name="follow-parent", daemon=True).start()
-
-
-def _follow_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)  # the server was killed, or it would have ended this process first
+    # A server that ends in order ends this process first; one that was killed could not.
+    call_after_parent(lambda: os._exit(1))

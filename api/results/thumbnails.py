@@ -1,14 +1,13 @@
 """Small pictures of a job's images, made once and kept."""
 
 import hashlib
-import threading
-from collections import OrderedDict
 from pathlib import Path
 
 from PIL import Image
 from sqlalchemy import Engine
 
-from api.jobs.dataset import find_place, open_job_dataset
+from api.bounded_cache import BoundedCache
+from api.jobs.dataset import find_dataset, open_job_dataset
 from api.jobs.files import thumbnail_folder
 from api.jobs.rows import Job
 from api.settings import Settings
@@ -18,7 +17,7 @@ from difficulty_service.images.decoding import decode_to_pil
 from difficulty_service.images.header import open_header, read_encoded
 
 QUALITY = 85
-DATASETS_KEPT = 4
+MAX_DATASETS = 4
 
 
 class Thumbnails:
@@ -32,8 +31,7 @@ class Thumbnails:
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self._settings = settings
         self._engine = engine
-        self._kept: OrderedDict[str, Dataset] = OrderedDict()
-        self._lock = threading.Lock()
+        self._datasets: BoundedCache[str, Dataset] = BoundedCache(MAX_DATASETS)
 
     def get(self, job: Job, sample_id: str, size: int) -> Path | None:
         """The JPEG of a sample, made now if it was not before; None where there is no such sample.
@@ -64,22 +62,16 @@ class Thumbnails:
 
     def _find(self, job: Job, sample_id: str) -> ImageOpener | None:
         """What opens an image: one pass over the ids, then only that image is read."""
-        dataset = self._dataset(job)
+        dataset = self._datasets.get(job.id, lambda: self._open_dataset(job))
         try:
             position = dataset.sample_ids.index(sample_id)
         except ValueError:
             return None
         return next(iter(dataset.open_images(range(position, position + 1))))
 
-    def _dataset(self, job: Job) -> Dataset:
-        with self._lock:
-            if job.id not in self._kept:
-                place = find_place(job, self._settings, self._engine)
-                self._kept[job.id] = open_job_dataset(job, place)
-            self._kept.move_to_end(job.id)
-            while len(self._kept) > DATASETS_KEPT:
-                self._kept.popitem(last=False)
-            return self._kept[job.id]
+    def _open_dataset(self, job: Job) -> Dataset:
+        location = find_dataset(job, self._settings, self._engine)
+        return open_job_dataset(job, location)
 
 
 def _small(data: bytes, size: int, max_pixels: int) -> Image.Image:

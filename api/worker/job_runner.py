@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
-from api.jobs.dataset import Place, find_place, open_job_dataset
+from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
 from api.jobs.failures import hide_paths, public_names
 from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE, attempt_prefix, work_folder
 from api.jobs.queue import Progress
@@ -75,13 +75,13 @@ def run_job(
     if {"kmeans", "knn"} & set(job.request["scorers"]):
         load_faiss()  # missed now, not after the hours that extraction may take
     with work_folder(settings.work_dir, job.id, job.attempt) as folder:
-        place = find_place(job, settings, engine)
+        location = find_dataset(job, settings, engine)
         fitted = _fetch_gaussians(job, engine, artifacts, folder)
-        request = _extraction(job, settings, place, folder / FEATURES_FOLDER)
+        request = _extraction(job, settings, location, folder / FEATURES_FOLDER)
         if fitted is not None:
             request = replace(request, fitted_on=fitted[1])
         with _made_anew_if_unusable(request.out):
-            dataset = open_job_dataset(job, place)
+            dataset = open_job_dataset(job, location)
             extracted = extract_dataset(dataset, request, _watch(check), load)
             scored, files = _score(job, extracted, fitted, folder, check)
         bad_images = [
@@ -120,7 +120,7 @@ def _fetch_gaussians(job: Job, engine: Engine, artifacts: Artifacts, folder: Pat
     return load_gaussians(copy)
 
 
-def _extraction(job: Job, settings: Settings, place: Place, out: Path) -> ExtractRequest:
+def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path) -> ExtractRequest:
     cluster = None
     if settings.engine == "ray":
         from difficulty_service.engines.ray_cluster import choose_on_cluster
@@ -131,7 +131,7 @@ def _extraction(job: Job, settings: Settings, place: Place, out: Path) -> Extrac
         device = choose_device(settings.device)
         precision = best_precision(device)
     return ExtractRequest(
-        location=place.name,
+        location=source.name,
         out=out,
         backbone=job.request.get("backbone") or settings.default_backbone,
         network=BackboneOptions(device=device, precision=precision),

@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 import structlog
 
 from api.logs import set_up_logs
+from api.parent_process import call_after_parent
 from api.settings import Settings
 from difficulty_service.process_setup import keep_freed_memory
 
@@ -31,7 +32,8 @@ def run_child(settings: Settings, place: int) -> None:
     os.setpgrp()
     set_up_logs(settings)
     keep_freed_memory()
-    threading.Thread(target=_follow_parent, name="follow-parent", daemon=True).start()
+    # A server that was killed could not say so. As any other SIGTERM, this hands back the job.
+    call_after_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
     run_worker(settings.model_copy(update={"device": device_of(settings.device, place)}))
 
 
@@ -43,14 +45,6 @@ def device_of(device: str, place: int) -> str:
 
     gpus = torch.cuda.device_count()
     return f"cuda:{place % gpus}" if gpus > 1 else device
-
-
-def _follow_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        # A server that was killed could not say so. As any other SIGTERM, this hands back the job.
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager
