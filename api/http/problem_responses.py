@@ -17,7 +17,7 @@ from starlette.routing import Match
 
 from api.http.problems import CONTENT_TYPE, Problem
 from api.storage.database import DatabaseUnusable
-from difficulty_service.errors import DifficultyError, MissingPackage
+from difficulty_service.errors import DifficultyError, MissingPackage, Setting
 
 RETRY_AFTER = 5  # seconds; a restart of the database takes about that long
 MOST_ERRORS = 10  # of one request, that the answer names
@@ -103,10 +103,19 @@ def body_too_large(limit: int) -> Problem:
 
 
 def from_difficulty(error: DifficultyError) -> Problem:
-    """A named failure of the pipeline: what was sent cannot be worked with, or we cannot now."""
+    """For an error of the library: unusable data, or a part of the service that is missing."""
     if isinstance(error, DatabaseUnusable | MissingPackage):
         return _unavailable("a part of the service is not installed or not up to date")
-    return Problem(422, "unreadable", " ".join(str(error).split()), "correct what the detail names")
+    # Parameters of the library are no fields of this request: a remedy that names one is of no use.
+    names_parameters = any(isinstance(part, Setting) for part in error.remedy)
+    remedy = "" if names_parameters else _one_line("".join(map(str, error.remedy)))
+    return Problem(
+        422, "unreadable", _one_line(error.problem), remedy or "correct what the detail names"
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def from_database(error: DBAPIError | PoolTimeout) -> Problem:

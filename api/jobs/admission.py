@@ -54,7 +54,7 @@ def _check_backbone(name: str, settings: Settings) -> None:
     try:
         find_loader(name)
     except BackboneError as error:
-        raise _wrong("backbone", str(error), "see GET /v1/backbones") from None
+        raise _wrong("backbone", error.problem, "see GET /v1/backbones") from None
 
 
 def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owner: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, select, update
 
 from api.jobs.rows import Job, add_event, encode, finish, job_of
-from api.storage.database import now, repeated, writing
+from api.storage.database import now, retry, write_transaction
 from api.storage.tables import JOBS
 
 
@@ -34,7 +34,7 @@ class Progress:
     rate: float | None
 
 
-@repeated
+@retry
 def claim(engine: Engine, worker_id: str, device: str, lease: float) -> Job | None:
     """Takes a job whose worker fell silent, or the one that has waited longest.
 
@@ -47,14 +47,14 @@ def claim(engine: Engine, worker_id: str, device: str, lease: float) -> Job | No
     Returns:
         The job, with the attempt that this worker must name from now on; None if none waits.
     """
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         while (row := _next(connection, now(connection))) is not None:
             if row.state == "queued" or not _given_up(connection, row):
                 return _take(connection, row, {"worker": worker_id, "device": device}, lease)
     return None
 
 
-@repeated
+@retry
 def heartbeat(
     engine: Engine, job: Job, lease: float, progress: Progress
 ) -> Literal["ok", "cancel", "lost"]:
@@ -65,7 +65,7 @@ def heartbeat(
     """
     rate = progress.rate if progress.rate is not None and math.isfinite(progress.rate) else None
     values = asdict(progress) | {"rate": rate}
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         renewed = _fenced(job, {**values, "lease_until": now(connection) + lease})
         row = connection.execute(renewed).one_or_none()
         if row is None:
@@ -74,11 +74,11 @@ def heartbeat(
         return "cancel" if row.cancel_requested else "ok"
 
 
-@repeated
+@retry
 def succeed(engine: Engine, job: Job, result: Mapping[str, Any]) -> bool:
     """Publishes the result; False if the job is no longer this worker's and nothing was done."""
     values = {"state": "succeeded", "result": result, "error": None}
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         # What was done since the last heartbeat is not worth a parameter.
         counted = _fenced(job, {"done": func.coalesce(JOBS.c.total, JOBS.c.done)})
         if connection.execute(counted).one_or_none() is not None:
@@ -87,7 +87,7 @@ def succeed(engine: Engine, job: Job, result: Mapping[str, Any]) -> bool:
         return _written_before(connection, job, ["succeeded"], result=encode(result))
 
 
-@repeated
+@retry
 def fail(engine: Engine, job: Job, error: Mapping[str, Any], *, retry_in: float | None) -> bool:
     """Ends an attempt, and the job with it unless it is to be repeated and may be.
 
@@ -100,7 +100,7 @@ def fail(engine: Engine, job: Job, error: Mapping[str, Any], *, retry_in: float 
     Returns:
         False if the job is no longer this worker's and nothing was done.
     """
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         row = connection.execute(_locked(job)).one_or_none()
         if row is None:
             ends = ["failed", "cancelled", "queued"]
@@ -114,17 +114,17 @@ def fail(engine: Engine, job: Job, error: Mapping[str, Any], *, retry_in: float 
         return True
 
 
-@repeated
+@retry
 def cancelled(engine: Engine, job: Job) -> bool:
     """Ends a job that its owner wants no more of; False if it is no longer this worker's."""
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         if connection.execute(_locked(job)).one_or_none() is None:
             return _written_before(connection, job, ["cancelled"])
         finish(connection, job.id, {"state": "cancelled"})
         return True
 
 
-@repeated
+@retry
 def hand_back(engine: Engine, job: Job) -> bool:
     """Queues a job again that could not be ended in time, without blaming it on the job.
 
@@ -134,7 +134,7 @@ def hand_back(engine: Engine, job: Job) -> bool:
     Returns:
         False if the job is no longer this worker's and nothing was done.
     """
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         row = connection.execute(_locked(job)).one_or_none()
         if row is None:
             return _written_before(connection, job, ["queued"])

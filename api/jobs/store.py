@@ -23,7 +23,7 @@ from sqlalchemy import (
 from api.jobs.rows import Event as Event
 from api.jobs.rows import Job as Job
 from api.jobs.rows import add_event, encode, finish, job_of
-from api.storage.database import now, repeated, writing
+from api.storage.database import now, retry, write_transaction
 from api.storage.identifiers import is_id, new_id
 from api.storage.tables import EVENTS, FINAL_STATES, JOBS, STATES
 
@@ -102,10 +102,10 @@ def submit(
     return job, job.id == values["id"]
 
 
-@repeated
+@retry
 def _queue(engine: Engine, values: Mapping[str, Any], max_queued: int) -> Job:
     """Writes the job, or finds the one that was written before under its key or its id."""
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         _let_one_in(connection, values["owner"])
         row = connection.execute(select(JOBS).where(_same(values))).one_or_none()
         if row is None:
@@ -146,7 +146,7 @@ def list_jobs(
     return _jobs(engine, query)
 
 
-@repeated
+@retry
 def request_cancel(engine: Engine, owner: str | None, job_id: str) -> Job | None:
     """Cancels a job that waits, asks the worker of one that runs, leaves a finished one.
 
@@ -155,7 +155,7 @@ def request_cancel(engine: Engine, owner: str | None, job_id: str) -> Job | None
     """
     if not is_id(job_id):
         return None
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         query = select(JOBS).where(_is(owner, job_id)).with_for_update()
         row = connection.execute(query).one_or_none()
         if row is None:
@@ -174,7 +174,7 @@ def request_cancel(engine: Engine, owner: str | None, job_id: str) -> Job | None
         return job_of(row)
 
 
-@repeated
+@retry
 def delete_job(engine: Engine, owner: str | None, job_id: str) -> Job | None:
     """Removes a finished job and its events.
 
@@ -183,7 +183,7 @@ def delete_job(engine: Engine, owner: str | None, job_id: str) -> Job | None:
     """
     if not is_id(job_id):
         return None
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         finished = _is(owner, job_id) & JOBS.c.state.in_(FINAL_STATES)
         removed = delete(JOBS).where(finished).returning(*JOBS.c)
         row = connection.execute(removed).one_or_none()

@@ -140,7 +140,7 @@ class Networks:
             try:
                 return prepare(opener, preprocessing, description["mode"], self._max_pixels)
             except ImageError as error:
-                return str(error)
+                return error.problem
 
         encoded: list[tuple[list[Tensor | str], Future[Tensor] | None]] = []
         for views in self._decoded(view, openers):

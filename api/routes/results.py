@@ -172,7 +172,7 @@ def read_thumbnail(
         raise Problem(
             422,
             "unreadable",
-            f"{sample_id[:200]}: {hide_paths(str(error), known)}",
+            f"{sample_id[:200]}: {hide_paths(error.problem, known)}",
             "see the job's errors for all such images",
         ) from None
     except DatasetError:

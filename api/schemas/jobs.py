@@ -134,12 +134,12 @@ class JobProgress(BaseModel):
 
 
 class JobError(BaseModel):
-    """Why a job failed, or why its attempt before did."""
-
-    model_config = ConfigDict(extra="allow")
+    """Why a job failed, or why its previous attempt did."""
 
     type: str = Field(description="Stable name of the kind of failure")
-    detail: str
+    detail: str = Field(description="What is wrong")
+    remedy: str | None = Field(default=None, description="What to do about it")
+    field: str | None = Field(default=None, description="Field of the request that is at fault")
 
 
 class JobResult(BaseModel):

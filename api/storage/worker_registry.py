@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Engine, Table, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from api.storage.database import now, repeated, writing
+from api.storage.database import now, retry, write_transaction
 from api.storage.tables import WORKERS
 
 INSERTS: dict[str, Callable[[Table], Any]] = {
@@ -33,10 +33,10 @@ class WorkerRow:
     images: int
 
 
-@repeated
+@retry
 def beat(engine: Engine, worker_id: str, device: str, job: str | None, images: int) -> None:
     """Says that a worker is there; the first time is when it started."""
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         at = now(connection)
         said = {"device": device, "seen_at": at, "job": job, "images": images}
         row = {"id": worker_id, "started_at": at, **said}
@@ -52,8 +52,8 @@ def alive(engine: Engine, within: float) -> list[WorkerRow]:
         return [WorkerRow(**row._asdict()) for row in connection.execute(query)]
 
 
-@repeated
+@retry
 def forget(engine: Engine, worker_id: str) -> None:
     """Removes a worker that stops."""
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(delete(WORKERS).where(WORKERS.c.id == worker_id))

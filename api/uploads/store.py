@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine, Row, Select, delete, insert, select, update
 
-from api.storage.database import now, repeated, writing
+from api.storage.database import now, retry, write_transaction
 from api.storage.identifiers import is_id, new_id
 from api.storage.tables import FINAL_STATES, JOBS, UPLOADS
 
@@ -38,7 +38,7 @@ class Upload:
     used_at: float
 
 
-@repeated
+@retry
 def create_upload(engine: Engine, owner: str, format_name: str, size: int | None) -> Upload:
     """Announces an upload.
 
@@ -49,7 +49,7 @@ def create_upload(engine: Engine, owner: str, format_name: str, size: int | None
         size: Bytes, if known.
     """
     upload_id = new_id()
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         time = now(connection)
         values = {
             "id": upload_id,
@@ -76,18 +76,18 @@ def get_upload(engine: Engine, owner: str | None, upload_id: str) -> Upload | No
     return _upload(row)
 
 
-@repeated
+@retry
 def advance(engine: Engine, upload_id: str, received: int) -> None:
     """Notes how many bytes are there."""
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         values = {"received": received, "used_at": now(connection)}
         connection.execute(update(UPLOADS).where(UPLOADS.c.id == upload_id).values(values))
 
 
-@repeated
+@retry
 def complete(engine: Engine, upload_id: str, size: int, sha256: str) -> Upload:
     """Closes an upload, which jobs may then use."""
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         values = {
             "received": size,
             "size": size,
@@ -99,10 +99,10 @@ def complete(engine: Engine, upload_id: str, size: int, sha256: str) -> Upload:
         return _upload(connection.execute(_by_id(upload_id)).one())
 
 
-@repeated
+@retry
 def touch(engine: Engine, upload_id: str) -> None:
     """Notes that it is in use, so that it does not expire."""
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         used = update(UPLOADS).where(UPLOADS.c.id == upload_id)
         connection.execute(used.values(used_at=now(connection)))
 
@@ -114,10 +114,10 @@ def expired_uploads(engine: Engine, unused_for: float) -> list[Upload]:
         return [_upload(row) for row in connection.execute(select(UPLOADS).where(old))]
 
 
-@repeated
+@retry
 def delete_upload(engine: Engine, upload_id: str) -> None:
     """Forgets an upload."""
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(delete(UPLOADS).where(UPLOADS.c.id == upload_id))
 
 

@@ -30,8 +30,8 @@ from api.worker.job_runner import run_job
 from api.worker.retention import sweep
 from difficulty_service.backbones import Loader
 
-PASSING = (OperationalError, InterfaceError, InternalError, PoolTimeout)
-"""Errors of a database that is down, full or busy."""
+TRANSIENT_ERRORS = (OperationalError, InterfaceError, InternalError, PoolTimeout)
+"""Errors of a database that is down, full or busy; the same may succeed later."""
 
 FIRST_DELAY, LONGEST_DELAY = 0.25, 5.0
 LONGEST_SLEEP = 0.2
@@ -125,7 +125,7 @@ def _wait_for_tables(worker: Worker) -> bool:
     while not worker.stop():
         try:
             require_current(worker.engine)
-        except (DatabaseUnusable, *PASSING) as error:
+        except (DatabaseUnusable, *TRANSIENT_ERRORS) as error:
             reason = str(error) if isinstance(error, DatabaseUnusable) else type(error).__name__
             structlog.get_logger().warning("database-not-ready", worker=worker.id, reason=reason)
         else:
@@ -146,7 +146,7 @@ def _work_on(worker: Worker) -> None:
             if job is not None:
                 run_attempt(worker, job)
                 continue
-        except (*PASSING, OSError) as error:
+        except (*TRANSIENT_ERRORS, OSError) as error:
             structlog.get_logger().warning(
                 "worker-interrupted", worker=worker.id, reason=type(error).__name__
             )
@@ -179,7 +179,7 @@ def run_attempt(worker: Worker, job: Job) -> None:
             ended = "cancelled"
         except LeaseLost:
             ended = "lost"
-        except PASSING:
+        except TRANSIENT_ERRORS:
             raise
         except Exception as error:
             log.warning("attempt-failed", exc_info=error)
@@ -200,7 +200,7 @@ def _run_and_publish(worker: Worker, watched: Watched) -> Ending:
 def _write_failure(worker: Worker, watched: Watched, error: Exception) -> Ending:
     job = watched.job
     failure = describe_failure(error, public_names(worker.settings))
-    repeat = failure.repeat and job.attempt < job.max_attempts
+    repeat = failure.retry and job.attempt < job.max_attempts
     delay = worker.settings.retry_delay * 2 ** (job.attempt - 1) if repeat else None
     written = _settle(lambda: fail(worker.engine, job, failure.body(), retry_in=delay), watched)
     if not written:
@@ -218,7 +218,7 @@ def _settle(write: Callable[[], bool], watched: Watched) -> bool:
     while True:
         try:
             return write()
-        except PASSING:
+        except TRANSIENT_ERRORS:
             last = min(began + SETTLE_SECONDS, watched.deadline() + SETTLE_SECONDS_WHEN_STOPPING)
             if time.monotonic() >= last:
                 raise

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from api.app import create_app
-from api.jobs.queue import Progress, claim, heartbeat, succeed
+from api.jobs.queue import Progress, claim, fail, heartbeat, succeed
 from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
@@ -215,6 +215,22 @@ def test_a_finished_job_links_to_what_it_has(client: TestClient, finished: Calla
         "score": f"/v1/gaussians/{job.id}/score",
     }
     assert shown["result"] == RESULT
+
+
+@pytest.mark.parametrize("advice", [{}, {"remedy": "use another", "field": "backbone"}])
+def test_a_failed_job_tells_why_and_what_to_do_where_that_is_known(
+    client: TestClient, body: Body, advice: dict[str, str]
+) -> None:
+    address = client.post("/v1/jobs", json=body).headers["Location"]
+    engine = client.app.state.engine  # type: ignore[attr-defined]
+    job = claim(engine, "worker", "cpu", 60.0)
+    assert job is not None
+    error = {"type": "backbone-error", "detail": "it is broken", **advice}
+    assert fail(engine, job, error, retry_in=None)
+
+    shown = client.get(address).json()["error"]
+
+    assert shown == {"remedy": None, "field": None} | error
 
 
 def test_one_key_sees_nothing_of_anothers_jobs(client: TestClient, body: Body) -> None:

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import Engine
 
-from api.storage.database import writing
+from api.storage.database import write_transaction
 from api.storage.tables import WORKERS
 from api.storage.worker_registry import alive, beat, forget
 
@@ -30,7 +30,7 @@ def test_a_later_beat_replaces_all_but_the_start(engine: Engine) -> None:
 
 def test_a_worker_that_fell_silent_is_not_there(engine: Engine) -> None:
     beat(engine, "silent", "cpu", None, 0)
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(WORKERS.update().values(seen_at=WORKERS.c.seen_at - 7200))
     beat(engine, "loud", "cpu", None, 0)
 

@@ -13,7 +13,7 @@ from api.jobs.queue import Progress, claim, succeed
 from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, get_job, request_cancel, submit
 from api.settings import Settings
-from api.storage.database import connect, migrate, writing
+from api.storage.database import connect, migrate, write_transaction
 from api.storage.tables import JOBS
 from api.storage.worker_registry import alive
 from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, Watched
@@ -102,7 +102,7 @@ def test_a_worker_learns_that_another_has_its_job(engine: Engine) -> None:
     job = claimed(engine)
 
     with watching(engine, job) as watched:
-        with writing(engine) as connection:
+        with write_transaction(engine) as connection:
             connection.execute(JOBS.update().values(attempt=job.attempt + 1, worker="other"))
         wait_until(lambda: watched.verdict != "ok")
 

@@ -12,7 +12,7 @@ from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, get_job, submit
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from api.storage.database import writing
+from api.storage.database import write_transaction
 from api.storage.tables import JOBS, UPLOADS
 from api.uploads.files import upload_path
 from api.uploads.store import create_upload, get_upload
@@ -54,7 +54,7 @@ def submit_job(engine: Engine, dataset: dict[str, str]) -> Job:
 
 
 def make_older(engine: Engine, table: Table, row_id: str, column: str, seconds: float) -> None:
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         changed = table.update().where(table.c.id == row_id)
         connection.execute(changed.values({column: table.c[column] - seconds}))
 
