@@ -62,11 +62,11 @@ def worker(
 
     After SIGTERM or Ctrl-C it finishes its job within DIFFICULTY_GRACE seconds, or hands it back.
     """
-    from api.logs import set_up_logs
+    from api.logs import set_up_logging
     from api.worker.worker import run_worker
 
     settings = read_settings(device=device)
-    set_up_logs(settings)
+    set_up_logging(settings)
     if not once:
         run_worker(settings)
         return

@@ -12,7 +12,7 @@ import structlog
 import uvicorn
 
 from api.app import create_app
-from api.logs import set_up_logs, shown_settings
+from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
 from api.storage.database import open_database
 from api.storage.keys import any_keys
@@ -36,9 +36,9 @@ def run_server(settings: Settings, workers: int) -> None:
         ConfigError: The address is not allowed, or the database does not answer.
         OSError: The address is in use.
     """
-    set_up_logs(settings)
+    set_up_logging(settings)
     log = structlog.get_logger()
-    log.info("settings", **shown_settings(settings))
+    log.info("settings", **printable_settings(settings))
     with open_database(settings) as engine:
         has_keys = any_keys(engine)
     check_address(settings.host, has_keys=has_keys)

@@ -1,4 +1,4 @@
-"""Small pictures of a job's images, made once and kept."""
+"""Thumbnails of the images of a job, created once and stored."""
 
 import hashlib
 from pathlib import Path
@@ -21,11 +21,11 @@ MAX_DATASETS = 4
 
 
 class Thumbnails:
-    """Makes thumbnails; the lists of the datasets used last are kept, as making one may take long.
+    """Creates thumbnails; caches the datasets used last, as listing one may take long.
 
     Args:
-        settings: Where datasets are and thumbnails go.
-        engine: To look up uploads.
+        settings: Settings with the folders of datasets and thumbnails.
+        engine: Database with the uploads.
     """
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
@@ -34,17 +34,17 @@ class Thumbnails:
         self._datasets: BoundedCache[str, Dataset] = BoundedCache(MAX_DATASETS)
 
     def get(self, job: Job, sample_id: str, size: int) -> Path | None:
-        """The JPEG of a sample, made now if it was not before; None where there is no such sample.
+        """The JPEG thumbnail of a sample, created if needed; None if there is no such sample.
 
         Args:
-            job: Whose dataset it is from.
-            sample_id: As in the scores.
-            size: Pixels of the longer side at most; smaller images stay as they are.
+            job: Job whose dataset has the sample.
+            sample_id: Id of the sample in the score file.
+            size: Maximum number of pixels of the longer side; smaller images keep their size.
 
         Raises:
             ImageError: The image cannot be read.
-            Problem: The dataset is gone.
-            DatasetError: The dataset cannot be read any more.
+            Problem: The dataset no longer exists.
+            DatasetError: The dataset can no longer be read.
         """
         name = hashlib.sha256(sample_id.encode()).hexdigest()[:32]
         path = thumbnail_folder(self._settings, job.id) / f"{name}-{size}.jpg"
@@ -61,7 +61,7 @@ class Thumbnails:
         return path
 
     def _find(self, job: Job, sample_id: str) -> ImageOpener | None:
-        """What opens an image: one pass over the ids, then only that image is read."""
+        """Opener of one image; no other image is read."""
         dataset = self._datasets.get(job.id, lambda: self._open_dataset(job))
         try:
             position = dataset.sample_ids.index(sample_id)
@@ -76,7 +76,7 @@ class Thumbnails:
 
 def _small(data: bytes, size: int, max_pixels: int) -> Image.Image:
     header = open_header(data, max_pixels)
-    header.draft("RGB", (size, size))  # a JPEG is decoded at a fraction of its size
+    header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
     picture = decode_to_pil(header)
     picture.thumbnail((size, size), Image.Resampling.BICUBIC)
     return picture

@@ -1,6 +1,6 @@
-"""Results of jobs, in a folder or in any storage that pyarrow knows.
+"""Results of jobs, in a folder or in any storage that pyarrow supports.
 
-A file is never changed once it is there: every attempt of a job has a folder of its own.
+A file never changes once it is written: every attempt of a job has a folder of its own.
 """
 
 import os
@@ -65,7 +65,7 @@ class Artifacts:
         return sorted(posixpath.relpath(folder, self.root.path) for folder in folders)
 
     def delete_prefix(self, prefix: str) -> None:
-        """Deletes a folder and all that is below; nothing where there is none."""
+        """Deletes a folder and everything below it, if it exists."""
         try:
             self.root.filesystem.delete_dir(self._path(prefix))
         except FileNotFoundError:
@@ -79,11 +79,11 @@ class Artifacts:
 
 
 def open_artifacts(root: str) -> Artifacts:
-    """The results below a folder or URI; a local folder is made.
+    """Opens the artifacts below a folder or URI; a local folder is created.
 
     Raises:
         DatasetError: The URI is malformed or its storage cannot be reached.
-        OSError: The folder cannot be made.
+        OSError: The folder cannot be created.
     """
     stored = resolve(root)
     if stored.is_local:
@@ -95,7 +95,7 @@ def _put_local(local: Path, path: Path) -> None:
     with replacing(path) as temporary, local.open("rb") as source, temporary.open("wb") as target:
         while block := source.read(COPY_BYTES):
             target.write(block)
-    # The names themselves must be on the disk before the database says that they are there.
+    # The directory entries must be on the disk before the database says that the files exist.
     for folder in (path.parent, *path.parents[1:3]):
         _sync_folder(folder)
 

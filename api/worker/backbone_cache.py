@@ -7,7 +7,7 @@ from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 
 
-def keep_last(load: Loader = load_backbone) -> Loader:
+def cached_loader(load: Loader = load_backbone) -> Loader:
     """A loader that keeps one backbone, and returns it as long as the same one is requested."""
     cache: BoundedCache[tuple[str, BackboneOptions], Backbone] = BoundedCache(capacity=1)
 

@@ -1,4 +1,4 @@
-"""One attempt of a job: dataset in, files out, which nobody sees before the database says so."""
+"""One attempt of a job: a dataset in, files out, which become visible once the job succeeds."""
 
 import hashlib
 import shutil
@@ -39,7 +39,7 @@ from difficulty_service.statistics.gaussian_file import load_gaussians, save_gau
 FEATURES_FOLDER = "features"
 
 Check = Callable[[Progress], None]
-"""Called with every batch and between the stages; raises where the job must not go on."""
+"""Called with every batch and between the stages; raises if the job must stop."""
 
 Fitted = tuple[Gaussians, Mapping[str, Any]]
 """Gaussians, and the description of the features they were fitted to."""
@@ -53,27 +53,27 @@ def run_job(
     check: Check,
     load: Loader = load_backbone,
 ) -> dict[str, Any]:
-    """Extracts, fits and scores; goes on where an earlier attempt ended.
+    """Extracts, fits and scores; resumes where an earlier attempt ended.
 
     Args:
-        job: As claimed.
-        settings: Where to work and on what device.
-        engine: To look up uploads and other jobs.
-        artifacts: Where the files go, into the folder of this attempt.
+        job: Job as it was claimed.
+        settings: Settings with work folder and device.
+        engine: Database with uploads and other jobs.
+        artifacts: Storage for the files, in a folder of this attempt.
         check: Ends the attempt by raising.
-        load: Gives the backbone.
+        load: Loads the backbone.
 
     Returns:
-        The job's result: where the files are, and what is known of them.
+        The result of the job: the folder of its files, sizes, counts and warnings.
 
     Raises:
         Problem: The request cannot be met.
-        DifficultyError: The dataset, the backbone or the statistics fail; the message names paths
-            of this server.
+        DifficultyError: The dataset, the backbone or the statistics fail; the message may name
+            paths of this server.
         OSError: Storage fails.
     """
     if {"kmeans", "knn"} & set(job.request["scorers"]):
-        load_faiss()  # missed now, not after the hours that extraction may take
+        load_faiss()  # fails now if it is missing, not after hours of extraction
     with work_folder(settings.work_dir, job.id, job.attempt) as folder:
         location = find_dataset(job, settings, engine)
         fitted = _fetch_gaussians(job, engine, artifacts, folder)
@@ -98,7 +98,7 @@ def _fetch_gaussians(job: Job, engine: Engine, artifacts: Artifacts, folder: Pat
     """The Gaussians of the job that this one names, if it names one.
 
     Raises:
-        Problem: That job has none to offer.
+        Problem: That job has no Gaussians.
     """
     source_id = job.request.get("gaussians")
     if source_id is None:
@@ -109,9 +109,9 @@ def _fetch_gaussians(job: Job, engine: Engine, artifacts: Artifacts, folder: Pat
         raise Problem(
             409,
             "conflict",
-            f"job {source_id!r} has no Gaussians: it is not there, did not succeed, or was itself "
-            "scored against those of another job",
-            "name a job that succeeded without naming another",
+            f"job {source_id!r} has no Gaussians: it does not exist, did not succeed, or "
+            "used those of another job",
+            "name a job that succeeded with Gaussians of its own",
             field="gaussians",
         )
     copy = folder / f"given-{GAUSSIANS_FILE}"

@@ -214,12 +214,12 @@ def test_who_reads_on_from_the_last_event_misses_none_that_others_write(engine: 
     submitted(engine)
     job = claimed(engine)
 
-    def beat(done: int) -> None:
+    def record_heartbeat(done: int) -> None:
         heartbeat(engine, job, 3600, Progress(done, 40, 0, None))
 
     seen: list[int] = []
     with ThreadPoolExecutor(4) as pool:
-        beats = [pool.submit(beat, done) for done in range(40)]
+        beats = [pool.submit(record_heartbeat, done) for done in range(40)]
         while True:
             all_written = all(each.done() for each in beats)
             new = events_after(engine, job.id, seen[-1] if seen else 0, 7)

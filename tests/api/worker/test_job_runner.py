@@ -20,7 +20,7 @@ from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, submit
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from api.worker.backbone_cache import keep_last
+from api.worker.backbone_cache import cached_loader
 from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
@@ -33,7 +33,7 @@ from difficulty_service.statistics.fitting import FitRequest
 
 CLASSES = ("bird", "cat")
 EACH = 20
-LOAD = keep_last()
+LOAD = cached_loader()
 
 Claim = Callable[..., Job]
 Run = Callable[..., dict[str, Any]]

@@ -26,13 +26,13 @@ from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import write_transaction
 from api.storage.tables import JOBS
-from api.worker.backbone_cache import keep_last
+from api.worker.backbone_cache import cached_loader
 from api.worker.heartbeat import Heartbeat
 from api.worker.worker import Worker, run_attempt, work
 from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
 
-LOAD = keep_last()
+LOAD = cached_loader()
 EACH = 20
 
 Submit = Callable[..., Job]
