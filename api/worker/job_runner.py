@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,24 +25,22 @@ from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.extraction.batches import ExtractOptions
-from difficulty_service.extraction.shards import Progress as BatchProgress
-from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import Extracted, ExtractRequest, Watch, extract_dataset
-from difficulty_service.scorers.faiss_package import load_faiss
-from difficulty_service.scoring.fit_store import fit_store, write_store_scores
-from difficulty_service.scoring.score_store import Scored
-from difficulty_service.statistics.fitting import FitRequest
-from difficulty_service.statistics.gaussian import Gaussians
-from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
+from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.pipeline import (
+    Callbacks,
+    ExtractProgress,
+    ExtractRequest,
+    ScoredDataset,
+    ScoreRequest,
+    score_dataset,
+)
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+from difficulty_service.statistics.fit_options import FitOptions
 
 FEATURES_FOLDER = "features"
 
 Check = Callable[[Progress], None]
 """Called with every batch and between the stages; raises if the job must stop."""
-
-Fitted = tuple[Gaussians, Mapping[str, Any]]
-"""Gaussians, and the description of the features they were fitted to."""
 
 
 def run_job(
@@ -72,29 +70,43 @@ def run_job(
             paths of this server.
         OSError: Storage fails.
     """
-    if {"kmeans", "knn"} & set(job.request["scorers"]):
-        load_faiss()  # fails now if it is missing, not after hours of extraction
     with work_folder(settings.work_dir, job.id, job.attempt) as folder:
         location = find_dataset(job, settings, engine)
-        fitted = _fetch_gaussians(job, engine, artifacts, folder)
-        request = _extraction(job, settings, location, folder / FEATURES_FOLDER)
-        if fitted is not None:
-            request = replace(request, fitted_on=fitted[1])
-        with _made_anew_if_unusable(request.out):
+        extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
+        scoring = ScoreRequest(
+            folder / SCORES_FILE,
+            job.request["scorers"],
+            FitOptions(shrinkage=job.request["shrinkage"]),
+            _fetch_gaussians(job, engine, artifacts, folder),
+        )
+        files = [scoring.out]
+        reporter = _Reporter(check)
+
+        def save_gaussians(fitted: FittedGaussians) -> None:
+            files.append(folder / GAUSSIANS_FILE)
+            fitted.save(files[-1])
+            reporter.between_stages()
+
+        callbacks = Callbacks(
+            reporter.update, lambda _extracted: reporter.between_stages(), save_gaussians
+        )
+        with _deleted_if_unusable(extraction.out):
             dataset = open_job_dataset(job, location)
-            extracted = extract_dataset(dataset, request, _watch(check), load)
-            scored, files = _score(job, extracted, fitted, folder, check)
+            scored = score_dataset(extraction, scoring, callbacks, dataset, load)
+        reporter.between_stages()
         bad_images = [
             replace(bad, reason=hide_paths(bad.reason, public_names(settings)))
-            for bad in extracted.bad_images
+            for bad in scored.extracted.bad_images
         ]
-        files.append(extracted.store.write_errors(bad_images))
+        files.append(scored.extracted.store.write_errors(bad_images))
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
-        return _result(job, extracted, scored, folder / SCORES_FILE)
+        return _result(job, scored, scoring.out)
 
 
-def _fetch_gaussians(job: Job, engine: Engine, artifacts: Artifacts, folder: Path) -> Fitted | None:
+def _fetch_gaussians(
+    job: Job, engine: Engine, artifacts: Artifacts, folder: Path
+) -> FittedGaussians | None:
     """The Gaussians of the job that this one names, if it names one.
 
     Raises:
@@ -117,7 +129,7 @@ def _fetch_gaussians(job: Job, engine: Engine, artifacts: Artifacts, folder: Pat
     copy = folder / f"given-{GAUSSIANS_FILE}"
     with artifacts.open(key) as stored, replacing(copy) as temporary, temporary.open("wb") as file:
         shutil.copyfileobj(stored, file)
-    return load_gaussians(copy)
+    return FittedGaussians.load(copy)
 
 
 def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path) -> ExtractRequest:
@@ -140,17 +152,14 @@ def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path
             seed=job.request["seed"],
             max_pixels=settings.max_pixels,
             stop_on_error=job.request["on_error"] == "stop",
-            workers=num_workers(),
-            device=device,
-            precision=precision,
         ),
         cluster=cluster,
     )
 
 
 @contextmanager
-def _made_anew_if_unusable(features: Path) -> Iterator[None]:
-    """Leaves no features to the next attempt that it could not use either."""
+def _deleted_if_unusable(features: Path) -> Iterator[None]:
+    """Deletes features that the next attempt could not use either."""
     try:
         yield
     except FeatureStoreError:
@@ -158,63 +167,48 @@ def _made_anew_if_unusable(features: Path) -> Iterator[None]:
         raise
 
 
-def _watch(check: Check) -> Watch:
-    """Lets `check` see every batch."""
+class _Reporter:
+    """Calls the check of a job with its progress.
 
-    @contextmanager
-    def watch(total: int, done: int, bad: int) -> Iterator[BatchProgress]:
-        began, done_before = time.monotonic(), done
-        progress = Progress(done, total, bad, rate=None)
-        check(progress)
-
-        def advance(images: int, bad_images: int) -> None:
-            nonlocal progress
-            done, bad = progress.done + images, progress.bad + bad_images
-            # One batch is never done in no time, but a clock may be too coarse to tell.
-            rate = (done - done_before) / max(time.monotonic() - began, 1e-3)
-            progress = Progress(done, total, bad, rate)
-            check(progress)
-
-        yield advance
-
-    return watch
-
-
-def _score(
-    job: Job, extracted: Extracted, fitted: Fitted | None, folder: Path, check: Check
-) -> tuple[Scored, list[Path]]:
-    """Scores against the Gaussians given, or against those of the features themselves.
-
-    Returns:
-        The scores and the files to publish.
+    Args:
+        check: The check; whatever it raises ends the attempt.
     """
-    store = extracted.store
-    total = int(store.description["num_samples"])
-    complete = Progress(total, total, len(extracted.bad_images), rate=None)
-    check(complete)
-    files = [folder / SCORES_FILE]
-    if fitted is None:
-        request = FitRequest(shrinkage=job.request["shrinkage"], runs=store.runs)
-        fitted = fit_store(store, request), store.description
-        files.append(folder / GAUSSIANS_FILE)
-        save_gaussians(files[-1], *fitted)
-        check(complete)
-    gaussians, fitted_on = fitted
-    scored = write_store_scores(store, files[0], gaussians, dict(fitted_on), job.request["scorers"])
-    check(complete)
-    return scored, files
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._began = 0.0
+        self._first: ExtractProgress | None = None
+        self._last = Progress(done=0, total=None, bad=0, rate=None)
+
+    def update(self, progress: ExtractProgress) -> None:
+        """Reports the progress of the extraction, and the rate of this attempt."""
+        rate = None
+        if self._first is None:
+            self._began, self._first = time.monotonic(), progress
+        else:
+            # One batch always takes some time, but a clock may be too coarse to measure it.
+            seconds = max(time.monotonic() - self._began, 1e-3)
+            rate = (progress.done - self._first.done) / seconds
+        self._last = Progress(progress.done, progress.total, progress.bad, rate)
+        self._check(self._last)
+
+    def between_stages(self) -> None:
+        """Reports that no image is being extracted."""
+        self._last = replace(self._last, rate=None)
+        self._check(self._last)
 
 
-def _result(job: Job, extracted: Extracted, scored: Scored, scores: Path) -> dict[str, Any]:
+def _result(job: Job, scored: ScoredDataset, scores: Path) -> dict[str, Any]:
     with scores.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
+    store = scored.extracted.store
     return {
         "prefix": attempt_prefix(job),
-        "num_samples": int(extracted.store.description["num_samples"]),
-        "num_scored": scored.num_scored,
-        "num_bad_images": len(extracted.bad_images),
+        "num_samples": int(store.description["num_samples"]),
+        "num_scored": scored.scores.num_scored,
+        "num_bad_images": len(scored.extracted.bad_images),
         "scores_bytes": scores.stat().st_size,
         "scores_sha256": digest,
-        "warnings": list(scored.warnings),
-        "class_names": list(extracted.store.class_names),
+        "warnings": list(scored.scores.warnings),
+        "class_names": list(store.class_names),
     }

@@ -1,7 +1,9 @@
-"""What tells classes apart: the few directions that do not cancel from RMD.
+"""The linear discriminant of RMD: the few directions in which classes differ.
 
-`docs/method.md` derives both forms.
+All other directions cancel from RMD. `docs/method.md` derives both forms of the map.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg.lapack
@@ -14,59 +16,68 @@ from difficulty_service.statistics.products import matmul
 SMALLEST_SPREAD = 1e-13
 """Between-class variance, as a share of the largest, below which a direction is rounding noise."""
 
-LEAST_ROOT = 1e-5
-"""Smallest pivot, as a share of the largest, of a root whose inverse keeps eight digits."""
+SMALLEST_PIVOT = 1e-5
+"""Smallest pivot, as a share of the largest, of a Cholesky root whose inverse is accurate to eight
+digits."""
 
 
-def contrast_of(
-    gaussians: Gaussians, whitened: Tensor, norms: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The map under which RMD is one squared distance plus a constant per class.
+@dataclass(frozen=True)
+class Discriminant:
+    """A linear map under which RMD is one squared distance plus a constant per class.
+
+    Attributes:
+        linear_map: Upper trapezoidal. Shape (rank, dim).
+        class_points: Class means under the map. Shape (classes, rank).
+        class_constants: RMD minus the squared distance under the map. Shape (classes,).
+    """
+
+    linear_map: Tensor
+    class_points: Tensor
+    class_constants: Tensor
+
+
+def compute_discriminant(gaussians: Gaussians, whitened: Tensor, norms: Tensor) -> Discriminant:
+    """The discriminant of Gaussians, in the cheaper of its two forms where that is accurate.
 
     Args:
-        gaussians: With plain covariances, neither shrunk nor cut.
+        gaussians: Gaussians whose covariances are neither shrunk nor truncated.
         whitened: Class means minus the mean, whitened; 0 for unused classes. Shape (classes, dim).
-        norms: Squared lengths of those rows. Shape (classes,).
-
-    Returns:
-        The map, shape (rank, dim); the class means under it, shape (classes, rank); the
-        constants, shape (classes,).
+        norms: Squared lengths of the whitened means. Shape (classes,).
     """
     classes, dim = whitened.shape
-    if classes > dim and gaussians.options.products == torch.float32:
-        found = _contrast_in_all_directions(gaussians, whitened, norms)
-        if found is not None:
-            return found
-    return _contrast_between_classes(gaussians, whitened)
+    if classes > dim and gaussians.matmul_dtype == torch.float32:
+        discriminant = _full_rank_discriminant(gaussians, whitened, norms)
+        if discriminant is not None:
+            return discriminant
+    return _low_rank_discriminant(gaussians, whitened)
 
 
-def _contrast_in_all_directions(
+def _full_rank_discriminant(
     gaussians: Gaussians, whitened: Tensor, norms: Tensor
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Classes differ in every direction, so the map is the root of a difference of precisions.
+) -> Discriminant | None:
+    """The Cholesky root of the difference of both precisions, for classes that differ everywhere.
 
-    Several times cheaper than the basis below, to about eight digits; None where classes differ
-    too little in some direction for that.
+    Several times cheaper than the low-rank form and accurate to about eight digits; None where
+    classes differ too little in some direction for that accuracy.
     """
     within, agnostic = (
         matmul(factor.whitening.T, factor.whitening)
         for factor in (gaussians.within, gaussians.agnostic)
     )
     root, failed = scipy.linalg.lapack.dpotrf((within - agnostic).numpy(), lower=1)
-    if failed or root.diagonal().min() < LEAST_ROOT * root.diagonal().max():
+    if failed or root.diagonal().min() < SMALLEST_PIVOT * root.diagonal().max():
         return None
     inverse, _ = scipy.linalg.lapack.dtrtri(root, lower=1)
     points = matmul(matmul(whitened, gaussians.within.whitening), torch.from_numpy(inverse.T))
-    return torch.from_numpy(np.tril(root).T), points, norms - points.square().sum(dim=1)
+    constants = norms - points.square().sum(dim=1)
+    return Discriminant(torch.from_numpy(np.tril(root).T), points, constants)
 
 
-def _contrast_between_classes(
-    gaussians: Gaussians, whitened: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same from the basis that makes both covariances diagonal, with as few rows as can be.
+def _low_rank_discriminant(gaussians: Gaussians, whitened: Tensor) -> Discriminant:
+    """The basis that makes both covariances diagonal, with the smallest possible number of rows.
 
-    Where the covariance within classes is the identity and the one between them has the entries
-    b, a squared coordinate counts a = b / (1 + b) in RMD.
+    Where the covariance within classes is the identity and the one between classes has the
+    diagonal b, a squared coordinate has the weight a = b / (1 + b) in RMD.
     """
     counts = gaussians.moments.counts.double()
     offsets = (gaussians.class_means - gaussians.mean).nan_to_num()
@@ -75,16 +86,16 @@ def _contrast_between_classes(
     spread, basis = _principal_directions(between)
     weight = spread / (1 + spread)
     coordinates = matmul(whitened, basis)
-    # QR makes the map upper trapezoidal, which saves up to half of the products of a chunk.
+    # QR makes the map upper trapezoidal, which saves up to half of the multiplications.
     rotation, trapezoid = torch.linalg.qr(
         weight.sqrt()[:, None] * matmul(basis.T, gaussians.within.whitening)
     )
     points = matmul(coordinates / weight.sqrt(), rotation)
-    return trapezoid, points, -(coordinates.square() / spread).sum(dim=1)
+    return Discriminant(trapezoid, points, -(coordinates.square() / spread).sum(dim=1))
 
 
 def _principal_directions(between: Tensor) -> tuple[Tensor, Tensor]:
-    """Variances above rounding noise and their directions, shape (dim, rank), of rows."""
+    """Variances of some rows above rounding noise, and their directions, shape (dim, rank)."""
     classes, dim = between.shape
     if classes < dim:
         spread, left = torch.linalg.eigh(matmul(between, between.T))

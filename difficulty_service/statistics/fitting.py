@@ -1,146 +1,122 @@
-"""Labelled features to Gaussians: one pass, and a second one only when numbers demand it."""
+"""Fits Gaussians to labelled features in one pass, or in more if the numerics require it."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from difficulty_service.errors import SingularCovariance
+from difficulty_service.statistics.chunks import Chunk, ChunkSource, TensorChunks, with_labels
+from difficulty_service.statistics.factor import condition_number
+from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
 from difficulty_service.statistics.gaussian import (
-    FitOptions,
     FourthPowers,
     Gaussians,
-    Shrinkage,
-    condition_number,
     covariances,
     fit_gaussians,
 )
 from difficulty_service.statistics.moments import (
     PILOT_ROWS,
     Moments,
-    ReadChunk,
-    chunks_of,
-    measure,
-    measure_chunks,
+    accumulate_moments,
+    compute_moments,
     pilot_of,
-    with_labels,
 )
 from difficulty_service.statistics.products import Workspace, one_thread_per_product
 
-Chunks = Callable[[], Iterable[ReadChunk]]
-"""Gives the chunks of a dataset anew at each call."""
-
 PILOT_CONDITION = 1e5
-"""A pilot worse conditioned than this gets float64 products from the start."""
+"""Condition number of the pilot rows above which float64 products are used from the start."""
 
 ROWS_PER_DIMENSION = 8
-"""Rows per dimension that show the condition number within a factor of about four."""
+"""Rows per dimension that estimate the condition number within a factor of about four."""
 
 FLOAT32_CONDITION = 1e6
-"""A float32 fit that ends worse conditioned than this is made again with float64 products."""
-
-
-@dataclass(frozen=True)
-class FitRequest:
-    """How to fit, before anything is known of the data.
-
-    Attributes:
-        shrinkage: `auto`, `none`, `ledoit-wolf`, `oas`, or an intensity in [0, 1].
-        products: `auto`, `float32` or `float64`: the dtype of the matrix products.
-        runs: Feature rows per sample, one per augmentation run.
-        force: Fit even where there are too few samples.
-    """
-
-    shrinkage: Shrinkage = "auto"
-    products: str = "auto"
-    runs: int = 1
-    force: bool = False
+"""Condition number above which a float32 fit is repeated with float64 products."""
 
 
 def fit(
-    features: Tensor, labels: Tensor, num_classes: int, request: FitRequest | None = None
+    features: Tensor, labels: Tensor, num_classes: int, options: FitOptions | None = None
 ) -> Gaussians:
-    """Gaussians of features in memory; float64 features get float64 products.
+    """Fits Gaussians to features in memory; float64 features get float64 products.
 
     Args:
         features: Shape (samples, dim).
         labels: Class indices below `num_classes`. Shape (samples,).
         num_classes: Number of class indices.
-        request: How to fit; None for the defaults.
+        options: Options of the fit; None for the defaults.
 
     Raises:
         StatisticsError: The features allow no trustworthy Gaussian; the message says why.
     """
-    chunks = chunks_of(features, labels)
-    return fit_chunks(lambda: chunks, pilot_rows(features), num_classes, request or FitRequest())
+    source = TensorChunks(features, labels)
+    return fit_chunks(source, pilot_rows(features), num_classes, options or FitOptions())
 
 
 def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
-    """Evenly spaced rows, enough for the pilot and for a first look at the condition number.
+    """Evenly spaced rows, enough for the pilot and for an estimate of the condition number.
 
     Args:
         features: Shape (samples, dim).
-        share: How many parts like these give rows.
+        share: Number of parts of the dataset that contribute rows.
 
     Returns:
         Shape (rows, dim).
     """
-    wanted = -(-max(PILOT_ROWS, ROWS_PER_DIMENSION * features.shape[1]) // share)
-    return features[:: max(1, len(features) // wanted)][:wanted]
+    num_rows = -(-max(PILOT_ROWS, ROWS_PER_DIMENSION * features.shape[1]) // share)
+    return features[:: max(1, len(features) // num_rows)][:num_rows]
 
 
 @one_thread_per_product()
 def fit_chunks(
-    chunks: Chunks, first_rows: Tensor, num_classes: int, request: FitRequest
+    source: ChunkSource[Chunk], first_rows: Tensor, num_classes: int, options: FitOptions
 ) -> Gaussians:
-    """Gaussians of a dataset that comes in chunks, folded in their order.
+    """Fits Gaussians to a dataset in chunks, which are summed in their order.
 
     Args:
-        chunks: Gives the chunks; called once for each pass that is needed.
-        first_rows: Some rows from all over the dataset, by `pilot_rows`. Shape (rows, dim).
+        source: Labelled features, read once in each pass.
+        first_rows: Rows sampled from the whole dataset by `pilot_rows`. Shape (rows, dim).
         num_classes: Number of class indices.
-        request: How to fit.
+        options: Options of the fit.
     """
     pilot = pilot_of(first_rows)
 
-    def fit_with(products: torch.dtype) -> Gaussians:
-        moments = measure_chunks(chunks(), pilot, num_classes, products=products)
-        options = FitOptions(request.shrinkage, products, request.runs, request.force)
-        powers = _fourth_powers(chunks(), moments) if request.shrinkage == "ledoit-wolf" else None
-        return fit_gaussians(moments, options, powers)
+    def fit_with(matmul_dtype: str) -> Gaussians:
+        dtype = MATMUL_DTYPES[matmul_dtype]
+        moments = accumulate_moments(source, pilot, num_classes, matmul_dtype=dtype)
+        powers = _fourth_powers(source, moments) if options.shrinkage == "ledoit-wolf" else None
+        return fit_gaussians(moments, replace(options, matmul_dtype=matmul_dtype), powers)
 
-    products = _first_choice(request.products, first_rows)
-    if products == torch.float64 or request.products != "auto":
-        return fit_with(products)
+    if options.matmul_dtype != "auto":
+        return fit_with(options.matmul_dtype)
+    if _needs_float64(first_rows):
+        return fit_with("float64")
     try:
-        gaussians = fit_with(products)
+        gaussians = fit_with("float32")
         if gaussians.within.condition <= FLOAT32_CONDITION:
             return gaussians
     except SingularCovariance:
-        pass  # perhaps by rounding only
-    return fit_with(torch.float64)
+        pass  # rounding may be the only reason
+    return fit_with("float64")
 
 
-def _first_choice(products: str, first_rows: Tensor) -> torch.dtype:
-    if products != "auto":
-        return {"float32": torch.float32, "float64": torch.float64}[products]
+def _needs_float64(first_rows: Tensor) -> bool:
+    """Whether sampled rows, shape (rows, dim), show that float32 products are too coarse."""
     if first_rows.dtype == torch.float64 or len(first_rows) < 2 * first_rows.shape[1]:
-        return torch.float64
+        return True
     rows = first_rows[: ROWS_PER_DIMENSION * first_rows.shape[1]]
     labels = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
-    covariance = covariances(measure(rows, labels, pilot_of(rows), 1))[1]
-    return torch.float64 if condition_number(covariance) > PILOT_CONDITION else torch.float32
+    covariance = covariances(compute_moments(rows, labels, pilot_of(rows), 1))[1]
+    return condition_number(covariance) > PILOT_CONDITION
 
 
-def _fourth_powers(chunks: Iterable[ReadChunk], moments: Moments) -> FourthPowers:
-    """Means over all samples, in a second pass over the features."""
+def _fourth_powers(source: ChunkSource[Chunk], moments: Moments) -> FourthPowers:
+    """Computes the mean fourth powers in a second pass over the features."""
     mean = moments.class_sums.sum(dim=0) / moments.num_samples
     class_means = moments.class_sums / moments.counts.clamp(min=1)[:, None]
     within, agnostic = 0.0, 0.0
     work = Workspace()
-    for read in chunks:
-        for features, labels in with_labels(*read(work)):
+    for chunk in source.chunks():
+        for features, labels in with_labels(*source.read(chunk, work)):
             centred = features.double().cpu() - moments.pilot
             own = class_means[labels.cpu().long()]
             within += float((centred - own).square().sum(dim=1).square().sum())

@@ -1,33 +1,19 @@
-"""Class means, the covariance all classes share, and the mean and covariance without labels.
+"""Gaussians: class means with a shared covariance, and the mean and covariance of all samples.
 
 Both covariances are divided by the number of samples (Cui et al. 2023, section 3.1), so that the
-total one is the sum of the one within classes and the one between them. `auto` leaves a
-well-conditioned covariance as it is; otherwise it drops directions in which there is only
-rounding noise, and says how many. It never adds a ridge on its own.
+total covariance is the sum of the covariances within and between classes.
 """
 
-import math
 from dataclasses import dataclass, field
-from typing import Literal
 
-import numpy as np
-import scipy.linalg.lapack
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import SingularCovariance, StatisticsError, TooFewSamples
+from difficulty_service.errors import Setting, StatisticsError, TooFewSamples
+from difficulty_service.statistics.factor import Factor, factorise
+from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
 from difficulty_service.statistics.moments import Moments
 from difficulty_service.statistics.products import matmul, one_thread_per_product
-from difficulty_service.statistics.shrinkage import ledoit_wolf_intensity, oas_intensity, shrink
-
-Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas"] | float
-
-WORST_CONDITION = {torch.float32: 1e8, torch.float64: 1e14}
-"""Condition number beyond which `auto` drops directions, by the dtype of the products."""
-
-NOISE_FLOOR = {torch.float32: 1e-6, torch.float64: 1e-10}
-"""Eigenvalues below this share of the largest are rounding noise, by the dtype of the products."""
 
 
 @dataclass(frozen=True)
@@ -39,59 +25,17 @@ class FourthPowers:
 
 
 @dataclass(frozen=True)
-class Factor:
-    """A map under which a covariance becomes the identity, and how it was found.
-
-    Attributes:
-        whitening: Lower triangular where nothing was dropped. Shape (rank, dim).
-        intensity: Share of the covariance that was replaced by its mean variance.
-        condition: Condition number in the 1-norm of the unshrunk covariance.
-    """
-
-    whitening: Tensor
-    intensity: float
-    condition: float
-
-    @property
-    def rank(self) -> int:
-        """Directions kept."""
-        return len(self.whitening)
-
-    @property
-    def plain(self) -> bool:
-        """Whether the covariance is neither shrunk nor cut to fewer directions."""
-        return self.intensity == 0 and self.whitening.shape[0] == self.whitening.shape[1]
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """How Gaussians are fitted.
-
-    Attributes:
-        shrinkage: `auto`, `none`, `ledoit-wolf`, `oas`, or an intensity in [0, 1].
-        products: dtype of the products, which decides where rounding noise begins.
-        runs: Feature rows per sample, one per augmentation run.
-        force: Fit even where there are too few samples, and mark the result as unreliable.
-    """
-
-    shrinkage: Shrinkage = "auto"
-    products: torch.dtype = torch.float32
-    runs: int = 1
-    force: bool = False
-
-
-@dataclass(frozen=True)
 class Gaussians:
-    """Everything needed to score a sample, and to add more data. All float64, on the CPU.
+    """Fitted Gaussians, with what is needed to score samples and to merge. Float64, on the CPU.
 
     Attributes:
-        moments: The sums they were fitted from.
+        moments: Moments that they were fitted from.
         mean: Mean of all samples. Shape (dim,).
-        class_means: NaN for a class without samples. Shape (classes, dim).
+        class_means: Mean of each class; NaN for a class without samples. Shape (classes, dim).
         within: Factor of the covariance that all classes share.
-        agnostic: Factor of the covariance of all samples, labels ignored.
-        options: How they were fitted.
-        warnings: What a reader of the scores has to know, one sentence each.
+        agnostic: Factor of the covariance of all samples, which ignores labels.
+        options: Options of the fit, with the dtype that was used in place of `auto`.
+        warnings: Warnings for the reader of the scores, one sentence each.
     """
 
     moments: Moments
@@ -103,8 +47,13 @@ class Gaussians:
     warnings: tuple[str, ...] = field(default=())
 
     @property
+    def matmul_dtype(self) -> torch.dtype:
+        """The dtype of the matrix products that they were fitted with and are scored with."""
+        return MATMUL_DTYPES[self.options.matmul_dtype]
+
+    @property
     def samples_per_class(self) -> Tensor:
-        """Samples, not rows, of each class. Shape (classes,)."""
+        """Number of samples (not rows) of each class. Shape (classes,)."""
         return self.moments.counts // self.options.runs
 
     @property
@@ -128,19 +77,21 @@ def covariances(moments: Moments) -> tuple[Tensor, Tensor]:
 def fit_gaussians(
     moments: Moments, options: FitOptions, fourth_powers: FourthPowers | None = None
 ) -> Gaussians:
-    """Gaussians with a shared covariance per class, and one for all samples together.
+    """Fits class Gaussians with a shared covariance, and one Gaussian of all samples.
 
     Args:
-        moments: Of all samples.
-        options: Shrinkage and the dtype the moments' products were made in.
-        fourth_powers: Needed for `ledoit-wolf` only; a second pass over the features gives them.
+        moments: Moments of all samples.
+        options: Shrinkage, and the dtype that the moments were computed in; never `auto`.
+        fourth_powers: Fourth powers from a second pass over the features; only for `ledoit-wolf`.
 
     Raises:
-        TooFewSamples: No more samples than dimensions and classes, without shrinkage.
-        SingularCovariance: A covariance has no inverse and `none` was asked for.
+        TooFewSamples: Fewer samples than dimensions and classes together, without shrinkage.
+        SingularCovariance: A covariance is singular and the shrinkage is `none`.
     """
     if moments.num_samples == 0:
         raise StatisticsError("no samples to fit Gaussians to")
+    if options.matmul_dtype not in MATMUL_DTYPES:
+        raise ValueError(f"the moments were computed in a dtype, not in {options.matmul_dtype!r}")
     _require_enough_samples(moments, options)
     within, agnostic = covariances(moments)
     counts = moments.counts.double()[:, None]
@@ -161,92 +112,8 @@ def fit_gaussians(
     )
 
 
-def factorise(
-    covariance: Tensor, options: FitOptions, num_samples: int, mean_fourth_power: float
-) -> Factor:
-    """The whitening map of one covariance, by the rule the options name.
-
-    Raises:
-        SingularCovariance: It has no inverse and the rule allows no remedy.
-    """
-    scale_tril = _cholesky(covariance)
-    condition = _condition(covariance, scale_tril)
-    intensity = _intensity(covariance, options, num_samples, mean_fourth_power)
-    if intensity > 0:
-        scale_tril = _cholesky(shrink(covariance, intensity))
-    if options.shrinkage == "auto" and condition > WORST_CONDITION[options.products]:
-        return Factor(_truncated_whitening(covariance, options.products), 0.0, condition)
-    if scale_tril is None:
-        raise SingularCovariance(
-            f"the covariance is singular (condition number {condition:.1e}) and shrinkage "
-            f"{options.shrinkage!r} leaves it so; use --shrinkage auto or ledoit-wolf"
-        )
-    inverse, _ = scipy.linalg.lapack.dtrtri(scale_tril, lower=1)
-    return Factor(torch.from_numpy(np.tril(inverse)), intensity, condition)
-
-
-@one_thread_per_product()
-def condition_number(covariance: Tensor) -> float:
-    """LAPACK's estimate of the condition number in the 1-norm; infinite where not definite."""
-    return _condition(covariance, _cholesky(covariance))
-
-
-def squared_mahalanobis(features: Tensor, mean: Tensor, whitening: Tensor) -> Tensor:
-    """Squared distance to a mean, in units of the covariance the map makes the identity.
-
-    Args:
-        features: Shape (samples, dim).
-        mean: One for all, (dim,), or one each, (samples, dim).
-        whitening: Shape (rank, dim).
-
-    Returns:
-        Unitless, zero or more. Shape (samples,).
-    """
-    return ((features - mean) @ whitening.T).square().sum(dim=1)
-
-
-def _cholesky(covariance: Tensor) -> NDArray[np.float64] | None:
-    """Lower triangular factor, or None where the covariance is not positive definite."""
-    scale_tril, failed = scipy.linalg.lapack.dpotrf(covariance.numpy(), lower=1)
-    return None if failed else scale_tril
-
-
-def _condition(covariance: Tensor, scale_tril: NDArray[np.float64] | None) -> float:
-    if scale_tril is None:
-        return math.inf
-    norm = float(covariance.abs().sum(dim=0).max())
-    reciprocal, _ = scipy.linalg.lapack.dpocon(scale_tril, norm, uplo="L")
-    return 1 / reciprocal if reciprocal > 0 else math.inf
-
-
-def _intensity(
-    covariance: Tensor, options: FitOptions, num_samples: int, mean_fourth_power: float
-) -> float:
-    if options.shrinkage in ("auto", "none"):
-        return 0.0
-    if options.shrinkage == "oas":
-        return oas_intensity(covariance, num_samples)
-    if options.shrinkage == "ledoit-wolf":
-        if math.isnan(mean_fourth_power):
-            raise StatisticsError("ledoit-wolf needs the fourth powers of a second pass")
-        return ledoit_wolf_intensity(covariance, num_samples, mean_fourth_power)
-    intensity = float(options.shrinkage)
-    if not 0 <= intensity <= 1:
-        raise StatisticsError(f"shrinkage {intensity} is outside 0 to 1")
-    return intensity
-
-
-def _truncated_whitening(covariance: Tensor, products: torch.dtype) -> Tensor:
-    """Whitens the directions above the noise floor only; shape (rank, dim)."""
-    eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
-    kept = eigenvalues > NOISE_FLOOR[products] * eigenvalues[-1]
-    if not kept.any():
-        raise StatisticsError("all features are the same, so there is nothing to measure by")
-    return eigenvectors[:, kept].T / eigenvalues[kept, None].sqrt()
-
-
 def _spare_samples(moments: Moments, runs: int) -> int:
-    """Samples beyond those that class means and a full-rank covariance use up."""
+    """Number of samples beyond those that class means and a full-rank covariance need."""
     classes = int((moments.counts > 0).sum())
     return moments.num_samples // runs - classes - moments.dim
 
@@ -259,8 +126,12 @@ def _require_enough_samples(moments: Moments, options: FitOptions) -> None:
     raise TooFewSamples(
         f"{moments.num_samples // options.runs} samples of {classes} classes are too few for "
         f"features of {moments.dim} dimensions: at least {moments.dim + classes} are needed, "
-        f"{10 * moments.dim + classes} are better; use --shrinkage ledoit-wolf, a backbone with "
-        "fewer features, or --force for scores marked as unreliable"
+        f"{10 * moments.dim + classes} are better",
+        "use ",
+        Setting("shrinkage", "ledoit-wolf"),
+        ", a backbone with fewer features, or ",
+        Setting("force", value=True),
+        " for scores marked as unreliable",
     )
 
 
@@ -273,20 +144,20 @@ def _warnings(moments: Moments, options: FitOptions, factors: list[Factor]) -> l
     elif spare < 9 * moments.dim:
         sentences.append(
             f"only {(spare + moments.dim) / moments.dim:.1f} samples per feature dimension (10 or "
-            "more are better): prefer rmd_loo to rmd, which is too low for the samples fitted on"
+            "more are better): prefer rmd_loo to rmd, which is too low for the samples of the fit"
         )
     samples = moments.counts // options.runs
     singletons = (samples == 1).nonzero().flatten().tolist()
     if singletons:
         sentences.append(
-            f"{len(singletons)} classes have a single sample, which gets no score of its own "
-            f"class: labels {singletons[:5]}"
+            f"{len(singletons)} classes have a single sample, which gets no score: "
+            f"labels {singletons[:5]}"
         )
     for name, factor in zip(("within classes", "of all samples"), factors, strict=True):
         if factor.rank < moments.dim:
             sentences.append(
                 f"the covariance {name} is singular to rounding (condition number "
                 f"{factor.condition:.1e}): {moments.dim - factor.rank} of {moments.dim} "
-                "directions hold only rounding noise and were left out"
+                "directions hold only rounding noise and were dropped"
             )
     return sentences

@@ -1,31 +1,32 @@
-"""Gaussians on disk: one safetensors file that can score new data and be merged with others."""
+"""Gaussians on disk: a safetensors file for scoring new data and for merging."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import StatisticsError
-from difficulty_service.statistics.gaussian import Factor, FitOptions, Gaussians
+from difficulty_service.statistics.factor import Factor
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.moments import Moments
 
 FORMAT_VERSION = 1
 METADATA_KEY = "difficulty"
 
+KEYS = {"matmul_dtype": "products"}
+"""Keys in the file of the options that are stored under another name."""
+
 
 def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, Any]) -> None:
-    """Writes Gaussians and where they came from; the file appears whole or not at all."""
-    options = asdict(gaussians.options)
-    options["products"] = str(gaussians.options.products).removeprefix("torch.")
+    """Writes Gaussians and their provenance atomically."""
     description = {
         "format_version": FORMAT_VERSION,
-        "options": options,
+        "options": {KEYS.get(name, name): value for name, value in vars(gaussians.options).items()},
         "warnings": gaussians.warnings,
         "provenance": dict(provenance),
     }
@@ -38,7 +39,7 @@ def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, An
         tensors[f"{name}.whitening"] = factor.whitening
         description[name] = {"intensity": factor.intensity, "condition": factor.condition}
     with replacing(path) as temporary:
-        # Safetensors' own writing makes files that only their owner can read.
+        # The save function of safetensors makes files that only their owner can read.
         temporary.write_bytes(
             save(
                 {name: tensor.contiguous() for name, tensor in tensors.items()},
@@ -48,10 +49,10 @@ def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, An
 
 
 def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
-    """Gaussians and their provenance.
+    """Reads Gaussians and their provenance.
 
     Raises:
-        StatisticsError: The file is not there, damaged, or not one that `save_gaussians` wrote.
+        StatisticsError: The file is missing or damaged, or was not written by `save_gaussians`.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -64,11 +65,11 @@ def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
     description = json.loads(metadata.get(METADATA_KEY, "{}"))
     if description.get("format_version") != FORMAT_VERSION:
         raise StatisticsError(
-            f"{path} is not a Gaussians file of format {FORMAT_VERSION}; make one with "
-            "`difficulty fit`"
+            f"{path} is not a Gaussians file of format {FORMAT_VERSION}",
+            "make one with `difficulty fit`",
         )
-    options = dict(description["options"])
-    options["products"] = getattr(torch, options["products"])
+    names = {key: name for name, key in KEYS.items()}
+    options = {names.get(key, key): value for key, value in description["options"].items()}
     moments = Moments(**{name: tensors[f"moments.{name}"] for name in Moments.__dataclass_fields__})
     within, agnostic = (
         Factor(tensors[f"{name}.whitening"], **description[name]) for name in ("within", "agnostic")

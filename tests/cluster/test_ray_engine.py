@@ -124,21 +124,24 @@ NODES_WITH_OTHER_WEIGHTS = """
 import sys
 from pathlib import Path
 import torch
-from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones import load_backbone
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.engines.cluster import ClusterOptions
-from difficulty_service.engines.ray_cluster import Recipe, extract_shards
+from difficulty_service.engines.ray_cluster import RayEngine
 from difficulty_service.errors import EngineError
 from difficulty_service.feature_store.store import create_store
-from difficulty_service.extraction.batches import ExtractOptions
+from difficulty_service.extraction.task import ExtractionTask
 
 address, photos, out = sys.argv[1:]
 dataset = open_dataset(photos, DatasetOptions())
-recipe = Recipe(dataset, "builtin", BackboneOptions(), ExtractOptions())
+task = ExtractionTask(dataset, "builtin")
+backbone = load_backbone("builtin", task.network)
+backbone.weights_sha256 = "0" * 64
 store = create_store(Path(out), {"num_shards": 1})
 try:
-    extract_shards(recipe, [0], "0" * 64, store, ClusterOptions(address), lambda done, bad: None)
+    engine = RayEngine(ClusterOptions(address))
+    engine.run_shards(task, backbone, [0], store, lambda images, bad: None)
 except EngineError as error:
     print(error)
 """
@@ -153,5 +156,5 @@ def test_a_node_with_other_weights_is_refused_by_name(
         [sys.executable, "-c", NODES_WITH_OTHER_WEIGHTS, *arguments], text=True, timeout=120
     )
 
-    assert "has weights " in printed
-    assert f"not {'0' * 24}" in printed
+    assert 'weights: "' in printed
+    assert f'"{"0" * 24}' in printed

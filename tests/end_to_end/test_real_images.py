@@ -16,13 +16,10 @@ from difficulty_service.audit.audit import Audit, AuditOptions, audit
 from difficulty_service.audit.files import read_columns
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.extraction.batches import ExtractOptions
 from difficulty_service.feature_store.store import FeatureStore, create_store
-from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
 from difficulty_service.score_file import read_scores
-from difficulty_service.scoring.fit_store import fit_store, write_store_scores
-from difficulty_service.statistics.fitting import FitRequest
+from difficulty_service.statistics.fit_options import FitOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,14 +32,12 @@ def extract_cifar(location: Path, out: Path, **changes: object) -> FeatureStore:
         "out": out,
         "backbone": "builtin",
         "dataset": DatasetOptions(id_column="index"),
-        "options": ExtractOptions(workers=num_workers()),
     } | changes
     return extract(ExtractRequest(**request)).store  # type: ignore[arg-type]
 
 
-def score(store: FeatureStore, out: Path, products: str = "auto") -> pa.Table:
-    gaussians = fit_store(store, FitRequest(products=products))
-    write_store_scores(store, out, gaussians, dict(store.description), ["rmd"])
+def score(store: FeatureStore, out: Path, matmul_dtype: str = "auto") -> pa.Table:
+    score_features(store, ScoreRequest(out, fit=FitOptions(matmul_dtype=matmul_dtype)))
     return read_scores(out).table
 
 
@@ -94,11 +89,11 @@ def test_every_training_image_has_a_score_in_the_official_order(
     assert train_scores["rmd_loo"].null_count == 0
 
 
-@pytest.mark.parametrize(("products", "bound"), [("auto", 1e-3), ("float64", 1e-9)])
+@pytest.mark.parametrize(("matmul_dtype", "bound"), [("auto", 1e-3), ("float64", 1e-9)])
 def test_the_mean_score_of_real_images_is_zero(
-    train_store: FeatureStore, tmp_path: Path, products: str, bound: float
+    train_store: FeatureStore, tmp_path: Path, matmul_dtype: str, bound: float
 ) -> None:
-    scores = score(train_store, tmp_path / "scores.parquet", products)
+    scores = score(train_store, tmp_path / "scores.parquet", matmul_dtype)
 
     assert abs(np.mean(scores["rmd"].to_numpy())) < bound
 

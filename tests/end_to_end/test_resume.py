@@ -144,7 +144,7 @@ def test_a_key_press_ends_with_130_and_how_to_go_on(
         _, said = process.communicate()
 
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "stopped; the same command goes on where it stopped"
+    assert said.splitlines()[-1] == "stopped; the same command resumes where this one stopped"
     assert parts_in(store)
     assert list(store.glob(".*")) == []
 

@@ -26,10 +26,9 @@ from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import DatasetError, FeatureStoreError, ImageError, StatisticsError
-from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
 from difficulty_service.score_file import read_scores
-from difficulty_service.scoring.fit_store import fit_store, write_store_scores
-from difficulty_service.statistics.fitting import FitRequest
+from difficulty_service.statistics.fit_options import FitOptions
 
 CLASSES = ("bird", "cat")
 EACH = 20
@@ -110,10 +109,8 @@ def test_the_scores_are_those_of_the_command_line(
     request = ExtractRequest(
         str(photos), tmp_path / "store", "builtin", DatasetOptions(shard_size=16)
     )
-    store = extract(request).store
-    gaussians = fit_store(store, FitRequest("ledoit-wolf"))
     expected = tmp_path / "expected.parquet"
-    write_store_scores(store, expected, gaussians, dict(store.description), ["rmd"])
+    score_dataset(request, ScoreRequest(expected, fit=FitOptions("ledoit-wolf")))
 
     result = run(claimed())
 

@@ -1,13 +1,14 @@
-"""Both forms of the map that keeps what tells classes apart give the same RMD."""
+"""Both forms of the discriminant give the same RMD."""
 
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from difficulty_service.statistics.discriminant import contrast_of
-from difficulty_service.statistics.fitting import FitRequest, fit
-from difficulty_service.statistics.gaussian import Gaussians, squared_mahalanobis
+from difficulty_service.statistics.discriminant import Discriminant, compute_discriminant
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit
+from difficulty_service.statistics.gaussian import Gaussians
 
 DIM, CLASSES = 6, 30
 
@@ -23,45 +24,51 @@ def make_gaussians(directions: int) -> Gaussians:
     for label in range(CLASSES):  # exactly no difference in the other directions
         rows = labels == label
         features[rows] += centres[label] - features[rows].mean(dim=0)
-    return fit(features, labels, CLASSES, FitRequest(products="float32"))
+    return fit(features, labels, CLASSES, FitOptions(matmul_dtype="float32"))
 
 
-def maps(gaussians: Gaussians) -> tuple[Tensor, Tensor, Tensor]:
+def discriminant_of(gaussians: Gaussians) -> Discriminant:
     whitened = (gaussians.class_means - gaussians.mean) @ gaussians.within.whitening.T
-    return contrast_of(gaussians, whitened, whitened.square().sum(dim=1))
+    return compute_discriminant(gaussians, whitened, whitened.square().sum(dim=1))
 
 
-def rmd_by(contrast: tuple[Tensor, Tensor, Tensor], offset: Tensor, label: int) -> Tensor:
-    linear, points, constants = contrast
-    return (linear @ offset - points[label]).square().sum() + constants[label]
+def rmd_by(discriminant: Discriminant, offset: Tensor, label: int) -> Tensor:
+    distances = discriminant.linear_map @ offset - discriminant.class_points[label]
+    return distances.square().sum() + discriminant.class_constants[label]
+
+
+def squared_mahalanobis(feature: Tensor, mean: Tensor, whitening: Tensor) -> Tensor:
+    """The textbook formula, with an explicit precision matrix."""
+    precision = whitening.T @ whitening
+    return (feature - mean) @ precision @ (feature - mean)
 
 
 def test_more_classes_than_dimensions_have_a_cheaper_form_of_the_same_map() -> None:
     gaussians = make_gaussians(DIM)
-    options = replace(gaussians.options, products=torch.float64)
+    options = replace(gaussians.options, matmul_dtype="float64")
     offset = torch.arange(float(DIM)).double()
-    feature = (gaussians.mean + offset)[None]
+    feature = gaussians.mean + offset
 
-    cheap = maps(gaussians)
-    careful = maps(replace(gaussians, options=options))
+    cheap = discriminant_of(gaussians)
+    careful = discriminant_of(replace(gaussians, options=options))
 
     own = squared_mahalanobis(feature, gaussians.class_means[7], gaussians.within.whitening)
     agnostic = squared_mahalanobis(feature, gaussians.mean, gaussians.agnostic.whitening)
-    torch.testing.assert_close(rmd_by(cheap, offset, 7)[None], own - agnostic)
-    torch.testing.assert_close(rmd_by(careful, offset, 7)[None], own - agnostic)
-    assert torch.equal(cheap[0], cheap[0].triu())
+    torch.testing.assert_close(rmd_by(cheap, offset, 7), own - agnostic)
+    torch.testing.assert_close(rmd_by(careful, offset, 7), own - agnostic)
+    assert torch.equal(cheap.linear_map, cheap.linear_map.triu())
 
 
-def test_directions_in_which_no_classes_differ_are_left_out_of_the_map() -> None:
+def test_the_map_drops_directions_in_which_classes_do_not_differ() -> None:
     gaussians = make_gaussians(2)
 
-    linear, points, _ = maps(gaussians)
+    discriminant = discriminant_of(gaussians)
 
-    assert linear.shape == (2, DIM)
-    assert points.shape == (CLASSES, 2)
+    assert discriminant.linear_map.shape == (2, DIM)
+    assert discriminant.class_points.shape == (CLASSES, 2)
 
 
 def test_the_map_is_upper_trapezoidal() -> None:
-    linear, _, _ = maps(make_gaussians(4))
+    linear_map = discriminant_of(make_gaussians(4)).linear_map
 
-    torch.testing.assert_close(linear, linear.triu())
+    torch.testing.assert_close(linear_map, linear_map.triu())

@@ -1,14 +1,36 @@
-"""Fitting chooses its precision, and parts give what the whole gives."""
+"""Fitting chooses the dtype of its products, and parts give the same result as the whole."""
 
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pytest
 import sklearn.covariance
 import torch
 from torch import Tensor
 
-from difficulty_service.statistics.fitting import FitRequest, fit, fit_chunks
-from difficulty_service.statistics.moments import chunks_of
+from difficulty_service.statistics.chunks import TensorChunks
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit, fit_chunks
+from difficulty_service.statistics.products import Workspace
+
+
+@dataclass
+class ManyBlocks:
+    """A source of chunks that hold several blocks each."""
+
+    features: Tensor
+    labels: Tensor
+
+    def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return zip(self.labels.split(700), self.features.split(700), strict=True)
+
+    def read(
+        self,
+        chunk: tuple[Tensor, Tensor],
+        work: Workspace,  # noqa: ARG002
+    ) -> tuple[Tensor, Iterable[Tensor]]:
+        labels, features = chunk
+        return labels, features.split(100)
 
 
 def make_features(smallest_scale: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -22,12 +44,8 @@ def make_features(smallest_scale: float = 1.0) -> tuple[Tensor, Tensor]:
 def test_parts_give_the_gaussians_of_the_whole() -> None:
     features, labels = make_features()
     whole = fit(features, labels, 5)
-    pieces = [
-        partial(lambda labels, blocks, _work: (labels, blocks), labels, features.split(100))
-        for features, labels in zip(features.split(700), labels.split(700), strict=True)
-    ]
 
-    parts = fit_chunks(lambda: pieces, features, 5, FitRequest())
+    parts = fit_chunks(ManyBlocks(features, labels), features, 5, FitOptions())
 
     torch.testing.assert_close(
         parts.within.whitening, whole.within.whitening, rtol=1e-12, atol=1e-12
@@ -36,46 +54,46 @@ def test_parts_give_the_gaussians_of_the_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("smallest_scale", "products"), [(0.1, torch.float32), (1e-4, torch.float64)]
+    ("smallest_scale", "matmul_dtype"), [(0.1, torch.float32), (1e-4, torch.float64)]
 )
 def test_ill_conditioned_features_get_float64_products(
-    smallest_scale: float, products: torch.dtype
+    smallest_scale: float, matmul_dtype: torch.dtype
 ) -> None:
     features, labels = make_features(smallest_scale)
 
     gaussians = fit(features.float(), labels, 5)
 
-    assert gaussians.options.products == products
+    assert gaussians.matmul_dtype == matmul_dtype
 
 
-def test_a_fit_that_ends_ill_conditioned_is_made_again_in_float64() -> None:
+def test_a_float32_fit_with_an_ill_conditioned_result_is_repeated_in_float64() -> None:
     features, labels = make_features(1e-4)
     misleading_pilot = torch.randn(100, 6, generator=torch.Generator().manual_seed(0))
 
     gaussians = fit_chunks(
-        lambda: chunks_of(features.float(), labels), misleading_pilot, 5, FitRequest()
+        TensorChunks(features.float(), labels), misleading_pilot, 5, FitOptions()
     )
 
-    assert gaussians.options.products == torch.float64
+    assert gaussians.matmul_dtype == torch.float64
 
 
 def test_float64_features_get_float64_products() -> None:
-    assert fit(*make_features(), 5).options.products == torch.float64
+    assert fit(*make_features(), 5).matmul_dtype == torch.float64
 
 
-def test_asking_for_a_precision_gets_it() -> None:
-    gaussians = fit(*make_features(1e-4), 5, FitRequest(products="float32"))
+def test_a_chosen_dtype_is_used_even_for_ill_conditioned_features() -> None:
+    gaussians = fit(*make_features(1e-4), 5, FitOptions(matmul_dtype="float32"))
 
-    assert gaussians.options.products == torch.float32
+    assert gaussians.matmul_dtype == torch.float32
 
 
-def test_ledoit_wolf_is_scikit_learns_of_features_minus_their_class_means() -> None:
+def test_ledoit_wolf_equals_scikit_learn_on_features_minus_their_class_means() -> None:
     features, labels = make_features()
     centred = features.clone()
     for label in range(5):
         centred[labels == label] -= centred[labels == label].mean(dim=0)
 
-    gaussians = fit(features, labels, 5, FitRequest(shrinkage="ledoit-wolf"))
+    gaussians = fit(features, labels, 5, FitOptions(shrinkage="ledoit-wolf"))
 
     _, within = sklearn.covariance.ledoit_wolf(centred.numpy(), assume_centered=True)
     _, agnostic = sklearn.covariance.ledoit_wolf(features.numpy())

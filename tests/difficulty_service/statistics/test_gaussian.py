@@ -1,4 +1,4 @@
-"""Gaussians: what is fitted, when it is refused, and what is said about it."""
+"""Gaussians: what is fitted, when a fit is refused, and which warnings it has."""
 
 import numpy as np
 import pytest
@@ -6,15 +6,10 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError, TooFewSamples
-from difficulty_service.statistics.fitting import FitRequest, fit
-from difficulty_service.statistics.gaussian import (
-    FitOptions,
-    condition_number,
-    covariances,
-    factorise,
-    fit_gaussians,
-    squared_mahalanobis,
-)
+from difficulty_service.statistics.factor import condition_number, factorise
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit
+from difficulty_service.statistics.gaussian import covariances, fit_gaussians
 from difficulty_service.statistics.moments import empty_moments
 
 NUM_CLASSES = 3
@@ -28,13 +23,14 @@ def make_features(rows: int = 240, dim: int = 4) -> tuple[Tensor, Tensor]:
     return noise + centres[labels], labels
 
 
-def test_squared_mahalanobis_matches_the_textbook_formula() -> None:
-    features = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
-    whitening = torch.linalg.inv(torch.linalg.cholesky(torch.tensor([[4.0, 0.0], [0.0, 9.0]])))
+def test_lengths_after_whitening_are_textbook_mahalanobis_distances() -> None:
+    offsets = torch.tensor([[2.0, 0.0], [0.0, 3.0]]).double()
+    covariance = torch.tensor([[4.0, 0.0], [0.0, 9.0]]).double()
 
-    distances = squared_mahalanobis(features, torch.zeros(2), whitening)
+    whitening = factorise(covariance, FitOptions("none"), 10, float("nan")).whitening
 
-    torch.testing.assert_close(distances, torch.tensor([1.0, 1.0]))
+    distances = (offsets @ whitening.T).square().sum(dim=1)
+    torch.testing.assert_close(distances, torch.tensor([1.0, 1.0]).double())
 
 
 def test_both_covariances_are_divided_by_the_number_of_samples() -> None:
@@ -59,7 +55,7 @@ def test_whitening_makes_the_covariance_the_identity() -> None:
     torch.testing.assert_close(whitened, torch.eye(4).double())
 
 
-def test_a_well_conditioned_covariance_is_left_alone() -> None:
+def test_a_well_conditioned_covariance_is_not_changed() -> None:
     gaussians = fit(*make_features(), NUM_CLASSES)
 
     assert gaussians.within.plain
@@ -93,29 +89,31 @@ def test_near_duplicate_dimensions_are_noise_in_float32() -> None:
     assert gaussians.within.rank == 4
 
 
-def test_a_singular_covariance_is_refused_where_nothing_may_be_dropped() -> None:
+def test_a_singular_covariance_is_refused_if_no_direction_may_be_dropped() -> None:
     features, labels = make_features()
 
-    with pytest.raises(StatisticsError, match="--shrinkage auto or ledoit-wolf"):
+    with pytest.raises(StatisticsError, match="shrinkage='auto' or shrinkage='ledoit-wolf'"):
         fit(
             torch.cat([features, features], dim=1),
             labels,
             NUM_CLASSES,
-            FitRequest(shrinkage="none"),
+            FitOptions(shrinkage="none"),
         )
 
 
 def test_fewer_samples_than_dimensions_are_refused_with_the_remedy() -> None:
     features, labels = make_features(rows=20, dim=30)
 
-    with pytest.raises(TooFewSamples, match=r"20 samples of 3 classes.*--shrinkage ledoit-wolf"):
+    with pytest.raises(
+        TooFewSamples, match=r"20 samples of 3 classes.*shrinkage='ledoit-wolf'.*force=True"
+    ):
         fit(features, labels, NUM_CLASSES)
 
 
 def test_forced_scores_are_marked_as_unreliable() -> None:
     features, labels = make_features(rows=20, dim=30)
 
-    gaussians = fit(features, labels, NUM_CLASSES, FitRequest(force=True))
+    gaussians = fit(features, labels, NUM_CLASSES, FitOptions(force=True))
 
     assert not gaussians.reliable
     assert "unreliable" in gaussians.warnings[0]
@@ -125,13 +123,13 @@ def test_forced_scores_are_marked_as_unreliable() -> None:
 def test_shrinkage_makes_fewer_samples_than_dimensions_usable(shrinkage: str | float) -> None:
     features, labels = make_features(rows=20, dim=30)
 
-    gaussians = fit(features, labels, NUM_CLASSES, FitRequest(shrinkage=shrinkage))
+    gaussians = fit(features, labels, NUM_CLASSES, FitOptions(shrinkage=shrinkage))
 
     assert gaussians.within.rank == 30
     assert gaussians.within.intensity > 0
 
 
-def test_few_samples_a_dimension_come_with_advice() -> None:
+def test_few_samples_per_dimension_give_a_warning_with_advice() -> None:
     gaussians = fit(*make_features(rows=20), NUM_CLASSES)
 
     assert any("prefer rmd_loo" in sentence for sentence in gaussians.warnings)
@@ -163,4 +161,4 @@ def test_ledoit_wolf_needs_a_second_pass() -> None:
 
 def test_an_intensity_outside_zero_to_one_is_an_error() -> None:
     with pytest.raises(StatisticsError, match=r"1\.5 is outside 0 to 1"):
-        fit(*make_features(), NUM_CLASSES, FitRequest(shrinkage=1.5))
+        fit(*make_features(), NUM_CLASSES, FitOptions(shrinkage=1.5))

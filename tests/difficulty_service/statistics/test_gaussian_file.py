@@ -1,4 +1,4 @@
-"""Gaussians on disk score as they did in memory."""
+"""Gaussians on disk give the same scores as in memory."""
 
 from pathlib import Path
 
@@ -8,14 +8,15 @@ from safetensors.torch import save_file
 
 from difficulty_service.errors import StatisticsError
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.statistics.fitting import FitRequest, fit
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
 
 
 def make_gaussians() -> Gaussians:
     features = torch.randn(80, 5, generator=torch.Generator().manual_seed(0)).double()
-    return fit(features, torch.arange(80) % 3, 4, FitRequest(shrinkage="oas"))
+    return fit(features, torch.arange(80) % 3, 4, FitOptions(shrinkage="oas"))
 
 
 def test_loaded_gaussians_score_bit_for_bit_as_before(tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
         load_gaussians(tmp_path / "g")
 
 
-def test_weights_of_a_network_are_no_gaussians(tmp_path: Path) -> None:
+def test_another_safetensors_file_is_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.zeros(2)}, tmp_path / "w")
 
     with pytest.raises(StatisticsError, match="not a Gaussians file of format 1"):

@@ -5,11 +5,12 @@ import torch
 from torch import Tensor
 
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.statistics.fitting import FitRequest, fit
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.leave_one_out import (
-    distance_left_out,
-    distances_left_out,
-    rmd_left_out,
+    leave_one_out_rmd,
+    leave_one_row_out,
+    leave_sample_rows_out,
 )
 
 NUM_CLASSES = 3
@@ -24,18 +25,18 @@ def make_samples(runs: int = 1) -> tuple[Tensor, Tensor]:
     return centres[labels] + samples.repeat_interleave(runs, dim=0) + views, labels
 
 
-def left_out(features: Tensor, labels: Tensor, request: FitRequest) -> Tensor:
+def rmd_in_closed_form(features: Tensor, labels: Tensor, request: FitOptions) -> Tensor:
     gaussians = fit(features, labels, NUM_CLASSES, request)
     distances = relative_mahalanobis(gaussians).distances(features, labels)
-    return rmd_left_out(gaussians, features, labels, distances.md, distances.md_agnostic)
+    return leave_one_out_rmd(gaussians, features, labels, distances.md, distances.md_agnostic)
 
 
 @pytest.mark.parametrize("runs", [1, 2, 5])
 def test_closed_form_equals_refitting_without_the_sample(runs: int) -> None:
     features, labels = make_samples(runs)
-    request = FitRequest(runs=runs)
+    request = FitOptions(runs=runs)
 
-    closed_form = left_out(features, labels, request)
+    closed_form = rmd_in_closed_form(features, labels, request)
 
     for sample in (0, 13, 89):
         others = torch.arange(len(labels)) // runs != sample
@@ -46,10 +47,12 @@ def test_closed_form_equals_refitting_without_the_sample(runs: int) -> None:
 
 def test_closed_form_of_a_shrunk_covariance_keeps_the_ridge_in_proportion() -> None:
     features, labels = make_samples()
-    gaussians = fit(features, labels, NUM_CLASSES, FitRequest(shrinkage=0.2))
+    gaussians = fit(features, labels, NUM_CLASSES, FitOptions(shrinkage=0.2))
     distances = relative_mahalanobis(gaussians).distances(features, labels)
 
-    closed_form = rmd_left_out(gaussians, features, labels, distances.md, distances.md_agnostic)
+    closed_form = leave_one_out_rmd(
+        gaussians, features, labels, distances.md, distances.md_agnostic
+    )
 
     sample, count = 13, len(labels)
     mean_without = features[torch.arange(count) != sample].mean(dim=0)
@@ -59,37 +62,37 @@ def test_closed_form_of_a_shrunk_covariance_keeps_the_ridge_in_proportion() -> N
     covariance = count / (count - 1) * (whitening - removed)
     difference = features[sample] - mean_without
     agnostic = difference @ torch.linalg.solve(covariance, difference)
-    own = distance_left_out(
+    own = leave_one_row_out(
         distances.md, gaussians.moments.counts[labels], count, gaussians.within.intensity
     )
     torch.testing.assert_close(own[sample] - closed_form[sample], agnostic)
 
 
-def test_one_row_a_sample_is_the_special_case_of_several() -> None:
+def test_one_row_per_sample_is_a_special_case_of_several() -> None:
     squared = torch.tensor([0.5, 2.0, 9.0], dtype=torch.float64)
     counts = torch.tensor([4, 9, 30])
 
-    single = distance_left_out(squared, counts, 60, 0.1)
+    single = leave_one_row_out(squared, counts, 60, 0.1)
 
-    several = distances_left_out(squared[:, None, None], counts, 60, 0.1)
+    several = leave_sample_rows_out(squared[:, None, None], counts, 60, 0.1)
     torch.testing.assert_close(several[:, 0], single)
 
 
-def test_the_only_sample_of_a_class_has_no_score_without_itself() -> None:
-    alone = distance_left_out(torch.zeros(1), torch.tensor([1]), 10, 0.0)
-    alone_with_runs = distances_left_out(torch.zeros(1, 3, 3), torch.tensor([3]), 30, 0.0)
+def test_the_only_sample_of_a_class_has_no_leave_one_out_distance() -> None:
+    alone = leave_one_row_out(torch.zeros(1), torch.tensor([1]), 10, 0.0)
+    alone_with_runs = leave_sample_rows_out(torch.zeros(1, 3, 3), torch.tensor([3]), 30, 0.0)
 
     assert alone.isnan().all()
     assert alone_with_runs.isnan().all()
 
 
-def test_a_sample_without_which_the_covariance_is_singular_has_none() -> None:
+def test_a_sample_without_which_the_covariance_is_singular_has_no_distance() -> None:
     features = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [3.0, 5.0]]).double()
     labels = torch.zeros(4, dtype=torch.int64)
     gaussians = fit(features, labels, 1)
     distances = relative_mahalanobis(gaussians).distances(features, labels)
 
-    result = distance_left_out(distances.md, gaussians.moments.counts[labels], 4, 0.0)
+    result = leave_one_row_out(distances.md, gaussians.moments.counts[labels], 4, 0.0)
 
     assert result[3].isnan()
     assert not result[:3].isnan().any()
@@ -100,6 +103,6 @@ def test_leaving_a_sample_out_makes_its_distance_larger() -> None:
     gaussians = fit(features, labels, NUM_CLASSES)
     md = relative_mahalanobis(gaussians).distances(features, labels).md
 
-    result = distance_left_out(md, gaussians.moments.counts[labels], len(labels), 0.0)
+    result = leave_one_row_out(md, gaussians.moments.counts[labels], len(labels), 0.0)
 
     assert (result > md).all()

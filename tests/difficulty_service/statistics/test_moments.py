@@ -1,4 +1,4 @@
-"""Moments: one pass, mergeable, the same whatever the partition."""
+"""Moments: one pass, mergeable, the same for any partition."""
 
 import itertools
 import random
@@ -12,7 +12,13 @@ from torch import Tensor
 
 from difficulty_service.errors import StatisticsError
 from difficulty_service.statistics import moments as moments_module
-from difficulty_service.statistics.moments import Moments, empty_moments, measure, merge, pilot_of
+from difficulty_service.statistics.moments import (
+    Moments,
+    compute_moments,
+    empty_moments,
+    merge,
+    pilot_of,
+)
 
 NUM_CLASSES = 4
 
@@ -32,7 +38,7 @@ def test_moments_match_sums_written_out() -> None:
     features, labels = make_features()
     pilot = pilot_of(features)
 
-    result = measure(features, labels, pilot, NUM_CLASSES, products=torch.float64)
+    result = compute_moments(features, labels, pilot, NUM_CLASSES, matmul_dtype=torch.float64)
 
     centred = features.numpy() - pilot.numpy()
     np.testing.assert_allclose(result.scatter, centred.T @ centred, rtol=1e-12)
@@ -54,37 +60,42 @@ def test_any_partition_in_any_order_gives_the_same_moments(
     order.shuffle(slices)
 
     parts = [
-        measure(features[s], labels[s], pilot, NUM_CLASSES, products=torch.float64) for s in slices
+        compute_moments(features[s], labels[s], pilot, NUM_CLASSES, matmul_dtype=torch.float64)
+        for s in slices
     ]
 
     merged = merge(parts)
-    whole = measure(features, labels, pilot, NUM_CLASSES, products=torch.float64)
+    whole = compute_moments(features, labels, pilot, NUM_CLASSES, matmul_dtype=torch.float64)
     assert torch.equal(merged.counts, whole.counts)
     torch.testing.assert_close(merged.scatter, whole.scatter, rtol=1e-12, atol=1e-10)
     torch.testing.assert_close(merged.class_sums, whole.class_sums, rtol=1e-12, atol=1e-11)
 
 
-def test_shards_folded_in_order_give_the_same_bits_as_one_after_another(
+def test_parallel_workers_give_the_same_bits_as_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     features, labels = make_features(1000)
     features = features.float()
     monkeypatch.setattr(moments_module, "num_workers", lambda: 1)
-    alone = measure(features, labels, pilot_of(features), NUM_CLASSES)
+    alone = compute_moments(features, labels, pilot_of(features), NUM_CLASSES)
 
     monkeypatch.setattr(moments_module, "num_workers", lambda: 5)
-    side_by_side = measure(features, labels, pilot_of(features), NUM_CLASSES)
+    side_by_side = compute_moments(features, labels, pilot_of(features), NUM_CLASSES)
 
     assert_same_bits(alone, side_by_side)
 
 
 def test_moments_of_several_chunks_equal_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels = make_features(1000)
-    whole = measure(features, labels, pilot_of(features), NUM_CLASSES, products=torch.float64)
+    whole = compute_moments(
+        features, labels, pilot_of(features), NUM_CLASSES, matmul_dtype=torch.float64
+    )
 
     monkeypatch.setattr("difficulty_service.statistics.products.MOST_CHUNK_ROWS", 64)
     monkeypatch.setattr("difficulty_service.statistics.products.BLOCK_ROWS", 10)
-    chunked = measure(features, labels, pilot_of(features), NUM_CLASSES, products=torch.float64)
+    chunked = compute_moments(
+        features, labels, pilot_of(features), NUM_CLASSES, matmul_dtype=torch.float64
+    )
 
     torch.testing.assert_close(chunked.scatter, whole.scatter, rtol=1e-12, atol=1e-10)
     torch.testing.assert_close(chunked.class_sums, whole.class_sums, rtol=1e-12, atol=1e-11)
@@ -92,25 +103,33 @@ def test_moments_of_several_chunks_equal_those_of_one(monkeypatch: pytest.Monkey
 
 def test_merging_moves_another_pilot_to_the_first_one() -> None:
     features, labels = make_features()
-    first = measure(
-        features[:100], labels[:100], pilot_of(features), NUM_CLASSES, products=torch.float64
+    first = compute_moments(
+        features[:100], labels[:100], pilot_of(features), NUM_CLASSES, matmul_dtype=torch.float64
     )
-    other = measure(
-        features[100:], labels[100:], torch.zeros(6).double(), NUM_CLASSES, products=torch.float64
+    other = compute_moments(
+        features[100:],
+        labels[100:],
+        torch.zeros(6).double(),
+        NUM_CLASSES,
+        matmul_dtype=torch.float64,
     )
 
     merged = merge([first, other])
 
-    whole = measure(features, labels, pilot_of(features), NUM_CLASSES, products=torch.float64)
+    whole = compute_moments(
+        features, labels, pilot_of(features), NUM_CLASSES, matmul_dtype=torch.float64
+    )
     torch.testing.assert_close(merged.scatter, whole.scatter, rtol=1e-10, atol=1e-9)
     torch.testing.assert_close(merged.class_sums, whole.class_sums, rtol=1e-10, atol=1e-9)
 
 
 def test_a_large_mean_does_not_spoil_float32_products() -> None:
     features, labels = make_features(2000, offset=1000.0)
-    exact = measure(features, labels, pilot_of(features), NUM_CLASSES, products=torch.float64)
+    exact = compute_moments(
+        features, labels, pilot_of(features), NUM_CLASSES, matmul_dtype=torch.float64
+    )
 
-    rounded = measure(features.float(), labels, pilot_of(features), NUM_CLASSES)
+    rounded = compute_moments(features.float(), labels, pilot_of(features), NUM_CLASSES)
 
     torch.testing.assert_close(rounded.scatter, exact.scatter, rtol=1e-3, atol=1.0)
 
@@ -119,7 +138,7 @@ def test_a_large_mean_does_not_spoil_float32_products() -> None:
 def test_features_of_any_floating_dtype_are_accepted(dtype: torch.dtype) -> None:
     features, labels = make_features()
 
-    result = measure(features.to(dtype), labels, pilot_of(features), NUM_CLASSES)
+    result = compute_moments(features.to(dtype), labels, pilot_of(features), NUM_CLASSES)
 
     assert result.num_samples == 300
 
@@ -127,7 +146,7 @@ def test_features_of_any_floating_dtype_are_accepted(dtype: torch.dtype) -> None
 def test_no_samples_have_empty_moments() -> None:
     pilot = torch.zeros(3).double()
 
-    result = measure(torch.empty(0, 3), torch.empty(0, dtype=torch.int64), pilot, 2)
+    result = compute_moments(torch.empty(0, 3), torch.empty(0, dtype=torch.int64), pilot, 2)
 
     assert_same_bits(result, empty_moments(pilot, 2))
 
@@ -139,7 +158,7 @@ def test_a_feature_that_is_not_finite_is_named_by_its_row(value: float, row: int
     features[row:, 2] = value
 
     with pytest.raises(StatisticsError, match=f"infinity, the first of them in row {row};"):
-        measure(features, labels, torch.zeros(6).double(), NUM_CLASSES)
+        compute_moments(features, labels, torch.zeros(6).double(), NUM_CLASSES)
 
 
 @pytest.mark.parametrize("label", [-1, NUM_CLASSES])
@@ -148,7 +167,7 @@ def test_a_label_out_of_range_is_an_error(label: int) -> None:
     labels[3] = label
 
     with pytest.raises(StatisticsError, match="expected 0 to 3"):
-        measure(features, labels, pilot_of(features), NUM_CLASSES)
+        compute_moments(features, labels, pilot_of(features), NUM_CLASSES)
 
 
 def test_moments_of_other_dimensions_are_not_merged() -> None:

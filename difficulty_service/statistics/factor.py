@@ -1,0 +1,134 @@
+"""Factors a covariance into its whitening map, as far as its condition number allows.
+
+`auto` leaves a well-conditioned covariance as it is; otherwise it drops the directions that hold
+only rounding noise. It never adds a ridge.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg.lapack
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from difficulty_service.errors import Setting, SingularCovariance, StatisticsError
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.products import one_thread_per_product
+from difficulty_service.statistics.shrinkage import ledoit_wolf_intensity, oas_intensity, shrink
+
+WORST_CONDITION = {"float32": 1e8, "float64": 1e14}
+"""Condition number beyond which `auto` drops directions, by the dtype of the matrix products."""
+
+NOISE_FLOOR = {"float32": 1e-6, "float64": 1e-10}
+"""Share of the largest eigenvalue below which one is rounding noise, by the dtype of the matrix
+products."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The whitening map of a covariance, under which it becomes the identity.
+
+    Attributes:
+        whitening: Whitening map, lower triangular if no direction was dropped. Shape (rank, dim).
+        intensity: Shrinkage intensity: share of the covariance replaced by its mean variance.
+        condition: Condition number of the unshrunk covariance, in the 1-norm.
+    """
+
+    whitening: Tensor
+    intensity: float
+    condition: float
+
+    @property
+    def rank(self) -> int:
+        """Number of directions that were kept."""
+        return len(self.whitening)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the covariance is neither shrunk nor truncated to fewer directions."""
+        return self.intensity == 0 and self.whitening.shape[0] == self.whitening.shape[1]
+
+
+def factorise(
+    covariance: Tensor, options: FitOptions, num_samples: int, mean_fourth_power: float
+) -> Factor:
+    """The whitening map of one covariance, by the shrinkage rule of the options.
+
+    Args:
+        covariance: Maximum-likelihood covariance. Shape (dim, dim).
+        options: Shrinkage rule and dtype of the matrix products, which sets the noise floor.
+        num_samples: Number of samples it was estimated from.
+        mean_fourth_power: See `ledoit_wolf_intensity`; NaN if not computed.
+
+    Raises:
+        SingularCovariance: The covariance is singular and the rule neither shrinks nor truncates.
+    """
+    scale_tril = _cholesky(covariance)
+    condition = _condition(covariance, scale_tril)
+    intensity = _intensity(covariance, options, num_samples, mean_fourth_power)
+    if intensity > 0:
+        scale_tril = _cholesky(shrink(covariance, intensity))
+    if options.shrinkage == "auto" and condition > WORST_CONDITION[options.matmul_dtype]:
+        return Factor(_truncated_whitening(covariance, options.matmul_dtype), 0.0, condition)
+    if scale_tril is None:
+        raise SingularCovariance(
+            f"the covariance is singular (condition number {condition:.1e}) and shrinkage "
+            f"{options.shrinkage!r} does not change that",
+            "use ",
+            Setting("shrinkage", "auto"),
+            " or ",
+            Setting("shrinkage", "ledoit-wolf"),
+            parameter="shrinkage",
+        )
+    inverse, _ = scipy.linalg.lapack.dtrtri(scale_tril, lower=1)
+    return Factor(torch.from_numpy(np.tril(inverse)), intensity, condition)
+
+
+@one_thread_per_product()
+def condition_number(covariance: Tensor) -> float:
+    """LAPACK's estimate of the condition number in the 1-norm; infinite if not definite."""
+    return _condition(covariance, _cholesky(covariance))
+
+
+def _cholesky(covariance: Tensor) -> NDArray[np.float64] | None:
+    """Lower triangular factor, or None if the covariance is not positive definite."""
+    scale_tril, failed = scipy.linalg.lapack.dpotrf(covariance.numpy(), lower=1)
+    return None if failed else scale_tril
+
+
+def _condition(covariance: Tensor, scale_tril: NDArray[np.float64] | None) -> float:
+    if scale_tril is None:
+        return math.inf
+    norm = float(covariance.abs().sum(dim=0).max())
+    reciprocal, _ = scipy.linalg.lapack.dpocon(scale_tril, norm, uplo="L")
+    return 1 / reciprocal if reciprocal > 0 else math.inf
+
+
+def _intensity(
+    covariance: Tensor, options: FitOptions, num_samples: int, mean_fourth_power: float
+) -> float:
+    if options.shrinkage in ("auto", "none"):
+        return 0.0
+    if options.shrinkage == "oas":
+        return oas_intensity(covariance, num_samples)
+    if options.shrinkage == "ledoit-wolf":
+        if math.isnan(mean_fourth_power):
+            raise StatisticsError(
+                "ledoit-wolf needs the fourth powers of a second pass", parameter="shrinkage"
+            )
+        return ledoit_wolf_intensity(covariance, num_samples, mean_fourth_power)
+    intensity = float(options.shrinkage)
+    if not 0 <= intensity <= 1:
+        raise StatisticsError(f"shrinkage {intensity} is outside 0 to 1", parameter="shrinkage")
+    return intensity
+
+
+def _truncated_whitening(covariance: Tensor, matmul_dtype: str) -> Tensor:
+    """Whitening map of the directions above the noise floor; shape (rank, dim)."""
+    eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
+    kept = eigenvalues > NOISE_FLOOR[matmul_dtype] * eigenvalues[-1]
+    if not kept.any():
+        raise StatisticsError("all features are the same, so distances between them are undefined")
+    return eigenvectors[:, kept].T / eigenvalues[kept, None].sqrt()

@@ -1,0 +1,29 @@
+"""Options of a fit: shrinkage, dtype of the matrix products, augmentation runs."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas"] | float
+
+MATMUL_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Options of a fit. Fitted Gaussians keep the options they were fitted with.
+
+    Attributes:
+        shrinkage: Shrinkage rule (`auto`, `none`, `ledoit-wolf` or `oas`), or an intensity in
+            [0, 1].
+        matmul_dtype: dtype of the matrix products: `float32`, `float64`, or `auto` to choose by
+            the condition number of the features. Fitted Gaussians hold the dtype that was chosen.
+        runs: Number of feature rows per sample, one for each augmentation run.
+        force: Whether to fit with too few samples and mark the result as unreliable.
+    """
+
+    shrinkage: Shrinkage = "auto"
+    matmul_dtype: str = "auto"
+    runs: int = 1
+    force: bool = False
