@@ -40,7 +40,7 @@ CLASSES = ("bird", "cat")
 EACH = 24  # images of a class: shards enough to lose some and keep some
 
 POLL_SECONDS = 0.02
-LONGEST_DELAY_SECONDS = 0.6  # between a claim and the kill
+MAX_DELAY_SECONDS = 0.6  # between a claim and the kill
 OUTAGE_SECONDS = 1.5
 ATTEMPTS = 100  # what is killed by chance must not run out of them
 
@@ -188,7 +188,7 @@ def test_every_job_ends_once_with_the_scores_of_an_uninterrupted_run(
             if not unfinished(engine):  # all were faster than the killer
                 jobs.append(submit(client, dataset_of(len(jobs)), f"job {len(jobs)}"))
             time.sleep(POLL_SECONDS)
-        time.sleep(chance.uniform(0, LONGEST_DELAY_SECONDS))
+        time.sleep(chance.uniform(0, MAX_DELAY_SECONDS))
         service.replace_worker(chance.choice(busy))
         strike.join()
     wait_for_all(engine)

@@ -24,15 +24,15 @@ from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, get_job, request_cancel, submit
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from api.storage.database import writing
+from api.storage.database import write_transaction
 from api.storage.tables import JOBS
-from api.worker.backbone_cache import keep_last
+from api.worker.backbone_cache import cached_loader
 from api.worker.heartbeat import Heartbeat
 from api.worker.worker import Worker, run_attempt, work
 from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
 
-LOAD = keep_last()
+LOAD = cached_loader()
 EACH = 20
 
 Submit = Callable[..., Job]
@@ -283,7 +283,7 @@ def test_an_attempt_that_was_given_up_publishes_nothing_over_the_one_that_took_i
 
     with attempting(sqlite_engine, silent, gate):
         assert gate.reached.wait(60)
-        with writing(sqlite_engine) as connection:
+        with write_transaction(sqlite_engine) as connection:
             connection.execute(JOBS.update().values(lease_until=0.0))
         with working(settings):
             done = wait_for(job, "succeeded")
