@@ -2,7 +2,7 @@
 
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
@@ -55,15 +55,16 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def forkserver() -> ForkServerContext:
-    """Starts processes by forking one that has torch and this project loaded, which takes seconds."""
+    """Starts processes by forking one that has loaded torch and this project, which is slow."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     return context
 
 
 @pytest.fixture(scope="session")
-def fork_command(forkserver: ForkServerContext) -> ForkCommand:
+def fork_command(forkserver: ForkServerContext) -> Iterator[ForkCommand]:
     """Starts the command `difficulty` in a process of its own that need not load torch."""
+    started: list[ForkServerProcess] = []
 
     def start(
         *arguments: object,
@@ -77,11 +78,15 @@ def fork_command(forkserver: ForkServerContext) -> ForkCommand:
             "output": str(output),
             "errors": str(errors),
         }
-        process = forkserver.Process(target=exec, args=(FORKED_COMMAND, values), daemon=True)
+        process = forkserver.Process(target=exec, args=(FORKED_COMMAND, values))
         process.start()
+        started.append(process)
         return process
 
-    return start
+    yield start
+    for process in started:
+        process.kill()
+        process.join()
 
 
 @pytest.fixture(scope="session")
