@@ -39,6 +39,18 @@ main()
 """
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist, with a core each
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
+        torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts files with slow tests first: a process that began one last would keep the others."""
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow_files)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("no CUDA device answers")

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 Cluster, Run, StartScore = Any, Any, Callable[..., Any]  # see conftest.py
+ForkCommand = Callable[..., ForkServerProcess]
 
 
 def assert_same_scores(run: Run, expected: Run) -> None:
@@ -68,7 +70,7 @@ def test_after_the_driver_was_killed_the_same_command_goes_on(
     run = start_score(tmp_path / "scores.parquet", *on_ray(cluster))
     run.wait_for_parts(3)
     run.process.kill()
-    run.process.communicate()
+    run.process.join()
     before = {path: path.stat().st_mtime_ns for path in run.parts()}
     assert len(before) < len(local_run.parts())
 
@@ -78,46 +80,44 @@ def test_after_the_driver_was_killed_the_same_command_goes_on(
     assert_same_scores(run, local_run)
 
 
-def extract(photos: Path, out: Path, *options: object) -> subprocess.CompletedProcess[str]:
-    """`difficulty extract` on the photos."""
-    words = ["extract", photos, "--backbone", "builtin", "--device", "cpu", "--out", out, *options]
-    return subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "difficulty_service", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+@pytest.fixture
+def extract(fork_command: ForkCommand, photos: Path, tmp_path: Path) -> Callable[..., str]:
+    """Runs `difficulty extract` on the photos, which must fail; gives its error."""
+
+    def run(*options: object) -> str:
+        errors = tmp_path / "errors.txt"
+        words = ("extract", photos, "--backbone", "builtin", "--device", "cpu")
+        process = fork_command(*words, "--out", tmp_path / "features", *options, errors=errors)
+        process.join(120)
+        assert process.exitcode == 1
+        return errors.read_text()
+
+    return run
 
 
 def test_more_actors_than_fit_are_refused_before_anything_is_read(
-    cluster: Cluster, photos: Path, tmp_path: Path
+    cluster: Cluster, extract: Callable[..., str], tmp_path: Path
 ) -> None:
-    ended = extract(photos, tmp_path / "features", *on_ray(cluster, "4:8"))
+    error = extract(*on_ray(cluster, "4:8"))
 
-    assert ended.returncode == 1
-    assert "4 actors of 1 CPU each do not fit on the cluster, which has 3 CPUs" in ended.stderr
-    assert "use --ray-actors 3" in ended.stderr
+    assert "4 actors of 1 CPU each do not fit on the cluster, which has 3 CPUs" in error
+    assert "use --ray-actors 3" in error
     assert not list((tmp_path / "features").glob("part-*"))
 
 
-def test_an_address_without_a_cluster_is_told_at_once(photos: Path, tmp_path: Path) -> None:
-    options = ("--engine", "ray", "--ray-address", "127.0.0.1:9")
+def test_an_address_without_a_cluster_is_told_at_once(extract: Callable[..., str]) -> None:
+    error = extract("--engine", "ray", "--ray-address", "127.0.0.1:9")
 
-    ended = extract(photos, tmp_path / "features", *options)
-
-    assert ended.returncode == 1
-    assert "no Ray cluster answers at '127.0.0.1:9'" in ended.stderr
+    assert "no Ray cluster answers at '127.0.0.1:9'" in error
 
 
 def test_a_damaged_image_ends_the_run_where_it_shall(
-    cluster: Cluster, photos: Path, tmp_path: Path
+    cluster: Cluster, extract: Callable[..., str]
 ) -> None:
-    ended = extract(photos, tmp_path / "features", *on_ray(cluster), "--on-error", "stop")
+    error = extract(*on_ray(cluster, "1"), "--on-error", "stop")
 
-    assert ended.returncode == 1
-    assert "bee/007.jpg" in ended.stderr
-    assert "--on-error skip" in ended.stderr
+    assert "bee/007.jpg" in error
+    assert "--on-error skip" in error
 
 
 NODES_WITH_OTHER_WEIGHTS = """
