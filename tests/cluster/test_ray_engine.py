@@ -1,5 +1,7 @@
 """A Ray cluster of three nodes gives the scores of one machine, whatever is killed."""
 
+import io
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +11,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -155,3 +159,47 @@ def test_a_node_with_other_weights_is_refused_by_name(
 
     assert "has weights " in printed
     assert f"not {'0' * 24}" in printed
+
+
+def test_a_job_scored_on_ray_has_the_scores_of_the_command_line(
+    cluster: Cluster, local_run: Run, photos: Path, fork_command: ForkCommand, tmp_path: Path
+) -> None:
+    settings = {
+        "ROOTS": json.dumps({"photos": str(photos)}),
+        "DATA_DIR": str(tmp_path / "data"),
+        "DEVICE": "cpu",
+        "ENGINE": "ray",
+        "RAY_ADDRESS": cluster.address,
+    }
+    environment = os.environ | {f"DIFFICULTY_{name}": value for name, value in settings.items()}
+    words, log = ("serve", "--port", 0, "--with-worker"), tmp_path / "log"
+    server = fork_command(*words, environment=environment, errors=log)
+    with httpx2.Client(base_url=listening_url(server, log), timeout=120) as client:
+        request = {
+            "dataset": {"root": "photos"},
+            "backbone": "builtin",
+            "shrinkage": "ledoit-wolf",
+            "augment_runs": 6,
+        }
+        job = client.post("/v1/jobs", json=request).json()["id"]
+        client.get(f"/v1/jobs/{job}/events")  # until it has ended
+        state = client.get(f"/v1/jobs/{job}").json()
+        content = client.get(f"/v1/jobs/{job}/scores.parquet").content
+    server.terminate()
+    server.join(60)
+
+    assert state["state"] == "succeeded", state
+    found, expected = pq.read_table(io.BytesIO(content)), pq.read_table(local_run.scores)
+    assert found["sample_id"].equals(expected["sample_id"])
+    np.testing.assert_allclose(found["rmd"], expected["rmd"], rtol=1e-4, atol=1e-4)
+
+
+def listening_url(server: ForkServerProcess, log: Path) -> str:
+    """Where the server listens, as soon as its log says so."""
+    while server.is_alive():
+        for line in log.read_text().splitlines() if log.exists() else ():
+            event = json.loads(line)
+            if event.get("event") == "listening":
+                return str(event["url"])
+        server.join(0.1)
+    raise AssertionError(log.read_text())
