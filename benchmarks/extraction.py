@@ -47,7 +47,7 @@ from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import normalise
 from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import ExtractRequest, extract_dataset
-from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
 
 LEAST_RATIO = 0.9
 SMALL_IMAGES, PHOTOGRAPHS = 8192, 1024
@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, help=f"{SMALL_IMAGES} small or {PHOTOGRAPHS} large")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    prefer_wide_kernels()
+    enable_avx512_kernels()
     keep_freed_memory()
     print(machine())
     reached = [measure(name, arguments) for name in arguments.backbone]

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.process_setup import prefer_wide_kernels
+from difficulty_service.process_setup import enable_avx512_kernels
 
 SIZES = {
     "small": (50_000, 512, 10),
@@ -246,7 +246,7 @@ def main() -> None:
     if arguments.child:
         method, folder, number = arguments.child
         os.environ.pop("OPENBLAS_CORETYPE", None)
-        prefer_wide_kernels()
+        enable_avx512_kernels()
         print(
             json.dumps(
                 {"rate": gemm_rate(int(number))}

@@ -22,7 +22,7 @@ from scipy.stats import spearmanr
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
-from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.score_file import read_scores
 
 SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
@@ -58,7 +58,7 @@ def main() -> None:
     limit = parser.parse_args().images
     if not IMAGES.is_file() or not WEIGHTS.is_file():
         sys.exit(f"{IMAGES} or {WEIGHTS} is not there; set DIFFICULTY_SHARED")
-    prefer_wide_kernels()
+    enable_avx512_kernels()
     keep_freed_memory()
     print(f"{machine()}\n{limit} test images of CIFAR-10")
     agreements = []

@@ -41,7 +41,7 @@ from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store, open_store
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scoring.fit_store import Piece, StoreChunks, fit_store
 from difficulty_service.statistics.chunks import with_labels
@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     os.environ.pop("OPENBLAS_CORETYPE", None)
-    prefer_wide_kernels()
+    enable_avx512_kernels()
     keep_freed_memory()
     if arguments.child:
         kind, folder = arguments.child

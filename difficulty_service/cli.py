@@ -16,7 +16,7 @@ from difficulty_service.commands.merge import merge
 from difficulty_service.commands.options import as_option
 from difficulty_service.commands.score import score
 from difficulty_service.errors import DifficultyError
-from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
 
 PLUGIN_GROUP = "difficulty.commands"
 """Group of entry points: functions of other packages that add commands to the application."""
@@ -64,7 +64,7 @@ def create_app() -> typer.Typer:
 
 def main() -> None:
     """Runs a command; a failure is one line and exit code 1, a wrong call exit code 2."""
-    prefer_wide_kernels()
+    enable_avx512_kernels()
     keep_freed_memory()
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:

@@ -1,26 +1,26 @@
-"""Every error this package raises on purpose.
+"""Every error that this package raises on purpose.
 
 DifficultyError
-├── DatasetError           a dataset cannot be read, or its labels make no sense
-│   ├── DuplicateSampleId  two samples share the id that must tell them apart
-│   └── UnknownLabel       a label that was not there when the Gaussians were fitted
-├── ImageError             one image cannot be read; counted and listed, or the end of the run
-├── BackboneError          pretrained weights are missing, unreadable or of another network
+├── DatasetError           a dataset cannot be read, or its labels are invalid
+│   ├── DuplicateSampleId  two samples have the same id
+│   └── UnknownLabel       a label is not among the fitted classes
+├── ImageError             an image cannot be read; it is listed, or ends the run
+├── BackboneError          pretrained weights are missing, unreadable or do not fit the network
 ├── EngineError            a cluster cannot be reached, has no room, or loses its actors
 ├── FeatureStoreError      a folder of features is incomplete, damaged or from another run
-├── StatisticsError        features from which no trustworthy Gaussian can be fitted
-│   ├── TooFewSamples      fewer samples than a covariance of that many dimensions needs
-│   └── SingularCovariance a covariance without inverse, and no remedy allowed
+├── StatisticsError        no reliable Gaussian can be fitted to the features
+│   ├── TooFewSamples      there are too few samples for a covariance of this dimension
+│   └── SingularCovariance a covariance is singular and the shrinkage does not change that
 ├── ScoreFileError         a Parquet file does not follow the score schema
-├── AuditError             scores and the data to judge them by do not fit together
-├── ConfigError            a recipe has a key or a value that makes no sense
-├── TrainingError          a run cannot start, go on or be resumed
-│   └── UnmatchedScores    training samples without a score, or scores without a sample
-├── MetricError            predictions that no metric can judge
-└── MissingPackage         an optional package is needed for what was asked
+├── AuditError             scores cannot be compared with a column
+├── ConfigError            a recipe has an invalid key or value
+├── TrainingError          a run cannot be started, continued or resumed
+│   └── UnmatchedScores    training samples have no score, or scores have no sample
+├── MetricError            no metric can be computed from the predictions
+└── MissingPackage         an optional package is not installed
 
-A remedy names parameters as data, because the same library is used from the command line, over
-HTTP and from Python, and each of them writes `shrinkage = auto` in its own way.
+A remedy names parameters as data, because the library is used from the command line, over HTTP and
+from Python, and each of these spells the setting `shrinkage = auto` differently.
 """
 
 from collections.abc import Callable
@@ -29,11 +29,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Setting:
-    """A parameter that a remedy names.
+    """A parameter in a remedy, with or without a recommended value.
 
     Attributes:
         parameter: Name of the keyword argument, such as `shrinkage` or `batch_size`.
-        value: What to set it to; None where the reader has to choose.
+        value: Recommended value; None if the reader has to choose one.
     """
 
     parameter: str
@@ -41,24 +41,24 @@ class Setting:
 
 
 def as_keyword(setting: Setting) -> str:
-    """A setting as Python writes it: `shrinkage='auto'`, or `split` where the value is open."""
+    """Spells a setting as in Python: `shrinkage='auto'`, or `split` without a value."""
     if setting.value is None:
         return setting.parameter
     return f"{setting.parameter}={setting.value!r}"
 
 
 class DifficultyError(Exception):
-    """Base of all errors below.
+    """Base class of all errors of this package.
 
     Args:
-        problem: What is wrong: names the value and what was expected.
-        remedy: What to do about it: text and settings, in the order of the sentence.
-        parameter: Name of the keyword argument whose value is at fault, where there is one.
+        problem: Description of the problem, with the value and what was expected.
+        remedy: Suggested solution: text and settings, in the order of the sentence.
+        parameter: Name of the keyword argument that caused the error, if there is one.
 
     Attributes:
-        problem: As given.
-        remedy: As given; empty where there is nothing to suggest.
-        parameter: As given.
+        problem: Description of the problem.
+        remedy: Parts of the suggested solution; empty if there is none.
+        parameter: Name of the keyword argument that caused the error, or None.
     """
 
     def __init__(self, problem: str, *remedy: str | Setting, parameter: str | None = None) -> None:
@@ -71,37 +71,37 @@ class DifficultyError(Exception):
         return self.message(as_keyword)
 
     def message(self, spell: Callable[[Setting], str]) -> str:
-        """The problem and the remedy in one line.
+        """The problem and the remedy in one sentence.
 
         Args:
-            spell: Writes a setting as the reader would: an option, a field, a keyword argument.
+            spell: Spells a setting for the reader: as an option, a field or a keyword argument.
         """
         remedy = self.remedy_text(spell)
         return f"{self.problem}; {remedy}" if remedy else self.problem
 
     def remedy_text(self, spell: Callable[[Setting], str]) -> str:
-        """The remedy alone; empty where there is none."""
+        """The remedy without the problem; empty if there is none."""
         return "".join(part if isinstance(part, str) else spell(part) for part in self.remedy)
 
 
 class DatasetError(DifficultyError):
-    """A dataset cannot be read, or its labels make no sense."""
+    """A dataset cannot be read, or its labels are invalid."""
 
 
 class DuplicateSampleId(DatasetError):
-    """Two samples share the id that must tell them apart."""
+    """Two samples have the same id."""
 
 
 class UnknownLabel(DatasetError):
-    """A label that was not there when the Gaussians were fitted."""
+    """A label is not among the fitted classes."""
 
 
 class ImageError(DifficultyError):
-    """One image cannot be read; the message is the reason, without the sample's id."""
+    """An image cannot be read; the message is the reason, without the sample's id."""
 
 
 class BackboneError(DifficultyError):
-    """Pretrained weights are missing, unreadable or belong to another network."""
+    """Pretrained weights are missing, unreadable or do not fit the network."""
 
 
 class EngineError(DifficultyError):
@@ -109,19 +109,19 @@ class EngineError(DifficultyError):
 
 
 class FeatureStoreError(DifficultyError):
-    """A folder of features is incomplete, damaged or was made by another run."""
+    """A folder of features is incomplete, damaged or from another run."""
 
 
 class StatisticsError(DifficultyError):
-    """Features from which no trustworthy Gaussian can be fitted."""
+    """No reliable Gaussian can be fitted to the features."""
 
 
 class TooFewSamples(StatisticsError):
-    """Fewer samples than a covariance of that many dimensions needs."""
+    """There are too few samples for a covariance of this dimension."""
 
 
 class SingularCovariance(StatisticsError):
-    """A covariance has no inverse and the shrinkage asked for allows no remedy."""
+    """A covariance is singular and the shrinkage does not change that."""
 
 
 class ScoreFileError(DifficultyError):
@@ -129,24 +129,24 @@ class ScoreFileError(DifficultyError):
 
 
 class AuditError(DifficultyError):
-    """Scores and the data to judge them by do not fit together."""
+    """Scores cannot be compared with a column."""
 
 
 class ConfigError(DifficultyError):
-    """A recipe has a key or a value that makes no sense."""
+    """A recipe has an invalid key or value."""
 
 
 class TrainingError(DifficultyError):
-    """A training run cannot start, go on or be resumed."""
+    """A training run cannot be started, continued or resumed."""
 
 
 class UnmatchedScores(TrainingError):
-    """Training samples have no score, or scores no sample."""
+    """Training samples have no score, or scores have no sample."""
 
 
 class MetricError(DifficultyError):
-    """Predictions that no metric can judge."""
+    """No metric can be computed from the predictions."""
 
 
 class MissingPackage(DifficultyError):
-    """An optional package is needed for what was asked; the message gives the pip command."""
+    """An optional package is not installed; the remedy is the pip command."""

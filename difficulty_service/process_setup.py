@@ -1,24 +1,24 @@
-"""Sets up BLAS and the heap for this work; imports nothing heavy, so that it can come first."""
+"""Configures BLAS and the heap of a process; imports nothing heavy, so that it can run first."""
 
 import ctypes
 import os
 import platform
 from pathlib import Path
 
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # numbers of mallopt's parameters, in malloc.h
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # parameter numbers of mallopt in malloc.h
 KEPT_BYTES = 1 << 30
-LARGEST_HEAP_BLOCK = 32 << 20  # the most that glibc allows
+LARGEST_HEAP_BLOCK = 32 << 20  # the maximum that glibc allows
 
 
-def prefer_wide_kernels(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
-    """Asks OpenBLAS for its AVX-512 kernels on AMD processors that have AVX-512.
+def enable_avx512_kernels(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
+    """Selects the AVX-512 kernels of OpenBLAS on AMD processors that have AVX-512.
 
-    The OpenBLAS inside current NumPy wheels takes recent AMD cores for a processor without
-    AVX-512, which halves the speed of a matrix product. The variable is read when NumPy is
-    imported, so this must run before; a value the user set is left alone.
+    The OpenBLAS inside current NumPy wheels does not detect AVX-512 on recent AMD processors,
+    which halves the speed of matrix products. OpenBLAS reads the environment variable when NumPy
+    is imported, so this must be called before. A value set by the user is kept.
 
     Returns:
-        The kernel asked for, or None where nothing was changed.
+        Name of the selected kernel, or None if nothing was changed.
     """
     if "OPENBLAS_CORETYPE" in os.environ:
         return None
@@ -33,21 +33,21 @@ def prefer_wide_kernels(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
 
 
 def keep_freed_memory() -> bool:
-    """Has the C library keep freed memory for the next batch instead of giving it back.
+    """Makes glibc keep freed memory for the next batch instead of returning it to the system.
 
-    A network on a CPU asks for the same megabytes again in every layer of every batch. Left alone,
-    glibc returns them to the system in between, and each return is paid for with page faults: a
-    fifth of the time. Blocks of up to 32 MB are kept now, up to 1 GB in all; variables of the
-    user's own (`MALLOC_TRIM_THRESHOLD_` and its like) win.
+    A network on a CPU allocates the same megabytes in every layer of every batch. By default glibc
+    returns them to the system in between, and the page faults that follow take a fifth of the
+    time. Blocks of up to 32 MB are kept instead, up to 1 GB in all. Environment variables of the
+    user (`MALLOC_TRIM_THRESHOLD_` and others) take precedence.
 
     Returns:
-        Whether anything was changed: only glibc is told.
+        Whether anything was changed; never without glibc.
     """
     if platform.libc_ver()[0] != "glibc" or any(name.startswith("MALLOC_") for name in os.environ):
         return False
     library = ctypes.CDLL(None)
-    told = [
+    results = [
         library.mallopt(TRIM_THRESHOLD, KEPT_BYTES),
         library.mallopt(MMAP_THRESHOLD, LARGEST_HEAP_BLOCK),
     ]
-    return all(told)
+    return all(results)

@@ -20,7 +20,7 @@ from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.extraction.shards import suitable_batch_size
-from difficulty_service.images.preparation import begin_decoding, normalise, prepare, stack
+from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread, stack
 from difficulty_service.parallel import num_workers
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis
 
@@ -115,7 +115,7 @@ class Networks:
         self._torch_threads = torch.get_num_threads()
         # One pool for all requests: with one each, eight requests decode on eight times the cores.
         self._decoders = ThreadPoolExecutor(
-            num_workers(), thread_name_prefix="decoder", initializer=begin_decoding
+            num_workers(), thread_name_prefix="decoder", initializer=set_up_decoding_thread
         )
 
     def encode(

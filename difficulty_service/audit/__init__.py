@@ -1,1 +1,1 @@
-"""Do the scores mean anything? They are compared with votes, flags, labels and errors."""
+"""Evaluation of scores against votes, flags, labels or errors of a classifier."""

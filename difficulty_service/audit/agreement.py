@@ -1,4 +1,4 @@
-"""How well scores agree with a rank, a flag or errors; arrays in, a few numbers out."""
+"""Measures of agreement between scores and ranks, flags or errors."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from difficulty_service.errors import AuditError
 
-FEWEST_RANKS = 4
-"""Fewer samples than this have no interval for a rank correlation."""
+MIN_RANKED_SAMPLES = 4
+"""Minimum number of samples for the interval of a rank correlation."""
 
 NORMAL_95 = 1.959964
-"""Standard deviations on each side of the mean that hold 95 % of a normal distribution."""
+"""Number of standard deviations around the mean that cover 95 % of a normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class RankAgreement:
     """Whether samples with larger values score harder.
 
     Attributes:
-        num_samples: Samples compared.
-        spearman: Rank correlation, ties averaged; 1 for the same order.
+        num_samples: Number of samples.
+        spearman: Spearman's rank correlation with averaged ties; 1 for the same order.
         low: Lower end of the 95 % interval.
         high: Upper end of the 95 % interval.
     """
@@ -31,7 +31,7 @@ class RankAgreement:
     high: float
 
     def lines(self) -> list[str]:
-        """The same in words."""
+        """The result in words."""
         return [
             f"Spearman's rank correlation {self.spearman:.3f}, 95 % interval "
             f"{self.low:.3f} to {self.high:.3f} ({self.num_samples:,} samples)"
@@ -43,11 +43,11 @@ class FlagAgreement:
     """Whether flagged samples score harder than the others.
 
     Attributes:
-        num_samples: Samples compared.
-        num_flagged: Those flagged.
-        auroc: Chance that a flagged sample scores harder than another, a tie counting half.
-        average_precision: Mean precision over the flagged, equal scores entering together.
-        recall: Share of the flagged among as many of the hardest samples as are flagged.
+        num_samples: Number of samples.
+        num_flagged: Number of flagged samples.
+        auroc: Probability that a flagged sample scores harder than another; ties count half.
+        average_precision: Mean precision over the flagged samples; equal scores share a threshold.
+        recall: Share of the flagged samples among the `num_flagged` hardest samples.
     """
 
     num_samples: int
@@ -58,11 +58,11 @@ class FlagAgreement:
 
     @property
     def base_rate(self) -> float:
-        """Share of samples flagged: average precision and recall of random scores."""
+        """Share of flagged samples: average precision and recall of random scores."""
         return self.num_flagged / self.num_samples
 
     def lines(self) -> list[str]:
-        """The same in words."""
+        """The result in words."""
         return [
             f"{self.num_flagged:,} of {self.num_samples:,} samples are flagged "
             f"({self.base_rate:.1%})",
@@ -78,7 +78,7 @@ class ErrorRateByBin:
     """Error rate from the easiest to the hardest samples, in bins of equal size.
 
     Attributes:
-        counts: Samples in each bin, differing by one at most. Shape (bins,).
+        counts: Number of samples in each bin; they differ by at most one. Shape (bins,).
         lowest: Smallest score in each bin. Shape (bins,).
         highest: Largest score in each bin. Shape (bins,).
         error_rates: Share of errors in each bin. Shape (bins,).
@@ -95,7 +95,7 @@ class ErrorRateByBin:
         return float(np.average(self.error_rates, weights=self.counts))
 
     def lines(self) -> list[str]:
-        """The same as a table."""
+        """The result as a table."""
         rows = zip(self.counts, self.lowest, self.highest, self.error_rates, strict=True)
         return [
             f"error rate {self.error_rates[0]:.2%} in the easiest bin, "
@@ -118,12 +118,13 @@ def rank_agreement(scores: ArrayLike, values: ArrayLike) -> RankAgreement:
         values: Expected to be larger for harder samples. Shape (samples,).
 
     Raises:
-        AuditError: Too few samples, all scores or all values equal, or NaN.
+        AuditError: There are too few samples, all scores or all values are equal, or some are NaN.
     """
     pair = _paired(scores, values)
-    if len(pair[0]) < FEWEST_RANKS:
+    if len(pair[0]) < MIN_RANKED_SAMPLES:
         raise AuditError(
-            f"{len(pair[0])} samples are too few for a rank correlation, which needs {FEWEST_RANKS}"
+            f"{len(pair[0])} samples are too few for a rank correlation",
+            f"it needs at least {MIN_RANKED_SAMPLES}",
         )
     for name, numbers in zip(("scores", "values"), pair, strict=True):
         if numbers.min() == numbers.max():
@@ -138,21 +139,22 @@ def rank_agreement(scores: ArrayLike, values: ArrayLike) -> RankAgreement:
 
 
 def flag_agreement(scores: ArrayLike, flags: ArrayLike) -> FlagAgreement:
-    """How well scores find flagged samples; any increasing map of the scores gives the same.
+    """How well scores find flagged samples; invariant under increasing maps of the scores.
 
     Args:
         scores: Larger is harder. Shape (samples,).
         flags: True or nonzero for a flagged sample. Shape (samples,).
 
     Raises:
-        AuditError: No sample or every sample is flagged, or NaN.
+        AuditError: No sample or every sample is flagged, or some values are NaN.
     """
     scores, numbers = _paired(scores, flags)
     flagged = numbers != 0
     num_flagged = int(flagged.sum())
     if num_flagged in (0, len(flagged)):
         raise AuditError(
-            f"{num_flagged} of {len(flagged)} samples are flagged; there must be some of both kinds"
+            f"{num_flagged} of {len(flagged)} samples are flagged",
+            "there must be flagged and other samples",
         )
     rank_sum = _ranks(scores)[flagged].sum()
     wins = rank_sum - num_flagged * (num_flagged + 1) / 2
@@ -160,7 +162,7 @@ def flag_agreement(scores: ArrayLike, flags: ArrayLike) -> FlagAgreement:
     group_sizes = np.bincount(group)
     group_hits = np.bincount(group, weights=flagged)
     taken, hits = group_sizes.cumsum(), group_hits.cumsum()
-    # Of the group of equal scores that the limit cuts, each is as likely to be in as another.
+    # In the group of equal scores at the limit, each sample is included with the same chance.
     share = np.clip((num_flagged - (taken - group_sizes)) / group_sizes, 0, 1)
     return FlagAgreement(
         num_samples=len(flagged),
@@ -174,21 +176,23 @@ def flag_agreement(scores: ArrayLike, flags: ArrayLike) -> FlagAgreement:
 def error_rate_by_bin(scores: ArrayLike, errors: ArrayLike, num_bins: int = 20) -> ErrorRateByBin:
     """Error rate in bins of equal size, from the easiest samples to the hardest.
 
-    Equal scores that an edge divides share their errors evenly, so that the order of the samples
-    does not matter.
+    Equal scores on both sides of an edge share their errors evenly, so that the order of the
+    samples does not matter.
 
     Args:
         scores: Larger is harder. Shape (samples,).
         errors: True or 1 where wrong, False or 0 where right. Shape (samples,).
-        num_bins: At least one and at most the number of samples.
+        num_bins: Number of bins, at least 1 and at most the number of samples.
 
     Raises:
-        AuditError: Another number of bins, or NaN.
+        AuditError: The number of bins is out of range, or some values are NaN.
     """
     scores, errors = _paired(scores, errors)
     if not 1 <= num_bins <= len(scores):
         raise AuditError(
-            f"{num_bins} bins of {len(scores)} samples; give at least 1 and at most one per sample"
+            f"{num_bins} bins of {len(scores)} samples",
+            "choose at least 1 and at most one per sample",
+            parameter="num_bins",
         )
     _, group = np.unique(scores, return_inverse=True)
     shared = (np.bincount(group, weights=errors) / np.bincount(group))[group]
@@ -207,12 +211,12 @@ def _paired(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], N
         raise AuditError(f"shapes {left.shape} and {right.shape} are not one number per sample")
     missing = int((np.isnan(left) | np.isnan(right)).sum())
     if missing:
-        raise AuditError(f"{missing} of {len(left)} samples are NaN; leave them out first")
+        raise AuditError(f"{missing} of {len(left)} samples are NaN", "exclude them first")
     return left, right
 
 
 def _ranks(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks from 1, equal numbers sharing the mean of theirs."""
+    """Ranks from 1; equal numbers get their mean rank."""
     _, group, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     last = counts.cumsum().astype(np.float64)
     ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[group]

@@ -1,4 +1,4 @@
-"""Do the scores mean anything? Compared with what people, other labels or models say."""
+"""Compares scores with human votes, flags, other labels or errors of a model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,14 +30,14 @@ Agreement = RankAgreement | FlagAgreement | ErrorRateByBin
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """What scores are compared with, and how.
+    """Options of a comparison.
 
     Attributes:
-        join: Column whose text is the sample id.
+        join: Column with the sample ids.
         column: Column to compare with.
-        kind: `rank`, `flag` or `error-rate`; None chooses by the column's type.
-        num_bins: Bins of an error rate.
-        score_column: Which score to judge.
+        kind: `rank`, `flag` or `error-rate`; None to choose by the type of the column.
+        num_bins: Number of bins of an error rate.
+        score_column: Column of the score to evaluate.
     """
 
     join: str
@@ -49,17 +49,17 @@ class AuditOptions:
 
 @dataclass(frozen=True)
 class Audit:
-    """What came out, and which samples took no part.
+    """The result of a comparison, with the numbers of samples that were excluded.
 
     Attributes:
-        options: What was asked, with the kind that was chosen.
-        meaning: How the column became numbers, in words.
-        num_scores: Rows of the score file.
-        num_rows: Rows of the other table.
-        num_joined: Samples in both.
-        num_without_score: Of those, samples whose score is null.
-        num_without_value: Of the others, samples about which the column says nothing.
-        agreement: The comparison.
+        options: Options, with the kind that was chosen.
+        meaning: Description of how the column was converted to numbers.
+        num_scores: Number of rows of the score file.
+        num_rows: Number of rows of the other table.
+        num_joined: Number of samples in both.
+        num_without_score: Number of joined samples whose score is null.
+        num_without_value: Number of joined samples with a score whose value is null.
+        agreement: Result of the comparison.
     """
 
     options: AuditOptions
@@ -72,18 +72,18 @@ class Audit:
     agreement: Agreement
 
     def lines(self) -> list[str]:
-        """The same in words."""
-        asked = self.options
-        left_out = {
+        """The result in words."""
+        options = self.options
+        excluded = {
             "samples have no row in the other table": self.num_scores - self.num_joined,
             "rows of the other table have no sample": self.num_rows - self.num_joined,
             "samples have no score": self.num_without_score,
-            f"samples have no value in {asked.column}": self.num_without_value,
+            f"samples have no value in {options.column}": self.num_without_value,
         }
         return [
-            f"{asked.score_column} against {asked.column} ({self.meaning}), {asked.kind}",
+            f"{options.score_column} against {options.column} ({self.meaning}), {options.kind}",
             *self.agreement.lines(),
-            *(f"left out: {count:,} {what}" for what, count in left_out.items() if count),
+            *(f"left out: {count:,} {what}" for what, count in excluded.items() if count),
         ]
 
 
@@ -91,13 +91,13 @@ def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Au
     """Joins scores with another table by sample id and compares them with one of its columns.
 
     Args:
-        score_table: With sample_id, label, label_name and the score's column.
-        against: With the columns that `options` names.
-        options: What to compare.
+        score_table: Scores, with the columns sample_id, label, label_name and that of the score.
+        against: Table with the columns that `options` names.
+        options: Options of the comparison.
 
     Raises:
-        AuditError: A column is missing or of the wrong type, an id occurs twice, nothing fits
-            together, or what is left cannot be compared.
+        AuditError: A column is missing or has the wrong type, an id occurs twice, no ids match, or
+            the remaining samples cannot be compared.
     """
     score_columns = ("sample_id", "label", "label_name", options.score_column)
     require_columns("the score file", score_table.column_names, score_columns)
@@ -109,7 +109,9 @@ def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Au
     labels = joined["label"].to_numpy()
     kind = options.kind or choose_kind(column, labels)
     if kind not in COMPARISONS:
-        raise AuditError(f"kind {kind!r} is unknown; known are {', '.join(COMPARISONS)}")
+        raise AuditError(
+            f"kind {kind!r} is unknown", f"choose one of {', '.join(COMPARISONS)}", parameter="kind"
+        )
     values = (
         rank_values(column, options.column)
         if kind == "rank"
@@ -130,7 +132,7 @@ def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Au
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Without dictionary encoding."""
+    """The column without dictionary encoding."""
     if pa.types.is_dictionary(column.type):
         return column.cast(column.type.value_type)
     return column

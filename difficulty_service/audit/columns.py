@@ -1,4 +1,4 @@
-"""The column that scores are judged by: joined to samples by id, turned into numbers."""
+"""The column that scores are compared with: joined by sample id and converted to numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,83 +9,88 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.errors import AuditError
+from difficulty_service.errors import AuditError, Setting
 
 EXAMPLES = 3
-"""So many ids are shown where ids do not fit together."""
+"""Number of ids or values that are shown in a message."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """One number per sample, made of a column.
+    """A column converted to one number per sample.
 
     Attributes:
-        numbers: float64, NaN where the column says nothing. Shape (samples,).
-        meaning: How a number was made, in words.
+        numbers: Values in float64, NaN if the column is null. Shape (samples,).
+        meaning: Description of the conversion.
     """
 
     numbers: NDArray[np.float64]
     meaning: str
 
 
-def require_columns(holder: str, names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raises AuditError naming the columns that are missing and those there are."""
-    missing = [name for name in wanted if name not in names]
+def require_columns(table: str, names: Sequence[str], required: Sequence[str]) -> None:
+    """Raises AuditError with the missing columns and those of the table."""
+    missing = [name for name in required if name not in names]
     if missing:
         raise AuditError(
-            f"{holder} has no column {', '.join(missing)}; its columns are {', '.join(names)}"
+            f"{table} has no column {', '.join(missing)}", f"its columns are {', '.join(names)}"
         )
 
 
 def match_ids(sample_ids: pa.ChunkedArray, keys: pa.ChunkedArray, join: str) -> pa.Array:
-    """Row of each sample among the keys, null where there is none.
+    """Finds the row of each sample in a column of keys; null if it has none.
 
     Args:
-        sample_ids: Text. Shape (samples,).
-        keys: Anything that has a text form. Shape (rows,).
-        join: Name of the keys' column, for messages.
+        sample_ids: Sample ids, as text. Shape (samples,).
+        keys: Keys of any type that can be converted to text. Shape (rows,).
+        join: Name of the column of keys, for messages.
 
     Raises:
-        AuditError: An id or key occurs twice, or none fits.
+        AuditError: An id or key occurs twice, or no id matches a key.
     """
     try:
         texts = keys.cast(pa.string()).combine_chunks()
     except pa.ArrowException as error:
-        raise AuditError(f"column {join} of {keys.type} cannot be text to join by") from error
+        raise AuditError(
+            f"column {join} of type {keys.type} cannot become text to join by", parameter="join"
+        ) from error
     ids = sample_ids.cast(pa.string()).combine_chunks()
     _refuse_duplicates(ids, "sample_id of the scores")
     _refuse_duplicates(texts, f"column {join}")
     rows = pc.index_in(ids, value_set=texts, skip_nulls=True)
     if rows.null_count == len(rows):
-        raise AuditError(_nothing_fits(ids, texts, join))
+        raise _no_match(ids, texts, join)
     return rows
 
 
 def _refuse_duplicates(texts: pa.Array, name: str) -> None:
     counts = pc.value_counts(texts.drop_null())
-    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    if len(repeated):
-        examples = repeated[:EXAMPLES].to_pylist()
+    duplicates = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    if len(duplicates):
+        examples = duplicates[:EXAMPLES].to_pylist()
         raise AuditError(
-            f"{name}: {len(repeated)} values occur more than once, such as {examples}; "
-            "a join needs each only once"
+            f"{name}: {len(duplicates)} values occur more than once, such as {examples}",
+            "a join needs unique values",
         )
 
 
-def _nothing_fits(ids: pa.Array, texts: pa.Array, join: str) -> str:
-    message = (
+def _no_match(ids: pa.Array, texts: pa.Array, join: str) -> AuditError:
+    problem = (
         f"none of {len(ids)} sample ids is in column {join}: sample ids look like "
         f"{ids[:EXAMPLES].to_pylist()}, the column like {texts[:EXAMPLES].to_pylist()}"
     )
     if len(ids) and "#" in ids[0].as_py():
-        message += (
-            f"; ids are file#row, give a column of such text, or score with --id-column {join}"
+        return AuditError(
+            problem,
+            "ids are file#row: use a column of such text, or score with ",
+            Setting("id_column", join),
+            parameter="join",
         )
-    return message
+    return AuditError(problem, parameter="join")
 
 
 def choose_kind(column: pa.ChunkedArray, labels: NDArray[np.integer[Any]]) -> str:
-    """`flag` for another label or a boolean, `rank` for every other number or list."""
+    """`flag` for booleans and labels, `rank` for all other numbers and lists."""
     if pa.types.is_boolean(column.type) or _is_text(column.type):
         return "flag"
     if pa.types.is_integer(column.type):
@@ -97,23 +102,30 @@ def choose_kind(column: pa.ChunkedArray, labels: NDArray[np.integer[Any]]) -> st
 
 
 def rank_values(column: pa.ChunkedArray, name: str) -> Values:
-    """Numbers as they are, votes or probabilities as their entropy.
+    """Values to rank by: numbers unchanged, votes or probabilities as their entropy.
 
     Raises:
-        AuditError: Neither numbers nor lists, or a negative vote.
+        AuditError: The column has neither numbers nor lists, or a vote is negative.
     """
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return Values(_floats(column), "as it is")
     if not _is_list(column.type):
         raise AuditError(
-            f"column {name} is {column.type}; a rank needs numbers, or lists of votes or "
-            "probabilities; another label or a boolean is for --kind flag or error-rate"
+            f"column {name} is {column.type}, but a rank needs numbers, or lists of votes or "
+            "probabilities",
+            "for labels or booleans use ",
+            Setting("kind", "flag"),
+            " or ",
+            Setting("kind", "error-rate"),
+            parameter="kind",
         )
     votes = _matrix(column, name)
     if (votes < 0).any():
         raise AuditError(
-            f"column {name} holds negative numbers, so these are no votes or probabilities; "
-            "logits are for --kind error-rate"
+            f"column {name} holds negative numbers, so they are not votes or probabilities",
+            "for logits use ",
+            Setting("kind", "error-rate"),
+            parameter="kind",
         )
     with np.errstate(invalid="ignore"):
         shares = votes / votes.sum(axis=1, keepdims=True)
@@ -127,17 +139,18 @@ def disagreement(
     label_names: pa.ChunkedArray,
     name: str,
 ) -> Values:
-    """1 where a column says that the sample is not what its label says, else 0.
+    """Whether a column disagrees with the label of each sample, as 1 or 0.
 
     Args:
-        column: Boolean as it is; integers are class indices, text class names, and of a list of
-            votes, probabilities or logits the first largest is the class.
+        column: Booleans, which are used unchanged; integers, which are class indices; text, which
+            are class names; or lists of votes, probabilities or logits, whose first maximum is
+            the class.
         labels: Class indices. Shape (samples,).
         label_names: Class names as text. Shape (samples,).
-        name: The column's name, for messages.
+        name: Name of the column, for messages.
 
     Raises:
-        AuditError: Another type, or text in which no class is named.
+        AuditError: The column has another type, or text that contains no class name.
     """
     if pa.types.is_boolean(column.type):
         return Values(_floats(column.cast(pa.int8())), "where it is true")
@@ -160,8 +173,11 @@ def disagreement(
         meaning = "where its largest entry is not the label's"
     else:
         raise AuditError(
-            f"column {name} is {column.type}; a flag or an error is boolean, a class index, a "
-            "class name, or a list of votes, probabilities or logits; numbers are for --kind rank"
+            f"column {name} is {column.type}, but a flag or an error is a boolean, a class index, "
+            "a class name, or a list of votes, probabilities or logits",
+            "for numbers use ",
+            Setting("kind", "rank"),
+            parameter="kind",
         )
     return Values(np.where(np.isnan(classes), np.nan, classes != labels), meaning)
 
@@ -182,7 +198,7 @@ def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
 
 
 def _matrix(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
-    """Rows of a list column, all NaN where null. Shape (samples, length)."""
+    """The lists of a column as a matrix, NaN for null. Shape (samples, length)."""
     present = column.is_valid().to_numpy()
     lists = column.drop_null()
     lengths = pc.unique(pc.list_value_length(lists)).to_pylist()

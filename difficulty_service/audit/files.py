@@ -1,4 +1,4 @@
-"""Files of what scores are judged by, read as one table."""
+"""Reads the files that scores are compared with as one table."""
 
 from collections.abc import Sequence
 
@@ -18,28 +18,29 @@ from difficulty_service.errors import AuditError
 def read_columns(
     pattern: str, columns: Sequence[str], *, text_columns: Sequence[str] = ()
 ) -> pa.Table:
-    """Some columns of Parquet, CSV or JSON Lines files, one below the other, in order of paths.
+    """Concatenates some columns of Parquet, CSV or JSON Lines files, in order of their paths.
 
     Args:
-        pattern: A file, a folder or a glob, local or as a URI.
-        columns: What to read; of a Parquet file nothing else is.
-        text_columns: Columns of CSV files that are text even where they look like numbers, so
-            that an id keeps its leading zeros.
+        pattern: Path or URI of a file or folder, or a glob.
+        columns: Columns to read.
+        text_columns: Columns of CSV files that are read as text even if they look like numbers,
+            so that an id keeps its leading zeros.
 
     Raises:
-        AuditError: No file is of a known format, or the files hold different types.
-        DatasetError: No file is there, one is unreadable, or one lacks a column.
+        AuditError: No file has a known format, or the files hold different types.
+        DatasetError: There is no file, or one is unreadable or lacks a column.
     """
     files = [
         file for file in find_files(pattern) if file.place.name.lower().endswith(TABLE_EXTENSIONS)
     ]
     if not files:
         raise AuditError(
-            f"{pattern!r} is no table; the names of tables end in {', '.join(TABLE_EXTENSIONS)}"
+            f"{pattern!r} is not a table",
+            f"the names of tables end in {', '.join(TABLE_EXTENSIONS)}",
         )
-    wanted = list(dict.fromkeys(columns))
+    names = list(dict.fromkeys(columns))
     tables = [
-        read_columns_of_file(open_table_file(file, file.place.name, tuple(text_columns)), wanted)
+        read_columns_of_file(open_table_file(file, file.place.name, tuple(text_columns)), names)
         for file in files
     ]
     try:

@@ -1,4 +1,4 @@
-"""Pretrained networks by name: images in, one feature vector each out."""
+"""Pretrained networks by name, which turn each image into one feature vector."""
 
 import difflib
 from collections.abc import Callable
@@ -19,13 +19,14 @@ Loader = Callable[[str, BackboneOptions], Backbone]
 
 @dataclass(frozen=True)
 class BackboneSpec:
-    """A backbone that has a name of its own.
+    """A backbone with a short name.
 
     Attributes:
-        description: One line for a person choosing.
+        description: One-line description for the user.
         feature_dim: Length of its penultimate features.
-        repository: Of its weights on the Hugging Face hub; None where they are in the package.
-        load: Builds it, given its name and the options.
+        repository: Repository of its weights on the Hugging Face hub; None if they are in the
+            package.
+        load: Function that builds it from its name and the options.
     """
 
     description: str
@@ -39,9 +40,9 @@ class BackboneListing:
     """One line of `difficulty backbones`.
 
     Attributes:
-        name: What to give to --backbone; capitals stand for a name of the library's.
-        description: One line for a person choosing.
-        feature_dim: Length of its penultimate features, where it is one network.
+        name: Name of the backbone; words in capitals stand for names of the library.
+        description: One-line description for the user.
+        feature_dim: Length of its penultimate features; None for a whole library.
         weights: `in the package`, `cached`, `to download`, or `any` for a whole library.
     """
 
@@ -135,20 +136,23 @@ def load_backbone(name: str, options: BackboneOptions) -> Backbone:
         options: Weights file, kind of features, device and precision.
 
     Raises:
-        BackboneError: Unknown name or kind of features, no weights, or weights of another network.
+        BackboneError: The name or kind of features is unknown, or the weights are missing or do
+            not fit the network.
     """
     if options.features not in FEATURE_KINDS:
         raise BackboneError(
-            f"features {options.features!r} are unknown; expected {' or '.join(FEATURE_KINDS)}"
+            f"features {options.features!r} are unknown",
+            f"expected {' or '.join(FEATURE_KINDS)}",
+            parameter="features",
         )
     return find_loader(name)(name, options)
 
 
 def find_loader(name: str) -> Loader:
-    """What builds the backbone of that name.
+    """The function that builds the backbone with this name.
 
     Raises:
-        BackboneError: There is none; the message lists all names, the close ones first.
+        BackboneError: The name is unknown; the message lists all names, similar ones first.
     """
     if name in BACKBONES:
         return BACKBONES[name].load
@@ -158,21 +162,27 @@ def find_loader(name: str) -> Loader:
         architecture, slash, tag = name.removeprefix(OPEN_CLIP_PREFIX).rpartition("/")
         if slash:
             return partial(clip.load_clip, architecture=architecture, tag=tag)
-        raise BackboneError(f"{name!r} names no pretraining; expected open_clip:ARCH/TAG")
+        raise BackboneError(
+            f"{name!r} names no pretraining",
+            "expected open_clip:ARCH/TAG",
+            parameter="backbone",
+        )
     close = difflib.get_close_matches(name, BACKBONES, n=3)
-    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    start = f"did you mean {' or '.join(close)}? Expected" if close else "expected"
     raise BackboneError(
-        f"unknown backbone {name!r}{hint} Expected one of {', '.join(backbone_names())}"
+        f"unknown backbone {name!r}",
+        f"{start} one of {', '.join(backbone_names())}",
+        parameter="backbone",
     )
 
 
 def backbone_names() -> list[str]:
-    """All names, the default first; the last two stand for whole libraries."""
+    """All names, the default first; the last two are patterns for whole libraries."""
     return [*BACKBONES, f"{OPEN_CLIP_PREFIX}ARCH/TAG", f"{TIMM_PREFIX}NAME"]
 
 
 def list_backbones() -> list[BackboneListing]:
-    """What `difficulty backbones` prints; looks at local files only."""
+    """The lines of `difficulty backbones`, from local files only."""
     listings = [
         BackboneListing(name, spec.description, spec.feature_dim, weights_state(name, spec))
         for name, spec in BACKBONES.items()
@@ -184,7 +194,7 @@ def list_backbones() -> list[BackboneListing]:
 
 
 def weights_state(name: str, spec: BackboneSpec) -> str:
-    """`in the package`, `cached` or `to download`, by looking at local files."""
+    """`in the package`, `missing`, `cached` or `to download`, from local files only."""
     if spec.repository is None:
         return "in the package" if builtin.WEIGHTS_FILE.is_file() else "missing"
     family = clip if name.startswith("clip-") else timm_models

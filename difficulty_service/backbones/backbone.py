@@ -1,4 +1,4 @@
-"""What every backbone offers: uint8 images in, one feature vector each out."""
+"""The interface of all backbones, and the options that one is built with."""
 
 from dataclasses import asdict, dataclass
 from typing import Protocol
@@ -11,14 +11,14 @@ from difficulty_service.errors import BackboneError
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How an image becomes the square uint8 input of a backbone, and is normalised on the device.
+    """How an image is resized to the square uint8 input of a backbone, and normalised.
 
     Attributes:
         size: Side of the square input, in pixels.
-        resize: The shorter side is resized to this many pixels, then the centre is cropped.
+        resize: Length of the shorter side after the resize and before the centre crop, in pixels.
         interpolation: `bicubic` or `bilinear`, always with antialiasing.
-        mean: Per channel, of values in [0, 1].
-        std: Per channel, of values in [0, 1].
+        mean: Mean of each channel, for values in [0, 1].
+        std: Standard deviation of each channel, for values in [0, 1].
     """
 
     size: int
@@ -36,10 +36,10 @@ class Backbone(Protocol):
     """A frozen pretrained encoder, in eval mode on its device.
 
     Attributes:
-        name: The name it is asked for by.
+        name: Name under which the user selects it.
         feature_dim: Length of a feature vector.
-        preprocessing: What its input images must look like.
-        weights_sha256: Hex digest of the file the pretrained weights came from.
+        preprocessing: Preprocessing of its input images.
+        weights_sha256: Hex SHA-256 of the weights file.
     """
 
     name: str
@@ -61,12 +61,12 @@ class Backbone(Protocol):
 
 @dataclass(frozen=True)
 class BackboneOptions:
-    """What a backbone is built with.
+    """Options of a backbone.
 
     Attributes:
-        weights: A weights file to use instead of the hub's; None for the hub's cache or download.
+        weights: Path of a weights file; None to use the cache of the hub or to download.
         features: `penultimate` (before any projection) or `projected` (CLIP's shared space).
-        device: Where to put the network.
+        device: Device that runs the network.
         precision: dtype of the network's parameters and inputs.
     """
 
@@ -77,10 +77,10 @@ class BackboneOptions:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name, or the best there is for `auto`.
+    """The device with this name; for `auto` a GPU if there is one, otherwise the CPU.
 
     Raises:
-        BackboneError: There is no such device here.
+        BackboneError: This machine has no such device.
     """
     if name == "auto":
         if torch.cuda.is_available():
@@ -91,7 +91,9 @@ def choose_device(name: str) -> torch.device:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise BackboneError(f"device {name!r} cannot be used here: {reason}") from None
+        raise BackboneError(
+            f"device {name!r} cannot be used here: {reason}", parameter="device"
+        ) from None
     return device
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import load_checked, locate_weights, read_weights
-from difficulty_service.errors import BackboneError
+from difficulty_service.errors import BackboneError, Setting
 
 TOWER_PREFIX = "visual."
 DEFAULT_FILENAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
@@ -19,13 +19,14 @@ def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: st
     """The image tower of one of open_clip's pretrained models.
 
     Args:
-        name: The name it is asked for by.
-        options: Where the weights are and what to do with them.
-        architecture: As open_clip lists it, such as `ViT-B-16`.
-        tag: The pretraining, as open_clip lists it, such as `openai`.
+        name: Name under which the user selects it.
+        options: Weights file, kind of features, device and precision.
+        architecture: open_clip's name of the architecture, such as `ViT-B-16`.
+        tag: open_clip's name of the pretraining, such as `openai`.
 
     Raises:
-        BackboneError: Unknown architecture or tag, no weights, or weights of another network.
+        BackboneError: The architecture or tag is unknown, or the weights are missing or do not
+            fit the network.
     """
     model, pretraining = find_configs(architecture, tag)
     repository, _, filename = pretraining["hf_hub"].rpartition("/")
@@ -35,7 +36,12 @@ def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: st
     if options.features == "penultimate":
         remove_projection(tower)
     elif not has_projection(tower):
-        raise BackboneError(f"{name} has no projection; use --features penultimate")
+        raise BackboneError(
+            f"{name} has no projection",
+            "use ",
+            Setting("features", "penultimate"),
+            parameter="features",
+        )
     return freeze(name, tower, preprocessing_of(model, pretraining), path, options)
 
 
@@ -43,36 +49,39 @@ def find_configs(architecture: str, tag: str) -> tuple[dict[str, Any], dict[str,
     """open_clip's description of the network and of its pretraining.
 
     Raises:
-        BackboneError: It knows no such architecture or tag.
+        BackboneError: open_clip has no such architecture or tag.
     """
     import open_clip
 
     model = open_clip.get_model_config(architecture)
     if model is None:
         raise BackboneError(
-            f"open_clip has no architecture {architecture!r}; it has "
-            f"{', '.join(open_clip.list_models())}"
+            f"open_clip has no architecture {architecture!r}",
+            f"it has {', '.join(open_clip.list_models())}",
+            parameter="backbone",
         )
     pretraining = open_clip.pretrained.get_pretrained_cfg(architecture, tag)
     if not pretraining.get("hf_hub"):
         tags = ", ".join(open_clip.list_pretrained_tags_by_model(architecture)) or "none"
-        raise BackboneError(f"{architecture} has no pretraining {tag!r}; it has {tags}")
+        raise BackboneError(
+            f"{architecture} has no pretraining {tag!r}", f"it has {tags}", parameter="backbone"
+        )
     return model, pretraining
 
 
 def alternatives(filename: str) -> tuple[str, ...]:
-    """Names of one weights file on the hub, safetensors first."""
+    """File names under which the hub may hold these weights, safetensors first."""
     if not filename:
         return DEFAULT_FILENAMES
     return (str(Path(filename).with_suffix(".safetensors")), filename)
 
 
 def build_tower(model: dict[str, Any], pretraining: dict[str, Any]) -> nn.Module:
-    """The image tower alone, from random initialisation.
+    """The image tower alone, randomly initialised.
 
-    open_clip's public way builds the text tower as well, which takes longer and, for some
-    models, asks the hub for a tokenizer. OpenAI's weights need the activation they were trained
-    with, which the architecture's plain name does not say.
+    open_clip's public function also builds the text tower, which takes longer and, for some
+    models, fetches a tokenizer from the hub. OpenAI's weights need the activation they were
+    trained with, which is stated only in the description of the pretraining.
     """
     from open_clip.model import _build_vision_tower
 
@@ -82,7 +91,7 @@ def build_tower(model: dict[str, Any], pretraining: dict[str, Any]) -> nn.Module
 
 
 def select_tower(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of the image tower, from a file of the whole model or of the tower alone."""
+    """Tensors of the image tower, from the weights of the whole model or of the tower alone."""
     tower = {
         name.removeprefix(TOWER_PREFIX): tensor
         for name, tensor in weights.items()
@@ -94,20 +103,20 @@ def select_tower(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 def has_projection(tower: nn.Module) -> bool:
     """Whether the tower maps its pooled features into the space it shares with text."""
     parts: Any = tower
-    if hasattr(parts, "trunk"):  # One of timm's networks, with a head of open_clip's.
+    if hasattr(parts, "trunk"):  # A network from timm, with a head from open_clip.
         return len(parts.head) > 0 or parts.trunk.num_classes > 0
     return hasattr(parts, "attnpool") or getattr(parts, "proj", None) is not None
 
 
 def remove_projection(tower: nn.Module) -> None:
-    """Makes the tower end in its pooled features."""
+    """Replaces the projection by the identity, so that the tower returns its pooled features."""
     parts: Any = tower
     if hasattr(parts, "trunk"):
         parts.head = nn.Identity()
         if parts.trunk.num_classes > 0:
             parts.trunk.reset_classifier(0)
     elif hasattr(parts, "attnpool"):
-        # The pool hands the projection's weights to a fused attention, which needs some.
+        # The pool passes the projection's weights to a fused attention, so they cannot be None.
         width: int = parts.attnpool.c_proj.in_features
         identity = nn.Linear(width, width)
         with torch.no_grad():
@@ -119,7 +128,7 @@ def remove_projection(tower: nn.Module) -> None:
 
 
 def preprocessing_of(model: dict[str, Any], pretraining: dict[str, Any]) -> Preprocessing:
-    """The shorter side to the network's size, then the centre, also where the model squashed."""
+    """Resizes the shorter side and crops the centre, also for models trained on squashed images."""
     size = model["vision_cfg"]["image_size"]
     if not isinstance(size, int):
         if len(set(size)) > 1:

@@ -1,4 +1,4 @@
-"""A network in eval mode on its device, in its precision, behind what every backbone offers."""
+"""A pretrained network with the interface of a backbone."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +14,16 @@ from difficulty_service.errors import BackboneError
 
 @dataclass(eq=False)  # Not frozen: the attributes of the Backbone protocol are settable.
 class FrozenNetwork:
-    """A Backbone around a module.
+    """A backbone that wraps a module in eval mode.
 
     Attributes:
-        name: The name it was asked for by.
+        name: Name under which the user selects it.
         feature_dim: Length of a feature vector.
-        preprocessing: What its input images must look like.
-        weights_sha256: Hex digest of the file the pretrained weights came from.
-        network: Maps images to features of shape (samples, feature_dim).
+        preprocessing: Preprocessing of its input images.
+        weights_sha256: Hex SHA-256 of the weights file.
+        network: Module that maps images to features of shape (samples, feature_dim).
         precision: dtype of the network's parameters.
-        memory_format: Layout of images that its first layer is fastest with.
+        memory_format: Memory layout of images that is fastest for the network.
     """
 
     name: str
@@ -55,13 +55,13 @@ def freeze(
     weights: Path,
     options: BackboneOptions,
 ) -> Backbone:
-    """Moves a network to its device and precision and finds its feature dimension by one image.
+    """Moves a network to its device and precision, and measures its feature dimension.
 
     Raises:
-        BackboneError: The network does not give one vector per image.
+        BackboneError: The network does not return one vector per image.
     """
-    # A vision transformer has a single convolution, the patch embedding; more mean a network
-    # whose convolutions run faster with the channels last.
+    # A vision transformer has a single convolution, the patch embedding. Convolutional networks
+    # run faster with the channels last.
     convolutions = sum(isinstance(module, nn.Conv2d) for module in network.modules())
     memory_format = torch.channels_last if convolutions > 1 else torch.contiguous_format
     network = network.eval().requires_grad_(requires_grad=False)
@@ -81,7 +81,7 @@ def freeze(
     shape = backbone.encode(image).shape
     if len(shape) != 2:  # noqa: PLR2004
         raise BackboneError(
-            f"{name} gives features of shape {tuple(shape)} for one image, expected one vector"
+            f"{name} returns features of shape {tuple(shape)} for one image, expected one vector"
         )
     backbone.feature_dim = shape[1]
     return backbone

@@ -1,4 +1,4 @@
-"""Networks of timm without their classifier: DINOv2, MAE, ViT, ResNet and anything else there."""
+"""Networks of timm without their classifier: DINOv2, MAE, ViT, ResNet and all others."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import describe_difference, locate_weights, read_weights
-from difficulty_service.errors import BackboneError
+from difficulty_service.errors import BackboneError, Setting
 
 DEFAULT_FILENAMES = ("model.safetensors", "pytorch_model.bin")
 
@@ -16,24 +16,34 @@ DEFAULT_FILENAMES = ("model.safetensors", "pytorch_model.bin")
 def load_timm(
     name: str, options: BackboneOptions, *, model: str, size: int | None = None
 ) -> Backbone:
-    """One of timm's pretrained networks, ending in its pooled or class-token features.
+    """One of timm's pretrained networks, up to its pooled or class-token features.
 
     Args:
-        name: The name it is asked for by.
-        options: Where the weights are and what to do with them.
-        model: As timm lists it, with or without a tag, such as `resnet50.tv_in1k`.
-        size: Side of the input in pixels where it differs from the pretraining's; position
-            embeddings are then resampled.
+        name: Name under which the user selects it.
+        options: Weights file, kind of features, device and precision.
+        model: timm's name of the model, with or without a tag, such as `resnet50.tv_in1k`.
+        size: Side of the input in pixels; None for that of the pretraining. Position embeddings
+            are resampled to another size.
 
     Raises:
-        BackboneError: Unknown model, no weights, or weights of another network.
+        BackboneError: The model is unknown, or the weights are missing or do not fit.
     """
     if options.features != "penultimate":
-        raise BackboneError(f"{name} has no projection; use --features penultimate")
+        raise BackboneError(
+            f"{name} has no projection",
+            "use ",
+            Setting("features", "penultimate"),
+            parameter="features",
+        )
     config = find_config(model)
     repository = config.get("hf_hub_id") or ""
     if not repository and options.weights is None:
-        raise BackboneError(f"timm knows no weights on the hub for {model}; give --weights FILE")
+        raise BackboneError(
+            f"timm knows no weights on the hub for {model}",
+            "give a weights file as ",
+            Setting("weights"),
+            parameter="weights",
+        )
     filename = config.get("hf_hub_filename")
     filenames = DEFAULT_FILENAMES if filename is None else safe_alternatives(filename)
     path = locate_weights(options.weights, name, repository, filenames)
@@ -45,7 +55,7 @@ def find_config(model: str) -> dict[str, Any]:
     """Timm's description of a pretrained network.
 
     Raises:
-        BackboneError: It knows no such network or tag.
+        BackboneError: timm has no such network or tag.
     """
     import difflib
 
@@ -54,21 +64,23 @@ def find_config(model: str) -> dict[str, Any]:
     architecture, _, _ = model.partition(".")
     if not timm.is_model(architecture):
         close = difflib.get_close_matches(architecture, timm.list_models(), n=5)
-        hint = f"; close names are {', '.join(close)}" if close else ""
-        raise BackboneError(f"timm has no network {architecture!r}{hint}")
+        hint = f"similar names are {', '.join(close)}" if close else ""
+        raise BackboneError(f"timm has no network {architecture!r}", hint, parameter="backbone")
     try:
         config = timm.get_pretrained_cfg(model)
     except RuntimeError as error:
         tags = ", ".join(timm.list_pretrained(f"{architecture}.*")) or "none"
-        raise BackboneError(f"timm has no pretraining {model!r}; it has {tags}") from error
+        raise BackboneError(
+            f"timm has no pretraining {model!r}", f"it has {tags}", parameter="backbone"
+        ) from error
     if config is None:
-        raise BackboneError(f"timm has no pretraining of {model!r}")
-    found: dict[str, Any] = config.to_dict(remove_source=False, remove_null=False)
-    return found
+        raise BackboneError(f"timm has no pretraining of {model!r}", parameter="backbone")
+    fields: dict[str, Any] = config.to_dict(remove_source=False, remove_null=False)
+    return fields
 
 
 def safe_alternatives(filename: str) -> tuple[str, ...]:
-    """Names of one weights file on the hub, safetensors first."""
+    """File names under which the hub may hold these weights, safetensors first."""
     stem, _, _ = filename.rpartition(".")
     replaced = stem.replace("open_clip_pytorch_model", "open_clip_model")
     return (f"{replaced}.safetensors", filename)
@@ -77,18 +89,18 @@ def safe_alternatives(filename: str) -> tuple[str, ...]:
 def build(
     model: str, config: dict[str, Any], weights: dict[str, Tensor], size: int | None, what: str
 ) -> nn.Module:
-    """The network with these weights, translated and resampled as timm does, and no classifier.
+    """The network without its classifier, with weights converted and resampled by timm.
 
     Raises:
-        BackboneError: The weights are of another network.
+        BackboneError: The weights do not fit the network.
     """
     import timm
 
     num_classes, weights = match_classifier(config, weights)
     arguments: dict[str, Any] = {} if size is None else {"img_size": size}
     try:
-        # With the number of classes as in the file, timm insists that every tensor fits; it
-        # would only log what is missing if it were asked to drop the classifier as well.
+        # With the number of classes in the file, timm requires every tensor to fit. If it were to
+        # drop the classifier as well, it would only log what is missing.
         network: nn.Module = timm.create_model(
             model,
             pretrained=True,
@@ -107,9 +119,9 @@ def build(
 def match_classifier(
     config: dict[str, Any], weights: dict[str, Tensor]
 ) -> tuple[int, dict[str, Tensor]]:
-    """Number of classes to build with, and the weights without a classifier of another number.
+    """Number of classes to build with, and the weights without a classifier of another size.
 
-    A file may hold the pretraining's classifier, one that was fine-tuned, or none.
+    A file may hold the classifier of the pretraining, a fine-tuned one, or none.
     """
     classifiers = config.get("classifier") or ()
     names = (classifiers,) if isinstance(classifiers, str) else tuple(classifiers)
@@ -122,7 +134,7 @@ def match_classifier(
 
 
 def preprocessing_of(config: dict[str, Any], size: int | None) -> Preprocessing:
-    """Timm's own evaluation: the shorter side to size / crop_pct, then the centre."""
+    """The evaluation transform of timm: shorter side to size / crop_pct, then the centre crop."""
     from timm.data.config import resolve_data_config
 
     data = resolve_data_config({}, pretrained_cfg=config)

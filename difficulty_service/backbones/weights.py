@@ -1,4 +1,4 @@
-"""Weights files: where they are found, how they are read safely and checked against a network."""
+"""Finds weights files, reads them without running code, and checks that they fit a network."""
 
 import hashlib
 import pickle
@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.errors import BackboneError
+from difficulty_service.errors import BackboneError, Setting
 
 SHOWN_NAMES = 5
 HUB_TIMEOUT_SECONDS = 10
@@ -21,29 +21,36 @@ SAFETENSORS_REMEDY = "convert it to safetensors with the code that made it"
 
 
 def locate_weights(
-    given: str | None, backbone: str, repository: str, filenames: Sequence[str]
+    weights: str | None, backbone: str, repository: str, filenames: Sequence[str]
 ) -> Path:
-    """The weights file to read: the given one, the hub's from its cache, or downloaded now.
+    """The weights file to read: a local one, or the hub's from its cache or a download.
 
     Args:
-        given: A path that replaces the hub's file, or None.
-        backbone: Its name, for messages.
-        repository: On the Hugging Face hub, as `owner/name`.
-        filenames: Names the file may have there, the preferred one first.
+        weights: Path of a local file; None for the file on the hub.
+        backbone: Name of the backbone, for messages.
+        repository: Repository on the Hugging Face hub, as `owner/name`.
+        filenames: Names that the file may have there, the preferred one first.
 
     Raises:
-        BackboneError: The given path is no file; or the file is not cached and cannot be had.
+        BackboneError: The local file does not exist, or the file on the hub is not cached and
+            cannot be downloaded.
     """
-    if given is None:
+    if weights is None:
         return cached_weights(repository, filenames) or download(backbone, repository, filenames)
-    path = Path(given)
+    path = Path(weights)
     if not path.is_file():
-        raise BackboneError(f"--weights {given}: no such file; expected the weights of {backbone}")
+        raise BackboneError(
+            f"there is no file {weights}",
+            "set ",
+            Setting("weights"),
+            f" to the weights of {backbone}",
+            parameter="weights",
+        )
     return path
 
 
 def cached_weights(repository: str, filenames: Sequence[str]) -> Path | None:
-    """The file in the hub's cache, without asking the network."""
+    """Path of the file in the hub's cache, without network access; None if it is not cached."""
     from huggingface_hub import try_to_load_from_cache
 
     for filename in filenames:
@@ -57,7 +64,7 @@ def download(backbone: str, repository: str, filenames: Sequence[str]) -> Path:
     """Downloads the first of `filenames` that the repository holds.
 
     Raises:
-        BackboneError: No network, no access, or none of the files is there.
+        BackboneError: There is no network or no access, or the repository has none of the files.
     """
     import httpx2
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
@@ -66,7 +73,7 @@ def download(backbone: str, repository: str, filenames: Sequence[str]) -> Path:
     reason = "the repository has no such file"
     for filename in filenames:
         try:
-            # The download itself retries for half a minute without a network; this asks once.
+            # Without a network the download retries for half a minute; this request fails at once.
             get_hf_file_metadata(hf_hub_url(repository, filename), timeout=HUB_TIMEOUT_SECONDS)
             return Path(hf_hub_download(repository, filename))
         except RemoteEntryNotFoundError:
@@ -75,10 +82,13 @@ def download(backbone: str, repository: str, filenames: Sequence[str]) -> Path:
             reason = " ".join(str(error).split()) or type(error).__name__
             break
     raise BackboneError(
-        f"the weights of {backbone} are not here: file {' or '.join(filenames)} of repository "
+        f"the weights of {backbone} are missing: file {' or '.join(filenames)} of repository "
         f"{repository} is not in the cache folder {constants.HF_HUB_CACHE} and cannot be "
-        f"downloaded ({reason}). Run this once where there is a network and copy the cache "
-        "folder, or give a file of these weights by --weights FILE"
+        f"downloaded ({reason})",
+        "run this once where there is a network and copy the cache folder, or give a file of "
+        "these weights as ",
+        Setting("weights"),
+        parameter="weights",
     )
 
 
@@ -86,22 +96,22 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """Tensors by name, on the CPU; code inside the file is never run.
 
     Args:
-        path: A safetensors file, or a PyTorch file of tensors, told apart by content.
+        path: A safetensors file or a PyTorch file of tensors; the content decides which.
 
     Raises:
-        BackboneError: The file is damaged, holds no tensors, or could only be read by running
-            code from it.
+        BackboneError: The file is damaged, holds no tensors, or can only be read by running code
+            from it.
     """
     try:
         with path.open("rb") as file:
             head = file.read(SAFETENSORS_HEADER + 1)
-        # A safetensors file begins with a length, which may look like the start of a pickle.
+        # A safetensors file starts with a length, which may look like the start of a pickle.
         is_pytorch = head.startswith(PYTORCH_SIGNATURES) and head[SAFETENSORS_HEADER:] != b"{"
         tensors = read_pytorch(path) if is_pytorch else safetensors.torch.load_file(path)
     except BackboneError:
         raise
     except Exception as error:
-        # Damaged files make either reader stumble in its own way, over an index among others.
+        # On damaged files both readers raise many types of errors, IndexError among them.
         reason = " ".join(str(error).split())[:200]
         raise BackboneError(
             f"{path} is neither a safetensors file nor a PyTorch file of tensors: {reason}"
@@ -112,49 +122,53 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def read_pytorch(path: Path) -> dict[str, Tensor]:
-    """Tensors of a PyTorch file, also where they are nested in a training checkpoint.
+    """Tensors of a PyTorch file, which may be nested in a training checkpoint.
 
     Raises:
-        BackboneError: The file holds more than tensors and plain containers, or a program.
+        BackboneError: The file holds objects other than tensors and plain containers, or a
+            program.
     """
     try:
         with path.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Torch remarks on its own older formats.
-            # By a file, not a path: a path ending in .safetensors would be read as such.
-            found = torch.load(file, map_location="cpu", weights_only=True)
+            warnings.simplefilter("ignore")  # Torch warns about its own older formats.
+            # A file, not a path: torch would read a path that ends in .safetensors as such.
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise BackboneError(
-            f"{path} can only be read by running code from it, which is refused; "
-            f"{SAFETENSORS_REMEDY}"
+            f"{path} can only be read by running code from it, which is refused",
+            SAFETENSORS_REMEDY,
+            parameter="weights",
         ) from error
     except RuntimeError as error:
         if "TorchScript" not in str(error):
             raise
         raise BackboneError(
-            f"{path} is a TorchScript program, not a file of tensors; {SAFETENSORS_REMEDY}"
+            f"{path} is a TorchScript program, not a file of tensors",
+            SAFETENSORS_REMEDY,
+            parameter="weights",
         ) from error
     for key in NESTED_UNDER:
-        if isinstance(found, dict) and isinstance(found.get(key), dict):
-            found = found[key]
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
             break
-    if not isinstance(found, dict):
-        raise BackboneError(f"{path} holds a {type(found).__name__}, expected tensors by name")
-    tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
+    if not isinstance(content, dict):
+        raise BackboneError(f"{path} holds a {type(content).__name__}, expected tensors by name")
+    tensors = {name: value for name, value in content.items() if isinstance(value, Tensor)}
     if all(name.startswith("module.") for name in tensors):
         return {name.removeprefix("module."): value for name, value in tensors.items()}
     return tensors
 
 
 def load_checked(network: nn.Module, weights: Mapping[str, Tensor], what: str) -> None:
-    """Loads weights that fit by name and shape.
+    """Loads weights after checking that they fit by name and shape.
 
     Args:
-        network: Gets the weights, in its own dtype.
+        network: Network that receives the weights, in its own dtype.
         weights: Tensors by name.
-        what: The file and the network, to begin a message with.
+        what: File and network, for the start of a message.
 
     Raises:
-        BackboneError: They do not fit; the message holds the difference.
+        BackboneError: The weights do not fit; the message shows the difference.
     """
     difference = describe_difference(network.state_dict(), weights)
     if difference:
@@ -162,18 +176,23 @@ def load_checked(network: nn.Module, weights: Mapping[str, Tensor], what: str) -
     network.load_state_dict(dict(weights))
 
 
-def describe_difference(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
-    """What keeps weights from fitting a network, one kind a line; empty where nothing does."""
+def describe_difference(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> str:
+    """Why weights do not fit a network, one line for each reason; empty if they fit.
+
+    Args:
+        expected: Tensors of the network by name.
+        weights: Tensors of the file by name.
+    """
     missing = [
-        f"{name} {shape_of(tensor)}" for name, tensor in expected.items() if name not in found
+        f"{name} {shape_of(tensor)}" for name, tensor in expected.items() if name not in weights
     ]
     unexpected = [
-        f"{name} {shape_of(tensor)}" for name, tensor in found.items() if name not in expected
+        f"{name} {shape_of(tensor)}" for name, tensor in weights.items() if name not in expected
     ]
     reshaped = [
-        f"{name} {shape_of(found[name])} instead of {shape_of(tensor)}"
+        f"{name} {shape_of(weights[name])} instead of {shape_of(tensor)}"
         for name, tensor in expected.items()
-        if name in found and found[name].shape != tensor.shape
+        if name in weights and weights[name].shape != tensor.shape
     ]
     kinds = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped}
     lines = []

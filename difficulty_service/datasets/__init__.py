@@ -1,4 +1,4 @@
-"""Where images and labels come from."""
+"""Labelled image datasets: folders, tables, WebDataset shards, archives and Hugging Face."""
 
 from collections.abc import Callable
 
@@ -20,14 +20,14 @@ DATASETS: dict[str, Callable[[str, DatasetOptions], Dataset]] = {
 
 
 def open_dataset(location: str, options: DatasetOptions) -> Dataset:
-    """Opens whatever dataset lies at a location.
+    """Opens the dataset at a location, whose kind is detected.
 
     Args:
-        location: A path, a URI, a glob of either, or `hf:NAME`.
-        options: How to read it.
+        location: Path, URI, glob of either, or `hf:NAME`.
+        options: Options for reading it.
 
     Raises:
-        DatasetError: Nothing is there, or it cannot be read as what it looks like.
-        MissingPackage: Reading it needs an optional package.
+        DatasetError: There is nothing at the location, or it cannot be read as the detected kind.
+        MissingPackage: The kind needs an optional package.
     """
     return DATASETS[detect_kind(location, options.boundary)](location, options)

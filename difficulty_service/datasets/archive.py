@@ -1,4 +1,4 @@
-"""A tar or zip file of class folders: a folder of images as one file, which is never extracted."""
+"""Datasets in a tar or zip of class folders, which is read without extracting it."""
 
 import struct
 import zlib
@@ -19,10 +19,10 @@ from difficulty_service.datasets.class_folders import (
 )
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import (
+    extension_problem,
     has_image_extension,
     open_bytes,
     refusing,
-    why_not_by_name,
 )
 from difficulty_service.datasets.listing import build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
@@ -36,30 +36,30 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 
 
 @dataclass(frozen=True)
-class _Members:
+class _Samples:
     """The samples of an archive.
 
     Attributes:
-        place: Of the archive.
-        of: Each sample's member; None for a folder without content.
-        paths: Of the samples in the archive.
+        place: Path of the archive.
+        members: Member of each sample; None for an empty folder.
+        paths: Paths of the samples in the archive.
     """
 
     place: StoredPath
-    of: list[Member | None]
+    members: list[Member | None]
     paths: list[str]
 
 
 def open_archive(location: str, options: DatasetOptions) -> Dataset:
-    """Opens a tar or zip whose folders, perhaps inside a single one, are the classes.
+    """Opens a tar or zip whose folders, possibly inside a single one, are the classes.
 
     Args:
         location: Path or URI of one archive.
-        options: Split, limit and shard size are used.
+        options: Options, of which the split, the limit and the shard size apply.
 
     Raises:
-        DatasetError: It is damaged or has no class folders; see `read_archive`.
-        DuplicateSampleId: It has two members of one path.
+        DatasetError: The archive is damaged or has no class folders; see `read_archive`.
+        DuplicateSampleId: Two members have the same path.
     """
     check_options(
         options, "an archive of class folders", ("image_column", "label_column", "id_column")
@@ -67,36 +67,38 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
     files = find_files(location, options.boundary)
     if len(files) > 1:
         raise DatasetError(
-            f"{location!r} names {len(files)} archives, first {files[0].place.name!r}; "
-            "expected one that holds all class folders"
+            f"{location!r} matches {len(files)} archives, the first is {files[0].place.name!r}",
+            "expected one archive that holds all class folders",
+            parameter="location",
         )
     members = _by_path(files[0])
     folders = _folders(members, files[0].place.name)
     top = _single_top(folders, options.split)
-    found = find_class_folders(_tree(folders, top), location, options.split)
-    found = _below(found, top)
-    samples = _Members(files[0].place, [members.get(path) for path in found.paths], found.paths)
-    listing = found.listing((files[0].size,))
+    classes = find_class_folders(_tree(folders, top), location, options.split)
+    classes = _with_prefix(classes, top)
+    samples = _Samples(files[0].place, [members.get(path) for path in classes.paths], classes.paths)
+    listing = classes.listing((files[0].size,))
     open_at = partial(_open_at, samples)
-    return build_dataset(location, options, listing, open_at, found.describe)
+    return build_dataset(location, options, listing, open_at, classes.describe)
 
 
 def _by_path(file: StoredFile) -> dict[str, Member]:
-    """Files by their path, and folders by theirs with a slash at the end."""
+    """Members by path; the paths of folders end with a slash."""
     members: dict[str, Member] = {}
     for member in read_archive(file):
         key = f"{member.path}/" if member.is_folder else member.path
         if key in members and not member.is_folder:
             raise DuplicateSampleId(
                 f"{file.place.name!r} has two members {member.path!r}, at bytes "
-                f"{members[key].offset:,} and {member.offset:,}; ids must tell samples apart"
+                f"{members[key].offset:,} and {member.offset:,}",
+                "ids must be unique",
             )
         members[key] = member
     return members
 
 
 def _folders(members: dict[str, Member], archive_name: str) -> dict[str, list[Entry]]:
-    """What is directly in each folder, also in those that have no member of their own."""
+    """The entries directly in each folder, including folders that have no member."""
     folders: dict[str, list[Entry]] = {"": []}
     for key, member in members.items():
         path = key.rstrip("/")
@@ -112,7 +114,7 @@ def _folders(members: dict[str, Member], archive_name: str) -> dict[str, list[En
 
 
 def _add_folder(folders: dict[str, list[Entry]], path: str) -> None:
-    """Adds a folder and those above it, each with an entry in the one above."""
+    """Adds a folder and its parents, each with an entry in its own parent."""
     if path in folders:
         return
     above, _, name = path.rpartition("/")
@@ -122,7 +124,7 @@ def _add_folder(folders: dict[str, list[Entry]], path: str) -> None:
 
 
 def _single_top(folders: dict[str, list[Entry]], split: str | None) -> str:
-    """The one folder at the top that holds all others, with a slash; "" where there is none."""
+    """The single top-level folder of the class folders, with a slash; "" if there is none."""
     names = [name for name, is_folder, _ in visible(folders[""]) if is_folder]
     if len(names) != 1 or names[0] == split:
         return ""
@@ -139,13 +141,13 @@ def _tree(folders: dict[str, list[Entry]], top: str) -> Tree:
     )
 
 
-def _below(found: ClassFolders, top: str) -> ClassFolders:
-    return replace(found, paths=[top + path for path in found.paths])
+def _with_prefix(classes: ClassFolders, prefix: str) -> ClassFolders:
+    return replace(classes, paths=[prefix + path for path in classes.paths])
 
 
-def _open_at(samples: _Members, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
+def _open_at(samples: _Samples, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
     for position in positions.tolist():
-        yield _opener(samples.place, samples.of[position], samples.paths[position])
+        yield _opener(samples.place, samples.members[position], samples.paths[position])
 
 
 def _opener(place: StoredPath, member: Member | None, path: str) -> ImageOpener:
@@ -154,7 +156,7 @@ def _opener(place: StoredPath, member: Member | None, path: str) -> ImageOpener:
     if member.problem is not None:
         return refusing(member.problem)
     if not has_image_extension(path):
-        return refusing(why_not_by_name(path))
+        return refusing(extension_problem(path))
     return partial(_open_member, place, member)
 
 
@@ -175,22 +177,22 @@ def _open_member(place: StoredPath, member: Member) -> BinaryIO:
 def _skip_local_header(archive: BinaryIO) -> None:
     header = archive.read(_LOCAL_HEADER.size)
     if len(header) < _LOCAL_HEADER.size:
-        raise ImageError("its archive ends before it")
+        raise ImageError("its archive ends before its data")
     signature, name_length, extra_length = _LOCAL_HEADER.unpack(header)
     if signature != _LOCAL_SIGNATURE:
-        raise ImageError("damaged: it is not where the archive's directory says")
+        raise ImageError("damaged: it is not at the offset in the archive's directory")
     archive.seek(name_length + extra_length, 1)
 
 
 def _unpack(data: bytes, member: Member) -> bytes:
-    """The content, of which no byte more is unpacked than the directory says."""
+    """Unpacks a member, but no more bytes than the archive's directory gives as its size."""
     if member.is_deflated:
         try:
             data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, member.size + 1)
         except zlib.error as error:
             raise ImageError(f"damaged inside its archive: {error}") from error
     if len(data) != member.size:
-        raise ImageError("its size is not the one that the archive's directory says")
+        raise ImageError("its size is not the one in the archive's directory")
     if member.checksum is not None and zlib.crc32(data) != member.checksum:
         raise ImageError("damaged inside its archive: the checksum differs")
     return data

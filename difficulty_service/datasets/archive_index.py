@@ -1,4 +1,4 @@
-"""What a tar or zip of class folders holds, from its headers alone; nothing is extracted."""
+"""The index of a tar or zip of class folders, read from its headers without extracting it."""
 
 import re
 import stat
@@ -24,19 +24,19 @@ from difficulty_service.errors import DatasetError
 
 ZIP_EXTENSION = ".zip"
 MAX_MEMBER_BYTES = 1 << 28
-"""Of one image, unpacked."""
+"""Maximum size of one image after unpacking."""
 
 _ZIP_ERRORS = (zipfile.BadZipFile, struct.error, NotImplementedError, *TAR_ERRORS)
 _MAX_DIRECTORY_BYTES = 1 << 28
 _MAX_RATIO = 200  # a photo hardly shrinks; an image of one colour does
-_RATIO_MATTERS = 1 << 20
+_MIN_BYTES_OF_RATIO = 1 << 20
 _ENCRYPTED = 0x1
 _UNIX = 3
 _LOCAL_HEADER_BYTES = 30
 _MAX_DEPTH = 32
 _UNSAFE = re.compile(r"^/|^[A-Za-z]:|[\x00-\x1f\x7f\\]|(^|/)\.\.(/|$)")
-_LOOKED_AT = 4096
-_LOOKED_AT_REMOTELY = 256
+_CHECKED_HEADERS = 4096
+_CHECKED_HEADERS_REMOTE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Member:
     """One file or folder of an archive.
 
     Attributes:
-        path: Relative, of safe parts.
-        is_folder: Whether it is one.
-        offset: Of its first byte in a tar, of its local header in a zip.
-        stored: Bytes in the archive.
-        size: Bytes unpacked.
-        problem: Why it cannot be read; None if it can.
+        path: Relative path, checked to be safe.
+        is_folder: Whether the member is a folder.
+        offset: Offset of the first byte in a tar, of the local header in a zip.
+        stored: Number of bytes in the archive.
+        size: Number of bytes after unpacking.
+        problem: Reason why the member cannot be read; None if it can.
         checksum: CRC-32 in a zip; None in a tar.
-        is_deflated: Whether it must be unpacked.
+        is_deflated: Whether the content is compressed.
     """
 
     path: str
@@ -65,25 +65,27 @@ class Member:
 
 
 def read_archive(file: StoredFile) -> list[Member]:
-    """The members of a plain tar or a zip, in its order.
+    """Reads the members of an uncompressed tar or a zip, in order.
 
     Raises:
-        DatasetError: It is damaged, encrypted, compressed as a whole, too large in some respect,
-            or has a member whose name leads outside.
+        DatasetError: The archive is damaged, encrypted, compressed as a whole or too large, or it
+            has a member whose name leads outside.
     """
     name = file.place.name.lower()
     if name.endswith((".gz", ".tgz")):
         raise DatasetError(
-            f"{file.place.name!r} is compressed as a whole, so no image can be read without all "
-            "before it; write a plain .tar, or a .zip"
+            f"{file.place.name!r} is compressed as a whole, so reading an image needs all data "
+            "before it",
+            "write an uncompressed .tar, or a .zip",
+            parameter="location",
         )
     is_zip = name.endswith(ZIP_EXTENSION)
     try:
         return list(_zip_members(file) if is_zip else _tar_members(file.place))
     except _ZIP_ERRORS as error:
         raise DatasetError(
-            f"the archive {file.place.name!r} is damaged, truncated or no archive: {error}; "
-            "fetch or write it again"
+            f"the archive {file.place.name!r} is damaged, truncated or not an archive: {error}",
+            "fetch or write it again",
         ) from error
 
 
@@ -92,7 +94,7 @@ def _tar_members(place: StoredPath) -> Iterator[Member]:
         for header in read_headers(archive):
             path = _safe_path(header.name, place.name)
             problem = None if header.isdir() else why_unreadable(header, MAX_MEMBER_BYTES)
-            # Only a readable member has content of its own, whatever its header says.
+            # An unreadable member, such as a link, has no content, whatever its header says.
             size = 0 if problem or header.isdir() else header.size
             yield Member(path, header.isdir(), header.offset_data, size, size, problem)
 
@@ -101,20 +103,21 @@ def _safe_path(name: str, archive_name: str) -> str:
     if _UNSAFE.search(name):
         raise DatasetError(
             f"the member {as_text(name)[:200]!r} of {archive_name!r} has a name that leads outside "
-            "or has odd characters; write it again with relative names and `/` between their parts"
+            "or has unsafe characters",
+            "write the archive again with relative names and `/` between their parts",
         )
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if len(parts) > _MAX_DEPTH:
         raise DatasetError(
-            f"the member {as_text(name)[:200]!r} of {archive_name!r} is {len(parts)} folders deep; "
-            f"at most {_MAX_DEPTH} are read"
+            f"the member {as_text(name)[:200]!r} of {archive_name!r} is {len(parts)} folders deep",
+            f"the maximum depth is {_MAX_DEPTH}",
         )
     return "/".join(parts)
 
 
 @dataclass(frozen=True)
 class _BoundedDirectory:
-    """A file of which zipfile may read a directory of bounded size at once."""
+    """A file that limits the size of the directory that zipfile reads."""
 
     file: BinaryIO
 
@@ -143,7 +146,7 @@ def _zip_members(file: StoredFile) -> Iterator[Member]:
     _refuse_overlaps(entries, file)
     for entry in entries:
         if entry.flag_bits & _ENCRYPTED:
-            raise DatasetError(f"{name!r} is encrypted; write it again without a password")
+            raise DatasetError(f"{name!r} is encrypted", "write it again without a password")
         yield Member(
             path=_safe_path(entry.filename, name),
             is_folder=entry.is_dir(),
@@ -157,7 +160,7 @@ def _zip_members(file: StoredFile) -> Iterator[Member]:
 
 
 def _refuse_overlaps(entries: list[zipfile.ZipInfo], file: StoredFile) -> None:
-    """Members that share bytes are a bomb: a little data unpacks many times."""
+    """Refuses members that share bytes, as in a zip bomb that unpacks the same data many times."""
     starts = np.array([entry.header_offset for entry in entries], dtype=np.int64)
     lengths = np.array([entry.compress_size for entry in entries], dtype=np.int64)
     order = np.argsort(starts, kind="stable")
@@ -172,20 +175,20 @@ def _zip_problem(entry: zipfile.ZipInfo) -> str | None:
     if entry.is_dir():
         return None
     if kind not in (0, stat.S_IFREG):
-        what = "a link" if kind == stat.S_IFLNK else "no regular file"
+        what = "a link" if kind == stat.S_IFLNK else "not a regular file"
         return f"{what} inside a zip, not an image"
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return f"compressed by method {entry.compress_type}; only stored and deflated are read"
+        return f"compressed by method {entry.compress_type}, but only stored and deflated are read"
     if max(entry.file_size, entry.compress_size) > MAX_MEMBER_BYTES:
         return f"{entry.file_size:,} bytes, more than the {MAX_MEMBER_BYTES:,} one image may have"
-    if entry.file_size > max(_RATIO_MATTERS, _MAX_RATIO * entry.compress_size):
-        return f"{entry.compress_size:,} bytes that unpack to {entry.file_size:,}: no photo does"
+    if entry.file_size > max(_MIN_BYTES_OF_RATIO, _MAX_RATIO * entry.compress_size):
+        return f"{entry.compress_size:,} bytes that unpack to {entry.file_size:,}: not a photograph"
     return None
 
 
 def holds_class_folders(place: StoredPath) -> bool:
-    """Whether a tar holds images in folders and, as far as looked at, no labels beside them."""
-    limit = _LOOKED_AT if place.is_local else _LOOKED_AT_REMOTELY
+    """Whether the first members of a tar are images in folders without label files beside them."""
+    limit = _CHECKED_HEADERS if place.is_local else _CHECKED_HEADERS_REMOTE
     images, labelled, in_folder = set(), set(), False
     try:
         with open_tar(place) as archive:

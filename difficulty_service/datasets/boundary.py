@@ -1,8 +1,8 @@
-"""The boundary of a dataset that is read for somebody else: nothing outside of it is opened.
+"""The boundary of a dataset that is read on behalf of another user: nothing outside is opened.
 
-Without a boundary, the default, a dataset may point anywhere: whoever names it may read the same
-files anyway. With one, a link, an absolute path, a URI or a `..` that leads out is refused when
-it is opened, with OUTSIDE as the reason.
+By default there is no boundary and a dataset may refer to any file, because the user who names it
+can read the same files. With a boundary, a link, an absolute path, a URI or a `..` that leads
+outside is refused when it is opened, with OUTSIDE as the reason.
 """
 
 import os
@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
-OUTSIDE = "it lies outside of the dataset's root"
+OUTSIDE = "it is outside the dataset's root"
 
 Fetch = Callable[[str], BinaryIO]
-"""Opens the image at an https address; raises ImageError."""
+"""Function that opens the image at an https address; raises ImageError."""
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """A folder, or a single file, that a dataset may not leave; made by `storage.boundary_at`.
+    """A folder or file outside which nothing may be read; made by `storage.boundary_at`.
 
     Attributes:
-        root: Its absolute path, in the file system's own form; if local, without links.
-        uri: Its URI without a query, where it is not local.
-        fetch: Opens the https addresses that tables name; None refuses them.
+        root: Absolute path of the root in the form of its file system; a local one has no links.
+        uri: URI of a remote root without its query; None for a local root.
+        fetch: Function that opens https addresses in tables; None to refuse them.
     """
 
     root: str
@@ -35,56 +35,59 @@ class Boundary:
 
     @property
     def is_local(self) -> bool:
-        """Whether the root is a folder of this computer."""
+        """Whether the root is in the local file system."""
         return self.uri is None
 
     def require(self, path: str, *, is_local: bool) -> str:
-        """The path itself, without links if it is local.
+        """Checks that a path is inside.
 
         Args:
-            path: Absolute, in the file system's own form.
-            is_local: Whether it is one of this computer.
+            path: Absolute path in the form of its file system.
+            is_local: Whether the path is in the local file system.
+
+        Returns:
+            The path, with all links resolved if it is local.
 
         Raises:
-            PermissionError: It is outside.
+            PermissionError: The path is outside.
         """
         if is_local != self.is_local:
             raise PermissionError(OUTSIDE)
         if is_local:
             path = os.path.realpath(path)
         elif {"..", "."} & set(unquote(path).replace("\\", "/").split("/")):
-            # Storage that cares for such parts, encoded or not, would leave the folder by them.
+            # Storage that resolves these parts, encoded or not, would leave the folder.
             raise PermissionError(OUTSIDE)
         if path != self.root and not path.startswith(self.root.rstrip("/") + "/"):
             raise PermissionError(OUTSIDE)
         return path
 
     def open_file(self, path: str) -> BinaryIO:
-        """Opens a regular local file inside; exact even while others change folders and links.
+        """Opens a regular local file inside; safe against links that change at the same time.
 
         Raises:
-            PermissionError: It is outside.
-            OSError: It is missing, unreadable or not a regular file.
+            PermissionError: The file is outside.
+            OSError: The file is missing, unreadable or not a regular file.
         """
-        descriptor = self._open(path, os.O_NONBLOCK)  # opening a pipe would wait for its writer
+        descriptor = self._open(path, os.O_NONBLOCK)  # opening a pipe would block
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise OSError("not a regular file")
         return os.fdopen(descriptor, "rb")
 
     def open_folder(self, path: str) -> int:
-        """A descriptor of a local folder inside; the caller closes it.
+        """Opens a descriptor of a local folder inside; the caller closes it.
 
         Raises:
-            PermissionError: It is outside.
-            OSError: It is missing, unreadable or no folder.
+            PermissionError: The folder is outside.
+            OSError: The folder is missing, unreadable or not a folder.
         """
         return self._open(path, os.O_DIRECTORY)
 
     def _open(self, path: str, flags: int) -> int:
-        """Opens part by part from the root, following no link: there is none in a real path."""
+        """Opens the path folder by folder from the root and follows no link on the way."""
         real = self.require(path, is_local=True)
-        if real == self.root:  # which may be a single file
+        if real == self.root:  # the root may be a single file
             return os.open(real, os.O_RDONLY | os.O_NOFOLLOW | flags)
         *folders, name = Path(os.path.relpath(real, self.root)).parts
         current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,7 +1,7 @@
-"""The layout of one folder per class, wherever the folders are: on disk, remote, in an archive.
+"""The layout with one folder per class, for folders on disk, on remote storage or in an archive.
 
-Nothing is dropped silently: whatever lies in a class folder is a sample, also what cannot be an
-image. Only hidden files and the droppings of file managers are left out.
+Nothing is dropped silently: every entry of a class folder is a sample, even if it cannot be an
+image. Only hidden files and metadata files of file managers are ignored.
 """
 
 from collections.abc import Callable, Hashable
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.listing import Listing, as_text
 from difficulty_service.datasets.storage import Entry
-from difficulty_service.errors import DatasetError
+from difficulty_service.errors import DatasetError, Setting
 
-LEFT_OUT = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
+IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 _SPLIT_NAMES = frozenset(
     ("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"),
 )
@@ -26,8 +26,8 @@ class Tree:
     """The folders below a location, by their paths relative to it.
 
     Attributes:
-        scan: What is directly in a folder, hidden entries left out; may raise OSError.
-        identity: Equal for two paths that lead to the same folder.
+        scan: Function that lists the visible entries directly in a folder; may raise OSError.
+        identity: Function whose value is equal for two paths of the same folder.
     """
 
     scan: Callable[[str], list[Entry]]
@@ -36,13 +36,13 @@ class Tree:
 
 @dataclass(frozen=True)
 class ClassFolders:
-    """What lies in the class folders, class by class.
+    """The content of the class folders, class by class.
 
     Attributes:
-        names: Of the classes.
-        paths: Of the samples, relative to the location.
+        names: Names of the classes.
+        paths: Paths of the samples, relative to the location.
         labels: Class indices. Shape (samples,).
-        sizes: In bytes. Shape (samples,).
+        sizes: Sizes of the samples in bytes. Shape (samples,).
     """
 
     names: tuple[str, ...]
@@ -51,33 +51,33 @@ class ClassFolders:
     sizes: NDArray[np.int64]
 
     def listing(self, files: tuple[object, ...] = ()) -> Listing:
-        """As a listing whose ids are the paths."""
+        """A listing with the paths as ids."""
         ids = [as_text(path) for path in self.paths]
         return Listing(self.names, ids, self.labels, self.sizes, files)
 
     def describe(self, position: int) -> str:
-        """Path of a sample, for messages."""
+        """The path of a sample, for messages."""
         return repr(self.paths[position])
 
 
 def find_class_folders(tree: Tree, location: str, split: str | None) -> ClassFolders:
-    """The samples of a tree whose folders are the classes, sorted by name.
+    """Finds the samples of a tree whose folders are the classes, sorted by name.
 
     Raises:
-        DatasetError: There is no class folder, an empty one, images outside any class, or splits
-            although none is chosen.
+        DatasetError: There are no class folders, an empty one or images outside class folders, or
+            there are splits and none is chosen.
     """
     folders = _class_folders(tree, location, split)
     paths, labels, sizes = [], [], []
     for label, folder in enumerate(folders):
-        found = sorted(_walk(tree, folder))
-        if not found:
+        entries = sorted(_walk(tree, folder))
+        if not entries:
             raise DatasetError(
-                f"the class folder {folder!r} of {location!r} is empty; remove it or fill it"
+                f"the class folder {folder!r} of {location!r} is empty", "remove it or fill it"
             )
-        paths += [path for path, _ in found]
-        sizes += [size for _, size in found]
-        labels.append(np.full(len(found), label, dtype=np.int32))
+        paths += [path for path, _ in entries]
+        sizes += [size for _, size in entries]
+        labels.append(np.full(len(entries), label, dtype=np.int32))
     return ClassFolders(
         names=tuple(as_text(folder.rpartition("/")[2]) for folder in folders),
         paths=paths,
@@ -87,8 +87,8 @@ def find_class_folders(tree: Tree, location: str, split: str | None) -> ClassFol
 
 
 def visible(entries: list[Entry]) -> list[Entry]:
-    """All but hidden entries and what file managers leave behind."""
-    return [e for e in entries if not e[0].startswith(".") and e[0] not in LEFT_OUT]
+    """The entries without hidden ones and metadata files of file managers."""
+    return [e for e in entries if not e[0].startswith(".") and e[0] not in IGNORED_NAMES]
 
 
 def _class_folders(tree: Tree, location: str, split: str | None) -> list[str]:
@@ -102,7 +102,11 @@ def _class_folders(tree: Tree, location: str, split: str | None) -> list[str]:
     if split is not None:
         names = sorted(name for name, folder, _ in top if folder)
         if split not in names:
-            raise DatasetError(f"{location!r} has no sub-folder {split!r}; it has {names[:20]}")
+            raise DatasetError(
+                f"{location!r} has no sub-folder {split!r}",
+                f"it has {names[:20]}",
+                parameter="split",
+            )
         top, prefix = _scan_top(tree, location, split), f"{split}/"
     folders = sorted(name for name, folder, _ in top if folder and not has_image_extension(name))
     files = sorted(name for name, folder, _ in top if not folder)
@@ -110,12 +114,14 @@ def _class_folders(tree: Tree, location: str, split: str | None) -> list[str]:
     where = f"{location!r}, split {split!r}," if split else repr(location)
     if not folders:
         raise DatasetError(
-            f"{where} has no class folders, only {files[:5]}; expected one sub-folder per class, "
-            "or give the table or tar file itself"
+            f"{where} has no class folders, only {files[:5]}",
+            "expected one sub-folder per class, or give the table or tar file itself",
+            parameter="location",
         )
     if images:
         raise DatasetError(
-            f"{where} has the image {images[0]!r} outside any class folder; move it into its class"
+            f"{where} has the image {images[0]!r} outside any class folder",
+            "move it into the folder of its class",
         )
     if split is None:
         _refuse_unchosen_splits(tree, location, folders)
@@ -134,41 +140,43 @@ def _refuse_unchosen_splits(tree: Tree, location: str, folders: list[str]) -> No
         any(folder for _, folder, _ in _scan_top(tree, location, name)) for name in folders
     ):
         raise DatasetError(
-            f"{location!r} holds the splits {folders}, not classes; "
-            f"choose one, for example --split {folders[0]}"
+            f"{location!r} holds the splits {folders}, not classes",
+            "choose one, for example ",
+            Setting("split", folders[0]),
+            parameter="split",
         )
 
 
 def _walk(tree: Tree, class_folder: str) -> list[tuple[str, int]]:
-    """Path and size of everything in a class folder that is not a folder with content.
+    """Path and size of each file and each empty folder below a class folder.
 
     Args:
-        tree: Lists folders.
-        class_folder: Where to start.
+        tree: Tree of folders.
+        class_folder: Path of the class folder.
 
     Raises:
         DatasetError: The class folder cannot be listed.
     """
-    found: list[tuple[str, int]] = []
+    samples: list[tuple[str, int]] = []
     pending = [(class_folder, frozenset([tree.identity("")]))]
     while pending:
         folder, above = pending.pop()
         entries, identity = _scan_once(tree, folder, above)
         if not entries and folder != class_folder:
-            found.append((folder, 0))
+            samples.append((folder, 0))
         for name, is_dir, size in entries:
             path = f"{folder}/{name}"
             if is_dir and not has_image_extension(name):
                 pending.append((path, above | {identity}))
             else:
-                found.append((path, size))
-    return found
+                samples.append((path, size))
+    return samples
 
 
 def _scan_once(tree: Tree, folder: str, above: frozenset[Hashable]) -> tuple[list[Entry], Hashable]:
-    """Entries and identity of a folder; none for one that holds itself or is unreadable."""
+    """Entries and identity of a folder; no entries if it is unreadable or contains itself."""
     try:
         identity = tree.identity(folder)
         return ([] if identity in above else tree.scan(folder)), identity
-    except OSError:  # listed as an entry without content; opening it gives the reason
+    except OSError:  # listed as an entry without content; opening it raises the reason
         return [], None

@@ -1,4 +1,4 @@
-"""Which kind of dataset lies at a location."""
+"""Detection of the kind of dataset at a location."""
 
 from difficulty_service.datasets.archive_index import ZIP_EXTENSION, holds_class_folders
 from difficulty_service.datasets.boundary import Boundary
@@ -14,17 +14,17 @@ _SAVED_TO_DISK = ({"dataset_dict.json"}, {"dataset_info.json", "state.json"})
 
 
 def detect_kind(location: str, boundary: Boundary | None = None) -> str:
-    """The kind of dataset at a location, by its prefix, its files or their extensions.
+    """Detects the kind of dataset by the prefix of its location, its files or their extensions.
 
     Args:
-        location: A path, a URI, a glob of either, or `hf:NAME`.
-        boundary: What reading it may not leave.
+        location: Path, URI, glob of either, or `hf:NAME`.
+        boundary: Root outside which nothing may be read.
 
     Returns:
         `image-folder`, `table`, `webdataset`, `archive` or `hugging-face`.
 
     Raises:
-        DatasetError: Nothing is there, or nothing that this package reads.
+        DatasetError: There is nothing at the location, or nothing that this package can read.
     """
     if location.startswith(HUB_PREFIX) and not location.startswith(f"{HUB_PREFIX}//"):
         return "hugging-face"
@@ -42,10 +42,11 @@ def detect_kind(location: str, boundary: Boundary | None = None) -> str:
     kind = _kind_of_files(names, location)
     if kind is None:
         raise DatasetError(
-            f"{location!r} is no dataset that can be read, for example {names[0]!r}; expected a "
-            f"folder of class folders, or files ending in {', '.join(_ALL_EXTENSIONS)}"
+            f"{location!r} is not a dataset that can be read, for example {names[0]!r}",
+            f"expected a folder of class folders, or files ending in {', '.join(_ALL_EXTENSIONS)}",
+            parameter="location",
         )
-    # Several tars are shards of samples with labels; one may be a folder that was packed.
+    # Several tars are shards of samples with labels; a single one may be a packed folder.
     if kind == "webdataset" and len(files) == 1 and holds_class_folders(files[0].place):
         return "archive"
     return kind
@@ -67,13 +68,14 @@ def _kind_of_folder(entries: list[tuple[str, bool, int]], location: str) -> str:
 
 
 def _kind_of_files(names: list[str], location: str) -> str | None:
-    """The kind that all files are of; None where one is of no known kind, or there is none."""
+    """The kind of all files; None if one is of no known kind or there are no files."""
     tables = [name for name in names if name.lower().endswith(TABLE_EXTENSIONS)]
     tars = [name for name in names if name.lower().endswith(TAR_EXTENSIONS)]
     if tables and tars:
         raise DatasetError(
-            f"{location!r} holds tables ({tables[0]!r}) and tars ({tars[0]!r}); "
-            "choose one kind by a glob such as '*.parquet'"
+            f"{location!r} holds tables ({tables[0]!r}) and tars ({tars[0]!r})",
+            "choose one kind by a glob such as '*.parquet'",
+            parameter="location",
         )
     if not names or len(tables) + len(tars) < len(names):
         return None

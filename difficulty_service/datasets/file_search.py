@@ -1,4 +1,4 @@
-"""The files that a location names: itself, those in a folder, or those that a glob matches."""
+"""The files of a location: a single file, the files in a folder, or the matches of a glob."""
 
 import fnmatch
 import glob
@@ -22,15 +22,15 @@ _WILDCARD = re.compile(r"[*?[]")
 
 
 def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFile]:
-    """The file at a location, the files that match a glob, or those directly in a folder, sorted.
+    """The files at a location, directly in a folder or matching a glob, sorted by path.
 
     Args:
         location: Path, URI or glob.
-        boundary: What it may not leave. What a glob matches in folders outside does not count, so
-            that nobody learns what is there.
+        boundary: Root outside which nothing may be read. Matches of a glob in folders outside are
+            ignored, so that their names are not disclosed.
 
     Raises:
-        DatasetError: Nothing is there, nothing matches, or a file is outside of the boundary.
+        DatasetError: There is no file, no match, or a file is outside the boundary.
     """
     place = resolve(location, boundary)
     try:
@@ -44,8 +44,14 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
     if files:
         return sorted(files, key=lambda file: file.place.path)
     if _WILDCARD.search(place.path):
-        raise DatasetError(f"no file matches {location!r}; check the folder and the pattern")
-    raise DatasetError(f"{location!r} is not there; check the path or URI")
+        raise DatasetError(
+            f"no file matches {location!r}",
+            "check the folder and the pattern",
+            parameter="location",
+        )
+    raise DatasetError(
+        f"{location!r} does not exist", "check the path or URI", parameter="location"
+    )
 
 
 def _is_inside(place: StoredPath) -> bool:
@@ -69,12 +75,12 @@ def _find(place: StoredPath, location: str) -> list[StoredFile]:
     if not _WILDCARD.search(place.path):
         return []
     if place.is_local:
-        found = (Path(path) for path in glob.glob(place.path, recursive=True))  # noqa: PTH207
+        matches = (Path(path) for path in glob.glob(place.path, recursive=True))  # noqa: PTH207
         return [
             StoredFile(
                 StoredPath(place.filesystem, path.as_posix(), place.boundary), path.stat().st_size
             )
-            for path in found
+            for path in matches
             if path.is_file()
         ]
     return _glob_remote(place)

@@ -1,4 +1,4 @@
-"""Hugging Face datasets: `hf:NAME` or `hf:NAME@CONFIG` from the hub, or saved to disk."""
+"""Hugging Face datasets: `hf:NAME` or `hf:NAME@CONFIG` on the hub, or saved to disk."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ from difficulty_service.datasets.table_columns import (
     holds_text,
     sample_ids_of,
 )
-from difficulty_service.errors import DatasetError, MissingPackage
+from difficulty_service.errors import DatasetError, MissingPackage, Setting
 
 _ROWS_PER_READ = 64
 _ROWS_PER_SIZES = 16_384
@@ -32,21 +32,22 @@ def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
     """Opens a dataset of the hub, through the cache of `datasets`, or one from `save_to_disk`.
 
     Args:
-        location: `hf:NAME`, `hf:NAME@CONFIG`, or the folder.
-        options: All are used; a split is needed where there are several.
+        location: `hf:NAME`, `hf:NAME@CONFIG`, or the path of a folder.
+        options: Options, all of which apply; a dataset with several splits needs a split.
 
     Raises:
-        DatasetError: It is not there, the hub cannot be reached, or columns or labels make no
-            sense.
-        DuplicateSampleId: Two rows have one id.
+        DatasetError: The dataset does not exist, the hub cannot be reached, or columns or labels
+            are invalid.
+        DuplicateSampleId: Two rows have the same id.
         MissingPackage: The package `datasets` is not installed.
     """
     check_options(options, "a Hugging Face dataset", unused=())
     if options.boundary is not None:
-        # Its rows lie in a cache, or name files anywhere, which no boundary surrounds.
+        # Its rows are in a cache or refer to arbitrary files, so no boundary can contain them.
         raise DatasetError(
-            f"{location!r} is a Hugging Face dataset, which is not read for others; save it as "
-            "Parquet tables"
+            f"{location!r} is a Hugging Face dataset, which cannot be read within a boundary",
+            "save it as Parquet tables",
+            parameter="location",
         )
     rows, place = _load(location, options.split)
     schema = rows.features.arrow_schema
@@ -74,35 +75,39 @@ def _package() -> Any:  # noqa: ANN401 - the package ships no types
         import datasets
     except ImportError as error:
         raise MissingPackage(
-            "reading a Hugging Face dataset needs another package: "
-            "pip install 'difficulty-service[hugging-face]'"
+            "reading a Hugging Face dataset needs the package `datasets`, which is not installed",
+            "pip install 'difficulty-service[hugging-face]'",
+            parameter="location",
         ) from error
     return datasets
 
 
 def _load(location: str, split: str | None) -> tuple[Any, StoredPath]:
-    """The rows, and the folder that relative image paths are relative to."""
+    """Loads the rows and the folder that relative image paths are relative to."""
     package = _package()
     if location.startswith(HUB_PREFIX):
         return _load_from_hub(package, location, split), resolve(".")
     place = resolve(location)
     if not place.is_local:
         raise DatasetError(
-            f"{location!r} was made by save_to_disk and lies on remote storage, where it cannot be "
-            "read in place; save it as Parquet files there, or give a local copy"
+            f"{location!r} was made by save_to_disk and cannot be read on remote storage",
+            "save it as Parquet files there, or use a local copy",
+            parameter="location",
         )
     try:
-        found = package.load_from_disk(place.path)
+        dataset = package.load_from_disk(place.path)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise DatasetError(f"{location!r} cannot be read: {error}; save it again") from error
-    if isinstance(found, package.DatasetDict):
-        return found[_choose_split(list(found), split, location)], place
-    if split not in (None, str(found.split)):
+        raise DatasetError(f"{location!r} cannot be read: {error}", "save it again") from error
+    if isinstance(dataset, package.DatasetDict):
+        return dataset[_choose_split(list(dataset), split, location)], place
+    if split not in (None, str(dataset.split)):
         raise DatasetError(
-            f"{location!r} holds {found.split or 'one unnamed split'}, not {split!r}; "
-            "leave out --split"
+            f"{location!r} holds {dataset.split or 'one unnamed split'}, not {split!r}",
+            "leave out ",
+            Setting("split"),
+            parameter="split",
         )
-    return found, place
+    return dataset, place
 
 
 def _load_from_hub(
@@ -117,8 +122,10 @@ def _load_from_hub(
         return package.load_dataset(name, config or None, split=chosen)
     except (OSError, ValueError, RuntimeError, package.exceptions.DatasetsError) as error:
         raise DatasetError(
-            f"{location!r} cannot be loaded: {error}; check the name, the network and, for a "
-            "private one, `hf auth login`; a dataset with configurations is hf:NAME@CONFIG"
+            f"{location!r} cannot be loaded: {error}",
+            "check the name, the network and, for a private dataset, `hf auth login`; a dataset "
+            "with configurations is hf:NAME@CONFIG",
+            parameter="location",
         ) from error
 
 
@@ -127,7 +134,12 @@ def _choose_split(splits: list[str], split: str | None, location: str) -> str:
         return splits[0]
     if split is None or split not in splits:
         what = "several splits" if split is None else f"no split {split!r}"
-        raise DatasetError(f"{location!r} has {what}; choose one of {splits} with --split")
+        raise DatasetError(
+            f"{location!r} has {what}",
+            f"choose one of {splits} as ",
+            Setting("split"),
+            parameter="split",
+        )
     return split
 
 
@@ -145,7 +157,7 @@ def _index_labels(
 
 
 def _sizes(images: Any, column: str) -> NDArray[np.int64]:  # noqa: ANN401
-    """Encoded bytes per image, from the offsets alone; 0 for paths. Shape (samples,)."""
+    """Encoded bytes of each image, from the offsets alone; 0 for paths. Shape (samples,)."""
     parts = [np.zeros(0, dtype=np.int64)]
     for start in range(0, len(images), _ROWS_PER_SIZES):
         cells = images[start : start + _ROWS_PER_SIZES].column(column)

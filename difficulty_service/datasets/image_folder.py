@@ -1,4 +1,4 @@
-"""One folder per class, images at any depth below it, local or remote."""
+"""Datasets with one folder per class and images at any depth below it, local or remote."""
 
 import os
 from collections.abc import Hashable, Iterator
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from difficulty_service.datasets.class_folders import Tree, find_class_folders, visible
 from difficulty_service.datasets.image_openers import (
+    extension_problem,
     has_image_extension,
     open_image,
-    why_not_by_name,
 )
 from difficulty_service.datasets.listing import build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
@@ -31,23 +31,26 @@ def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
     """Opens a folder whose sub-folders are the classes, sorted by name.
 
     Args:
-        location: The folder, or with a split the folder that holds the splits' folders.
-        options: Split, limit and shard size are used.
+        location: The folder; with a split, the folder that contains the folders of the splits.
+        options: Options, of which the split, the limit and the shard size apply.
 
     Raises:
-        DatasetError: It is not there, holds no class folder, an empty one, images outside any
-            class, or splits although none is chosen.
+        DatasetError: The folder does not exist, has no class folders, an empty one or images
+            outside class folders, or it has splits and none is chosen.
     """
     unused = ("image_column", "label_column", "id_column")
     check_options(options, "a folder of class folders", unused)
     place = resolve(location, options.boundary)
     if not is_folder(place, location):
-        raise DatasetError(f"{location!r} is not there or is no folder; check the path or URI")
+        raise DatasetError(
+            f"{location!r} does not exist or is not a folder",
+            "check the path or URI",
+            parameter="location",
+        )
     tree = _tree(place, location)
-    found = find_class_folders(tree, location, options.split)
-    return build_dataset(
-        location, options, found.listing(), partial(_open_at, place, found.paths), found.describe
-    )
+    folders = find_class_folders(tree, location, options.split)
+    open_at = partial(_open_at, place, folders.paths)
+    return build_dataset(location, options, folders.listing(), open_at, folders.describe)
 
 
 def _tree(place: StoredPath, location: str) -> Tree:
@@ -65,7 +68,7 @@ def _scan_local(place: StoredPath, folder: str) -> list[Entry]:
 
 
 def _local_identity(place: StoredPath, folder: str) -> Hashable:
-    status = os.stat(place.join(folder).path)  # noqa: PTH116 - keeps odd names as they are
+    status = os.stat(place.join(folder).path)  # noqa: PTH116 - keeps names that are not UTF-8
     return status.st_dev, status.st_ino
 
 
@@ -80,10 +83,10 @@ def _open_entry(place: StoredPath) -> BinaryIO:
     """Opens one entry of a class folder.
 
     Raises:
-        ImageError: It is no image file, or cannot be read.
+        ImageError: The entry is not an image file, or cannot be read.
     """
     if has_image_extension(place.name):
         return open_image(place)
-    if place.is_local:  # a pipe or an empty folder has a better reason than its extension
+    if place.is_local:  # opening a pipe or an empty folder raises a more specific reason
         open_image(place).close()
-    raise ImageError(why_not_by_name(place.name))
+    raise ImageError(extension_problem(place.name))

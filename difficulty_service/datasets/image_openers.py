@@ -1,7 +1,7 @@
-"""Openers of encoded images: from bytes, from a file, from a cell of a table.
+"""Openers of encoded images: from bytes, from a file, or from a cell of a table.
 
-An opener is called when the image is decoded, perhaps in another thread or process, so it holds
-no open file and can be pickled. Whatever is wrong with one image is an ImageError then.
+An opener is called when the image is decoded, possibly in another thread or process, so it holds
+no open file and can be pickled. Every problem with an image is an ImageError at that time.
 """
 
 import base64
@@ -27,12 +27,12 @@ MAX_IMAGE_BYTES = 1 << 30
 
 
 def has_image_extension(name: str) -> bool:
-    """Whether a file name ends like that of an image, in any case."""
+    """Whether a file name has the extension of an image, in upper or lower case."""
     return name.rpartition(".")[2].lower() in IMAGE_EXTENSIONS and "." in name
 
 
 def refusing(reason: str) -> ImageOpener:
-    """An opener for what cannot be an image: raises ImageError with the reason."""
+    """An opener of a sample that cannot be an image: raises ImageError with the reason."""
     return partial(_refuse, reason)
 
 
@@ -40,8 +40,8 @@ def _refuse(reason: str) -> NoReturn:
     raise ImageError(reason)
 
 
-def why_not_by_name(name: str) -> str:
-    """Why a file without an image extension is no image."""
+def extension_problem(name: str) -> str:
+    """The reason why a file without an image extension is not an image."""
     extension = os.path.splitext(name)[1]  # noqa: PTH122
     if extension:
         return f"not an image file by its extension {extension!r}"
@@ -49,25 +49,25 @@ def why_not_by_name(name: str) -> str:
 
 
 def check_size(size: int) -> None:
-    """Refuses an image of more than MAX_IMAGE_BYTES encoded bytes.
+    """Refuses an image with more than MAX_IMAGE_BYTES encoded bytes.
 
     Raises:
-        ImageError: It is larger.
+        ImageError: The image is larger.
     """
     if size > MAX_IMAGE_BYTES:
         raise ImageError(f"{size:,} bytes, more than the {MAX_IMAGE_BYTES:,} one image may have")
 
 
 def open_bytes(data: bytes) -> BinaryIO:
-    """Encoded bytes at hand as a file."""
+    """Opens encoded bytes in memory as a file."""
     return io.BytesIO(data)
 
 
 def open_image(place: StoredPath) -> BinaryIO:
-    """Opens a file that should hold an image; a remote one is read whole, in one request.
+    """Opens a file that should be an image; a remote one is read in one request.
 
     Raises:
-        ImageError: It is missing, unreadable, too large or not a regular file.
+        ImageError: The file is missing, unreadable, too large or not a regular file.
     """
     try:
         return _open_local(place) if place.is_local else _read_remote(place)
@@ -86,7 +86,7 @@ def _open_local(place: StoredPath) -> BinaryIO:
         raise ImageError("a broken symbolic link" if broken else "no such file") from error
     if stat.S_ISDIR(status.st_mode):
         raise ImageError("a directory, not an image file")
-    # Opening a pipe would wait for somebody to write to it.
+    # Opening a pipe would block until another process writes to it.
     if not stat.S_ISREG(status.st_mode):
         raise ImageError("not a regular file")
     check_size(status.st_size)
@@ -103,13 +103,13 @@ def _read_remote(place: StoredPath) -> BinaryIO:
 
 
 def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) -> ImageOpener:
-    """Opener of what a table holds for an image.
+    """Opener of the image in a cell of a table.
 
     Args:
-        cell: Encoded bytes, a path or URI, a struct `{bytes, path}` of which bytes come first,
-            or None.
-        folder: What relative paths are relative to.
-        is_base64: The struct's bytes are base64 text, as JSON can hold no bytes.
+        cell: Encoded bytes, a path or URI, a struct `{bytes, path}` in which bytes take
+            precedence, or None.
+        folder: Folder that relative paths are relative to.
+        is_base64: Whether the bytes of a struct are base64 text, as in JSON.
     """
     if isinstance(cell, dict):
         data = cell.get("bytes")
@@ -146,12 +146,12 @@ def _open_reference(reference: str, folder: StoredPath) -> BinaryIO:
 
 
 def _open_uri_inside(uri: str, folder: StoredPath, boundary: Boundary) -> BinaryIO:
-    """Opens a URI below the boundary's own; others could name any server, in a query as well."""
+    """Opens a URI below that of the boundary; any other could reach arbitrary servers."""
     if boundary.uri is not None and uri.startswith(f"{boundary.uri}/"):
         below = uri.removeprefix(f"{boundary.uri}/")
         return open_image(replace(folder, path=boundary.root).join(below.lstrip("/")))
     if uri.lower().startswith("https://"):
         if boundary.fetch is None:
-            raise ImageError("an https address, and reading those is switched off")
+            raise ImageError("an https address, and reading those is disabled")
         return boundary.fetch(uri)
     raise ImageError(f"cannot be read: {OUTSIDE}")

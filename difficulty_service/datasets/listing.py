@@ -1,4 +1,4 @@
-"""What every kind of dataset has in common: options, unique ids, the limit, the fingerprint."""
+"""Steps that all kinds of datasets share: options, unique ids, limit and fingerprint."""
 
 import hashlib
 import json
@@ -11,24 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
-from difficulty_service.errors import DatasetError, DuplicateSampleId
+from difficulty_service.errors import DatasetError, DuplicateSampleId, Setting
 
 OpenAt = Callable[[NDArray[np.int64]], Iterator[ImageOpener]]
-"""Given ascending positions in a listing, yields the openers of their images in order."""
+"""Function that yields the openers of the images at ascending positions in a listing."""
 
 _IDS_PER_HASH = 65_536
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Every sample that a kind of dataset found, before any limit.
+    """All samples of a dataset, before any limit.
 
     Attributes:
         class_names: Name of each class index.
-        sample_ids: One id per sample, in order.
+        sample_ids: Id of each sample, in order.
         labels: Class indices. Shape (samples,).
-        sizes: Encoded bytes of each image, 0 where only the files know. Shape (samples,).
-        files: Facts of the files that belong into the fingerprint.
+        sizes: Encoded bytes of each image, 0 if unknown. Shape (samples,).
+        files: Properties of the files that are part of the fingerprint.
     """
 
     class_names: tuple[str, ...]
@@ -39,26 +39,27 @@ class Listing:
 
 
 def as_text(path: str) -> str:
-    """A path as text that every file format can hold; bytes that are no UTF-8 are spelled out."""
+    """A path as valid Unicode, with escapes for bytes that are not UTF-8."""
     if path.isascii():
         return path
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def check_options(options: DatasetOptions, kind: str, unused: tuple[str, ...]) -> None:
-    """Refuses options that make no sense, for this kind of dataset or at all.
+    """Refuses options that are out of range or do not apply to this kind of dataset.
 
     Raises:
-        DatasetError: One does.
+        DatasetError: An option is refused.
     """
     for name in ("limit", "shard_size"):
         value = getattr(options, name)
         if value is not None and value < 1:
-            raise DatasetError(f"--{name.replace('_', '-')} is {value}; expected 1 or more")
+            raise DatasetError(f"{name} is {value}", "expected 1 or more", parameter=name)
     for name in unused:
         if getattr(options, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise DatasetError(f"{option} has no meaning for {kind}; leave it out")
+            raise DatasetError(
+                f"{name} does not apply to {kind}", "leave out ", Setting(name), parameter=name
+            )
 
 
 def build_dataset(
@@ -68,21 +69,25 @@ def build_dataset(
     open_at: OpenAt,
     describe: Callable[[int], str],
 ) -> Dataset:
-    """The dataset of a listing: ids checked, limit applied, fingerprint taken.
+    """Makes a dataset of a listing: checks ids, applies the limit, computes the fingerprint.
 
     Args:
-        location: As given.
-        options: Its limit and shard size are used here.
-        listing: Every sample.
-        open_at: Opens images by their position in the listing.
-        describe: Where the sample at a position is, for a message about two with one id.
+        location: Location of the dataset.
+        options: Options, of which the limit and the shard size are used.
+        listing: All samples.
+        open_at: Function that opens images by their position in the listing.
+        describe: Function that describes where the sample at a position is, for messages.
 
     Raises:
-        DatasetError: There is no sample.
-        DuplicateSampleId: Two samples share an id.
+        DatasetError: There are no samples.
+        DuplicateSampleId: Two samples have the same id.
     """
     if not len(listing.labels):
-        raise DatasetError(f"{location!r} holds no sample; check the path, the split and the files")
+        raise DatasetError(
+            f"{location!r} has no samples",
+            "check the path, the split and the files",
+            parameter="location",
+        )
     _refuse_duplicates(listing.sample_ids, describe)
     chosen = choose_positions(listing.labels, options.limit)
     if len(chosen) < len(listing.labels):
@@ -119,19 +124,20 @@ def _refuse_duplicates(sample_ids: Sequence[str], describe: Callable[[int], str]
         if first != position:
             raise DuplicateSampleId(
                 f"the id {sample_id!r} belongs to two samples, {describe(first)} and "
-                f"{describe(position)}; ids must tell samples apart"
+                f"{describe(position)}",
+                "ids must be unique",
             )
 
 
 def choose_positions(labels: NDArray[np.int32], limit: int | None) -> NDArray[np.int64]:
-    """Ascending positions of the samples to use, evenly spaced inside each class.
+    """Ascending positions of the samples to use, evenly spaced within each class.
 
-    Spacing over the classes and not over the file keeps every class with its share where the
-    limit allows, even where labels repeat in step with the spacing.
+    Spacing within classes and not over the whole file keeps the proportions of all classes as far
+    as the limit allows, even if the labels are periodic.
 
     Args:
         labels: Class indices. Shape (samples,).
-        limit: How many; None for all.
+        limit: Number of samples; None for all.
 
     Returns:
         Shape (min(limit, samples),).
@@ -145,8 +151,8 @@ def choose_positions(labels: NDArray[np.int32], limit: int | None) -> NDArray[np
         return np.arange(limit) * num_samples // limit
     by_class = np.argsort(labels, kind="stable")
     # One sample of each class first; the rest in proportion, by rounding the running total.
-    rest, wanted = np.cumsum(counts - 1), limit - len(counts)
-    shares = 1 + np.diff(rest * wanted // max(int(rest[-1]), 1), prepend=0)
+    rest, remaining = np.cumsum(counts - 1), limit - len(counts)
+    shares = 1 + np.diff(rest * remaining // max(int(rest[-1]), 1), prepend=0)
     starts = np.cumsum(counts) - counts
     chosen = [
         by_class[start + np.arange(share) * count // share]
@@ -156,9 +162,9 @@ def choose_positions(labels: NDArray[np.int32], limit: int | None) -> NDArray[np
 
 
 def fingerprint(listing: Listing) -> str:
-    """Hex SHA-256 of class names, ids, labels, sizes and facts of the files.
+    """Hex SHA-256 of class names, ids, labels, sizes and properties of the files.
 
-    Neither the place of the dataset nor any time enters, so a copy has the same one.
+    It contains neither the location nor any time, so a copy has the same fingerprint.
     """
     digest = hashlib.sha256()
     digest.update(json.dumps([listing.class_names, listing.files]).encode())

@@ -1,4 +1,4 @@
-"""What every dataset gives: samples with a stable id, an encoded image and a label, in shards."""
+"""The interface of all datasets: shards of samples with an id, an encoded image and a label."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from difficulty_service.datasets.boundary import Boundary
 
 ImageOpener = Callable[[], BinaryIO]
-"""Opens one encoded image for reading from its start; seekable; raises ImageError."""
+"""Opens one encoded image as a seekable file; raises ImageError."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Sample:
     """One labelled image, not yet read.
 
     Attributes:
-        sample_id: Stable across machines and runs, unique in its dataset.
+        sample_id: Id that is unique in the dataset and stable across machines and runs.
         label: Class index.
-        open: Opens the encoded image.
+        open: Function that opens the encoded image.
     """
 
     sample_id: str
@@ -30,16 +30,17 @@ class Sample:
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """How to read a dataset; a field that a kind of dataset has no use for is an error there.
+    """Options for reading a dataset; an option that does not apply to its kind is an error.
 
     Attributes:
-        split: Sub-folder or named split, where the dataset has several.
-        image_column: Column of a table that holds image bytes or paths; None finds it.
-        label_column: Column of a table that holds the labels; None finds it.
-        id_column: Column whose text is the sample id; None uses `file#row`.
-        limit: Use this many samples, evenly spaced over the dataset.
-        shard_size: Samples per shard, the unit of work and of resuming.
-        boundary: What reading it may not leave; None lets links, paths and URIs lead anywhere.
+        split: Sub-folder or named split to read, if the dataset has several.
+        image_column: Column of a table with image bytes or paths; None to detect it.
+        label_column: Column of a table with the labels; None to detect it.
+        id_column: Column whose text is the sample id; None to use `file#row`.
+        limit: Number of samples to use, evenly spaced over the dataset; None for all.
+        shard_size: Number of samples per shard, the unit of work and of resuming.
+        boundary: Root outside which nothing may be read; None to allow links, paths and URIs that
+            lead anywhere.
     """
 
     split: str | None = None
@@ -56,13 +57,13 @@ class Dataset:
     """Samples in a fixed order, cut into shards of equal size; opened by `open_dataset`.
 
     Attributes:
-        location: The path or URI, as given.
+        location: Path or URI that it was opened with.
         class_names: Name of each class index.
-        sample_ids: One id per sample, in order.
+        sample_ids: Id of each sample, in order.
         labels: Class indices, int32. Shape (samples,).
         fingerprint: Hex SHA-256 that changes with the ids, labels or sizes of the samples.
-        shard_size: Samples per shard; the last shard may hold fewer.
-        open_images: Given the ascending positions of some samples, yields their openers in order.
+        shard_size: Number of samples per shard; the last shard may hold fewer.
+        open_images: Function that yields the openers of the samples at ascending positions.
     """
 
     location: str
@@ -75,7 +76,7 @@ class Dataset:
 
     @property
     def num_shards(self) -> int:
-        """Number of shards; the last may be smaller."""
+        """Number of shards, including a smaller last one."""
         return -(-len(self.labels) // self.shard_size)
 
     def shard_positions(self, shard: int) -> range:

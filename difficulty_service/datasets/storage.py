@@ -1,10 +1,10 @@
-"""Where the files of a dataset lie: local paths and URIs, globs, opening for reading.
+"""Access to local and remote files: resolving locations, listing folders, opening files.
 
-A location is a local path or a URI of anything that pyarrow knows (`s3://`, `gs://`, `hdfs://`,
-`abfs://`, `file://`) or else fsspec. In a URI a `?` starts the query, so there `*`, `[...]` and
-`**` are the wildcards; local globs know `?` as well.
+A location is a local path or a URI of a file system of pyarrow (`s3://`, `gs://`, `hdfs://`,
+`abfs://`, `file://`) or otherwise of fsspec. The wildcards of a glob are `*`, `[...]` and `**`; a
+local glob may also use `?`, which starts the query in a URI.
 
-S3-compatible servers are reached the way the AWS tools do it, through AWS_ENDPOINT_URL,
+S3-compatible servers are configured as for the AWS tools, through AWS_ENDPOINT_URL,
 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION, or in the URI itself:
 `s3://bucket/photos?endpoint_override=127.0.0.1:9000&scheme=http&region=us-east-1`.
 """
@@ -33,22 +33,22 @@ from difficulty_service.datasets.boundary import Boundary, Fetch
 from difficulty_service.errors import DatasetError, MissingPackage
 
 READ_AHEAD = 8 << 20
-"""Bytes of one request to remote storage; neighbouring small reads share it."""
+"""Bytes of one request to remote storage, which adjacent small reads share."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 Entry = tuple[str, bool, int]
-"""Name inside its folder, whether it is a folder, size in bytes."""
+"""Name inside its folder, whether the entry is a folder, and size in bytes."""
 
 
 @dataclass(frozen=True)
 class StoredPath:
-    """A path in a file system: what a location means.
+    """A path in a file system, as resolved from a location.
 
     Attributes:
-        filesystem: Of pyarrow.
-        path: Absolute, in the file system's own form.
-        boundary: What may not be left on the way to it; None lets it lie anywhere.
+        filesystem: File system of pyarrow.
+        path: Absolute path in the form of the file system.
+        boundary: Root outside which nothing may be read; None for no restriction.
     """
 
     filesystem: FileSystem
@@ -57,17 +57,17 @@ class StoredPath:
 
     @property
     def is_local(self) -> bool:
-        """Whether Python's own file functions read it."""
+        """Whether the path is in the local file system."""
         return isinstance(self.filesystem, LocalFileSystem)
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """Last part of the path."""
         return posixpath.basename(self.path.rstrip("/"))
 
     @property
     def parent(self) -> "StoredPath":
-        """The folder it is in."""
+        """Folder that contains the path."""
         return StoredPath(self.filesystem, posixpath.dirname(self.path.rstrip("/")), self.boundary)
 
     def join(self, relative: str) -> "StoredPath":
@@ -75,7 +75,7 @@ class StoredPath:
         return StoredPath(self.filesystem, posixpath.join(self.path, relative), self.boundary)
 
     def require_inside(self) -> None:
-        """Raises PermissionError if it lies outside of its boundary."""
+        """Raises PermissionError if the path is outside its boundary."""
         if self.boundary is not None:
             self.boundary.require(self.path, is_local=self.is_local)
 
@@ -85,8 +85,8 @@ class StoredFile:
     """One file of a dataset.
 
     Attributes:
-        place: Where it is.
-        size: In bytes.
+        place: Path of the file.
+        size: Size in bytes.
     """
 
     place: StoredPath
@@ -94,16 +94,16 @@ class StoredFile:
 
 
 def is_uri(location: str) -> bool:
-    """Whether a location begins with a scheme, as in `s3://`."""
+    """Whether a location starts with a scheme, such as `s3://`."""
     return _URI.match(location) is not None
 
 
 def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
-    """The file system and path of a location, without touching either.
+    """Resolves a location to a file system and a path, without any access to it.
 
     Args:
-        location: A path, a URI, a glob of either.
-        boundary: What reading it may not leave.
+        location: Path, URI, or glob of either.
+        boundary: Root outside which nothing may be read.
 
     Raises:
         DatasetError: The scheme is unknown, or the address is malformed.
@@ -121,11 +121,11 @@ def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
 
 
 def boundary_at(location: str, fetch: Fetch | None = None) -> Boundary:
-    """The boundary around everything below a folder.
+    """A boundary with a folder as its root.
 
     Args:
         location: Path or URI of the folder.
-        fetch: Opens the https addresses that tables name; None refuses them.
+        fetch: Function that opens https addresses in tables; None to refuse them.
 
     Raises:
         DatasetError: The scheme is unknown, or the address is malformed.
@@ -138,7 +138,7 @@ def boundary_at(location: str, fetch: Fetch | None = None) -> Boundary:
 
 
 def _quote_wildcards(location: str) -> str:
-    # Brackets and spaces are no legal characters of a URI, but are of a glob and of file names.
+    # Brackets and spaces are not legal in a URI, but occur in globs and file names.
     return location.replace("[", "%5B").replace("]", "%5D").replace(" ", "%20")
 
 
@@ -148,20 +148,23 @@ def _resolve_with_fsspec(location: str, boundary: Boundary | None) -> StoredPath
 
         filesystem, path = fsspec.core.url_to_fs(location)
     except ImportError as error:
-        raise MissingPackage(f"{location!r} needs another package: {error}") from error
+        raise MissingPackage(
+            f"{location!r} needs a package that is not installed: {error}", parameter="location"
+        ) from error
     except (OSError, ValueError) as error:
         raise DatasetError(
-            f"{location!r} is no location this computer can read: {error}; "
-            "give a local path or a URI such as s3://bucket/folder"
+            f"{location!r} is not a location that this computer can read: {error}",
+            "give a local path or a URI such as s3://bucket/folder",
+            parameter="location",
         ) from error
     return StoredPath(PyFileSystem(FSSpecHandler(filesystem)), path, boundary)
 
 
 def is_folder(place: StoredPath, location: str) -> bool | None:
-    """Whether a place is a folder (True), a file (False) or not there (None).
+    """Whether a path is a folder (True), a file (False) or does not exist (None).
 
     Raises:
-        DatasetError: The storage refuses to answer.
+        DatasetError: The storage cannot be read.
     """
     try:
         place.require_inside()
@@ -175,10 +178,10 @@ def is_folder(place: StoredPath, location: str) -> bool | None:
 
 
 def list_folder(place: StoredPath) -> list[Entry]:
-    """What is directly in a folder, in no particular order, symbolic links followed.
+    """The entries directly in a folder, in no particular order; follows symbolic links.
 
     Raises:
-        OSError: The folder is not there, not readable, or outside of the boundary.
+        OSError: The folder does not exist, is not readable, or is outside the boundary.
     """
     if not place.is_local:
         place.require_inside()
@@ -198,7 +201,7 @@ def list_folder(place: StoredPath) -> list[Entry]:
 def _local_kind_and_size(entry: "os.DirEntry[str]") -> tuple[bool, int]:
     try:
         return (True, 0) if entry.is_dir() else (False, entry.stat().st_size)
-    except OSError:  # a broken link is listed too; opening it gives the reason
+    except OSError:  # a broken link is listed as well; opening it raises the reason
         return False, 0
 
 
@@ -207,10 +210,10 @@ def _kind_and_size(info: FileInfo) -> tuple[bool, int]:
 
 
 def list_tree(place: StoredPath) -> dict[str, list[Entry]]:
-    """Everything below a remote folder in one listing: relative folder to its entries.
+    """The entries of all folders below a remote folder, by relative path, in one request.
 
     Raises:
-        OSError: The folder is not there, not readable, or outside of the boundary.
+        OSError: The folder does not exist, is not readable, or is outside the boundary.
     """
     place.require_inside()
     folders: dict[str, list[Entry]] = {"": []}
@@ -224,7 +227,7 @@ def open_file(place: StoredPath) -> BinaryIO:
     """Opens a regular file for reading, buffered and seekable; the caller closes it.
 
     Raises:
-        OSError: The file is missing, unreadable, not a regular file, or outside of its boundary.
+        OSError: The file is missing, unreadable, not a regular file, or outside its boundary.
     """
     if not place.is_local:
         place.require_inside()
@@ -237,10 +240,10 @@ def open_file(place: StoredPath) -> BinaryIO:
 
 
 def open_arrow_file(place: StoredPath) -> pa.NativeFile:
-    """Opens a regular file for pyarrow's own readers, which read it without Python between.
+    """Opens a regular file for the readers of pyarrow, which bypass Python's file objects.
 
     Raises:
-        OSError: The file is missing, unreadable, not a regular file, or outside of its boundary.
+        OSError: The file is missing, unreadable, not a regular file, or outside its boundary.
     """
     place.require_inside()
     if place.is_local and place.boundary is not None:
@@ -251,11 +254,11 @@ def open_arrow_file(place: StoredPath) -> pa.NativeFile:
 
 
 def _refuse_irregular(place: StoredPath) -> None:
-    # Opening a pipe would wait for somebody to write to it.
+    # Opening a pipe would block until another process writes to it.
     if not stat.S_ISREG(Path(place.path).stat().st_mode):
         raise OSError("not a regular file")
 
 
 def common_folder(files: list[StoredFile]) -> str:
-    """The deepest folder that holds all files."""
+    """Deepest folder that contains all files."""
     return posixpath.commonpath([file.place.parent.path for file in files])

@@ -1,4 +1,4 @@
-"""Parquet, CSV or JSON Lines tables with encoded images or paths, and labels."""
+"""Datasets in Parquet, CSV or JSON Lines tables with encoded images or paths, and labels."""
 
 import posixpath
 from collections.abc import Iterator
@@ -34,12 +34,12 @@ from difficulty_service.errors import DatasetError
 
 @dataclass(frozen=True)
 class _Rows:
-    """Where the samples are: rows of files that were put one after the other.
+    """The rows of the samples in several files, which are numbered consecutively.
 
     Attributes:
-        tables: The files, in order.
+        tables: Files in order.
         starts: Number of rows before each file. Shape (files,).
-        rows: Row of each sample over all files, ascending. Shape (samples,).
+        rows: Row number of each sample over all files, ascending. Shape (samples,).
     """
 
     tables: tuple[TableFile, ...]
@@ -60,7 +60,7 @@ class _Rows:
     def split_by_file(
         self, positions: NDArray[np.int64]
     ) -> Iterator[tuple[TableFile, NDArray[np.int64]]]:
-        """Files and the rows in them of ascending positions; files without any left out."""
+        """Each file with its rows that belong to ascending positions, unless there are none."""
         rows = self.rows[positions]
         for table, start in zip(self.tables, self.starts.tolist(), strict=True):
             first, last = np.searchsorted(rows, [start, start + table.num_rows])
@@ -69,15 +69,15 @@ class _Rows:
 
 
 def open_table(location: str, options: DatasetOptions) -> Dataset:
-    """Opens one table: a file, the files that match a glob, or those of a folder, in sorted order.
+    """Opens one table: a file, the files that match a glob, or those in a folder, in sorted order.
 
     Args:
-        location: Path or URI.
-        options: All are used; a split chooses the rows whose column `split` says so.
+        location: Path, URI or glob.
+        options: Options, all of which apply; a split selects the rows by their column `split`.
 
     Raises:
-        DatasetError: A file cannot be read, a column is missing, or labels make no sense.
-        DuplicateSampleId: Two rows have one id.
+        DatasetError: A file cannot be read, a column is missing, or labels are invalid.
+        DuplicateSampleId: Two rows have the same id.
     """
     check_options(options, "a table", unused=())
     tables = _open_files(location, options)
@@ -87,7 +87,7 @@ def open_table(location: str, options: DatasetOptions) -> Dataset:
         _check_images(table, columns.image)
     texts = _concat(parts)
     if not texts.num_rows:
-        raise DatasetError(f"{location!r} has no rows; expected one row per image")
+        raise DatasetError(f"{location!r} has no rows", "expected one row per image")
     keep = _rows_of_split(texts, options.split, location)
     texts = texts.take(pa.array(keep))
     lengths = np.array([table.num_rows for table in tables], dtype=np.int64)
@@ -117,11 +117,13 @@ def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
     ]
     if not files:
         raise DatasetError(
-            f"{location!r} holds no table; expected files ending in {', '.join(TABLE_EXTENSIONS)}"
+            f"{location!r} holds no table",
+            f"expected files ending in {', '.join(TABLE_EXTENSIONS)}",
+            parameter="location",
         )
     folder = common_folder(files)
-    named = (options.image_column, options.id_column, "label_name", "split")
-    text_columns = tuple(name for name in (*named, *IMAGE_NAMES) if name)
+    special = (options.image_column, options.id_column, "label_name", "split")
+    text_columns = tuple(name for name in (*special, *IMAGE_NAMES) if name)
     return [
         open_table_file(file, posixpath.relpath(file.place.path, folder), text_columns)
         for file in files
@@ -131,20 +133,20 @@ def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
 def _check_images(table: TableFile, column: str) -> None:
     if column not in table.schema.names:
         raise DatasetError(
-            f"no column {column!r} in {table.name!r}, which has {table.schema.names}; "
-            "all files of a dataset need the same columns"
+            f"no column {column!r} in {table.name!r}, which has {table.schema.names}",
+            "all files of a dataset need the same columns",
         )
 
 
 def _only_images(tables: list[TableFile], columns: TableColumns) -> Iterator[TableFile]:
-    """The tables without columns that nobody will read again."""
+    """The tables without the columns that are no longer needed."""
     for table in tables:
         rows = table.rows.select([columns.image]) if table.rows is not None else None
         yield replace(table, rows=rows)
 
 
 def _concat(parts: list[pa.Table]) -> pa.Table:
-    """Columns of several files, whose types may differ in width or encoding."""
+    """Concatenates columns of several files, whose types may differ in width or encoding."""
     plain = [
         pa.table({name: decode_dictionary(part.column(name)) for name in part.schema.names})
         for part in parts
@@ -161,8 +163,12 @@ def _rows_of_split(texts: pa.Table, split: str | None, location: str) -> NDArray
     names = texts.column("split").cast(pa.string())
     rows = np.flatnonzero(pc.fill_null(pc.equal(names, split), fill_value=False).to_numpy())
     if not len(rows):
-        there = sorted(name for name in pc.unique(names).to_pylist() if name is not None)
-        raise DatasetError(f"{location!r} has no row of split {split!r}; there are {there[:20]}")
+        splits = sorted(name for name in pc.unique(names).to_pylist() if name is not None)
+        raise DatasetError(
+            f"{location!r} has no row of split {split!r}",
+            f"there are {splits[:20]}",
+            parameter="split",
+        )
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Which columns of a table hold the images, the labels, their names, the ids and the splits."""
+"""The columns of a table that hold images, labels, class names, ids and splits."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from difficulty_service.datasets.labels import LABEL_NAMES, Describe, is_text
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError
+from difficulty_service.errors import DatasetError, Setting
 
 IMAGE_NAMES = (
     "image",
@@ -25,19 +25,19 @@ IMAGE_NAMES = (
     "filename",
     "file_name",
 )
-"""Names under which images are looked for, in this order, columns of bytes before paths."""
+"""Default names of image columns, by priority; columns of bytes come before paths."""
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The names of the columns that matter.
+    """The names of the columns of a dataset.
 
     Attributes:
-        image: Encoded bytes, `{bytes, path}` or paths.
-        label: Integers, booleans or text.
-        label_name: The name of the class beside an integer label.
-        sample_id: What the ids are taken from.
-        split: What the split is chosen by.
+        image: Column with encoded bytes, structs `{bytes, path}` or paths.
+        label: Column with labels: integers, booleans or text.
+        label_name: Column with the class names of integer labels, or None.
+        sample_id: Column with the sample ids, or None.
+        split: Column with the splits, or None.
     """
 
     image: str
@@ -47,28 +47,31 @@ class TableColumns:
     split: str | None
 
     def of_labels(self) -> list[str]:
-        """All but the images, each once."""
+        """All columns except the images, without duplicates."""
         names = (self.label, self.label_name, self.sample_id, self.split)
         return list(dict.fromkeys(name for name in names if name is not None))
 
 
 def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> TableColumns:
-    """Finds the columns by the options, or else by the names they usually have.
+    """Finds the columns by the options, or by their default names.
 
     Args:
-        schema: Of the table.
-        options: Named columns, and whether a split is chosen.
-        source: The table, for messages.
+        schema: Schema of the table.
+        options: Names of columns, and whether a split is chosen.
+        source: Description of the table, for messages.
 
     Raises:
-        DatasetError: A column is not there, or not of a type that can hold what it should.
+        DatasetError: A column is missing or has an unsuitable type.
     """
     image = _find(schema, options.image_column, _images_first(schema), ("image", source))
     kind = schema.field(image).type
     if not (holds_bytes(kind) or holds_text(kind)):
         raise DatasetError(
-            f"column {image!r} of {source} is of type {kind}; images are encoded bytes, "
-            "a struct {bytes, path}, or paths: name another column with --image-column"
+            f"column {image!r} of {source} is of type {kind}, but images are encoded bytes, "
+            "a struct {bytes, path}, or paths",
+            "name another column as ",
+            Setting("image_column"),
+            parameter="image_column",
         )
     label = _find(schema, options.label_column, LABEL_NAMES, ("label", source))
     return TableColumns(
@@ -80,12 +83,12 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
     )
 
 
-def _label_name(schema: pa.Schema, label: str, asked_for: str | None) -> str | None:
-    """The column that names the labels: `label_name`, or of another chosen one `<column>_name`.
+def _label_name(schema: pa.Schema, label: str, label_column: str | None) -> str | None:
+    """The column with the class names: `label_name`, or `<column>_name` for a chosen column.
 
-    A table with several label columns has one `label_name`, which says nothing of the others.
+    In a table with several label columns, `label_name` belongs only to the default one.
     """
-    usual = asked_for is None or asked_for in LABEL_NAMES[:1]
+    usual = label_column is None or label_column in LABEL_NAMES[:1]
     name = "label_name" if usual else f"{label}_name"
     return name if name in schema.names and holds_text(schema.field(name).type) else None
 
@@ -97,30 +100,37 @@ def _images_first(schema: pa.Schema) -> list[str]:
 
 
 def _find(
-    schema: pa.Schema, asked_for: str | None, usual: Sequence[str], what: tuple[str, str]
+    schema: pa.Schema, chosen: str | None, usual: Sequence[str], what: tuple[str, str]
 ) -> str:
-    if asked_for is not None:
-        return _require(schema, asked_for, what)
+    if chosen is not None:
+        return _require(schema, chosen, what)
     for name in usual:
         if name in schema.names:
             return name
     role, source = what
     raise DatasetError(
-        f"no {role} column found in {source}, which has {schema.names}; "
-        f"name it with --{role}-column"
+        f"no {role} column found in {source}, which has {schema.names}",
+        "name it as ",
+        Setting(f"{role}_column"),
+        parameter=f"{role}_column",
     )
 
 
 def _require(schema: pa.Schema, name: str, what: tuple[str, str]) -> str:
     role, source = what
     if name not in schema.names:
-        remedy = "leave out --split" if role == "split" else f"choose one with --{role}-column"
-        raise DatasetError(f"no column {name!r} in {source}, which has {schema.names}; {remedy}")
+        parameter = "split" if role == "split" else f"{role}_column"
+        raise DatasetError(
+            f"no column {name!r} in {source}, which has {schema.names}",
+            "leave out " if role == "split" else "name one of these as ",
+            Setting(parameter),
+            parameter=parameter,
+        )
     return name
 
 
 def holds_bytes(data_type: pa.DataType) -> bool:
-    """Whether cells are encoded images: binary, or a struct with `bytes` or `path`."""
+    """Whether cells are binary, or a struct with `bytes` or `path`."""
     if pa.types.is_struct(data_type):
         return any(field.name in ("bytes", "path") for field in data_type)
     kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
@@ -128,7 +138,7 @@ def holds_bytes(data_type: pa.DataType) -> bool:
 
 
 def holds_text(data_type: pa.DataType) -> bool:
-    """Whether cells are text, perhaps dictionary-encoded."""
+    """Whether cells are text, possibly dictionary-encoded."""
     return is_text(data_type.value_type if pa.types.is_dictionary(data_type) else data_type)
 
 
@@ -138,13 +148,13 @@ def sample_ids_of(
     """The ids of the rows: the text of the id column, or `file#row`.
 
     Args:
-        texts: The columns but for the images. Shape (samples,) each.
-        columns: Which one holds the ids, if any.
-        row_names: `file#row` of every row, taken only where there is no id column.
-        describe: `file#row` of one row, for messages.
+        texts: All columns except the images. Shape (samples,) each.
+        columns: Names of the columns.
+        row_names: `file#row` of every row; used only without an id column.
+        describe: Function that returns `file#row` of one row, for messages.
 
     Raises:
-        DatasetError: An id is null, or of a type that has no text.
+        DatasetError: An id is null, or of a type that cannot be converted to text.
     """
     if columns.sample_id is None:
         return list(row_names)
@@ -153,12 +163,15 @@ def sample_ids_of(
         first = int(pc.index(pc.is_null(ids), value=True).as_py())
         raise DatasetError(
             f"id column {columns.sample_id!r} is null {ids.null_count} times, first at "
-            f"{describe(first)}; every sample needs an id"
+            f"{describe(first)}",
+            "every sample needs an id",
+            parameter="id_column",
         )
     try:
         texts_of_ids: list[str] = ids.cast(pa.string()).to_pylist()
     except pa.ArrowException as error:
         raise DatasetError(
-            f"id column {columns.sample_id!r} is of type {ids.type}, which is no text: {error}"
+            f"id column {columns.sample_id!r} of type {ids.type} cannot become text: {error}",
+            parameter="id_column",
         ) from error
     return texts_of_ids

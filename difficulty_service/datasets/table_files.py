@@ -1,6 +1,7 @@
-"""Files of tables: their columns, and the cells of some rows without the rest in memory.
+"""Reads files of tables: whole columns, or the cells of some rows without loading the others.
 
-Parquet is read by row groups. CSV and JSON Lines are read whole: they hold paths or small images.
+Parquet is read by row groups. CSV and JSON Lines are read whole, because they hold paths or small
+images.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from difficulty_service.errors import DatasetError
 TABLE_EXTENSIONS = (".parquet", ".csv", ".jsonl", ".ndjson")
 
 _ROWS_PER_BATCH = 64
-_JSON_BLOCK = 64 << 20  # the longest line there may be
+_JSON_BLOCK = 64 << 20  # maximum length of a line
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,11 @@ class TableFile:
     """One file of a table.
 
     Attributes:
-        file: Where it is.
-        name: Its path relative to the folder that all files share; begins the ids.
-        schema: Of its columns.
-        num_rows: Number of its rows.
-        rows: The rows of CSV and JSON Lines; None for Parquet.
+        file: Path and size of the file.
+        name: Path relative to the common folder of all files; the start of the ids.
+        schema: Schema of the file.
+        num_rows: Number of rows.
+        rows: Rows of a CSV or JSON Lines file; None for Parquet.
     """
 
     file: StoredFile
@@ -42,20 +43,20 @@ class TableFile:
 
     @property
     def is_json(self) -> bool:
-        """Whether bytes in it can only be base64 text."""
+        """Whether the file is JSON, in which bytes are base64 text."""
         return self.name.lower().endswith((".jsonl", ".ndjson"))
 
 
 def open_table_file(file: StoredFile, name: str, text_columns: tuple[str, ...]) -> TableFile:
-    """Reads the schema of a Parquet file, or the rows of the others.
+    """Reads the schema of a Parquet file, or all rows of a CSV or JSON Lines file.
 
     Args:
-        file: Where it is.
-        name: What it is called in ids and messages.
-        text_columns: Columns of a CSV file that are text even where they look like numbers.
+        file: Path and size of the file.
+        name: Name of the file in ids and messages.
+        text_columns: Columns of a CSV file that are read as text even if they look like numbers.
 
     Raises:
-        DatasetError: It cannot be read.
+        DatasetError: The file cannot be read.
     """
     try:
         with open_arrow_file(file.place) as source:
@@ -73,7 +74,7 @@ def _read_text(source: pa.NativeFile, name: str, text_columns: tuple[str, ...]) 
     if not name.lower().endswith(".csv"):
         options = pyarrow.json.ReadOptions(block_size=_JSON_BLOCK)
         return pyarrow.json.read_json(source, read_options=options)
-    # Only an empty cell is null: a class may well be called "NA" or "null".
+    # Only an empty cell is null, because a class may be called "NA" or "null".
     convert = pyarrow.csv.ConvertOptions(
         column_types=dict.fromkeys(text_columns, pa.string()),
         null_values=[""],
@@ -83,16 +84,16 @@ def _read_text(source: pa.NativeFile, name: str, text_columns: tuple[str, ...]) 
 
 
 def read_columns(table: TableFile, columns: list[str]) -> pa.Table:
-    """Some columns whole.
+    """Reads all rows of some columns.
 
     Raises:
-        DatasetError: One is not there, or the file is damaged.
+        DatasetError: A column is missing, or the file is damaged.
     """
     missing = [name for name in columns if name not in table.schema.names]
     if missing:
         raise DatasetError(
-            f"no column {missing[0]!r} in {table.name!r}, which has {table.schema.names}; "
-            "all files of a dataset need the same columns"
+            f"no column {missing[0]!r} in {table.name!r}, which has {table.schema.names}",
+            "all files of a dataset need the same columns",
         )
     if table.rows is not None:
         return table.rows.select(columns)
@@ -104,7 +105,7 @@ def read_columns(table: TableFile, columns: list[str]) -> pa.Table:
 
 
 def read_cells(table: TableFile, column: str, rows: NDArray[np.int64]) -> Iterator[object]:
-    """The cells of a column at ascending rows, a few in memory at a time.
+    """Yields the cells of a column at ascending rows, with only a few in memory at a time.
 
     Raises:
         DatasetError: The file is damaged.
@@ -122,7 +123,7 @@ def read_cells(table: TableFile, column: str, rows: NDArray[np.int64]) -> Iterat
 
 
 def _parquet_cells(source: pa.NativeFile, column: str, rows: NDArray[np.int64]) -> Iterator[object]:
-    # The defaults would hold the column of a whole row group in memory.
+    # By default pyarrow would load the column of a whole row group into memory.
     parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=READ_AHEAD)
     metadata = parquet.metadata
     lengths = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]

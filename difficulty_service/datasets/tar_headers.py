@@ -1,7 +1,7 @@
-"""The headers of a tar, read with bounds: whoever wrote it may have meant harm.
+"""Reads the headers of a tar with limits, because the archive may be malicious.
 
-A header may claim a size of its own that fills the memory, a negative one that leads back to
-where it stands, or follow itself for ever; all of these end in an error here.
+A header may claim a size that exhausts the memory, or a negative size that leads back to the same
+header for ever; both raise an error here.
 """
 
 import gzip
@@ -26,18 +26,18 @@ TAR_ERRORS = (
     OverflowError,
     RecursionError,
 )
-"""What reading a damaged, truncated or hostile archive raises."""
+"""Errors that reading a damaged, truncated or malicious archive raises."""
 
 MAX_MEMBERS = 2_000_000
 MAX_NAMES_LENGTH = 1 << 29
 _MAX_NAME_LENGTH = 4096
-_MAX_HEADER_BYTES = 1 << 18  # of one member, with long names and extended attributes
+_MAX_HEADER_BYTES = 1 << 18  # per member, with long names and extended attributes
 _MAX_GLOBAL_FIELDS = 1000
 
 
 @dataclass
 class _BoundedReader:
-    """A file of which little may be read before `left` is set anew."""
+    """A file from which at most `left` bytes may be read until `left` is reset."""
 
     file: BinaryIO
     left: int = _MAX_HEADER_BYTES
@@ -57,7 +57,7 @@ class _BoundedReader:
 
 @contextmanager
 def open_tar(place: StoredPath) -> Iterator[BinaryIO]:
-    """The archive as a file, decompressed; seeking forward is cheap, backward may not be."""
+    """Opens an archive as a decompressed file; seeking backward may be expensive."""
     with ExitStack() as stack:
         file = stack.enter_context(open_file(place))
         if not place.name.lower().endswith(".tar"):
@@ -66,25 +66,25 @@ def open_tar(place: StoredPath) -> Iterator[BinaryIO]:
 
 
 def read_headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:
-    """All headers in order; the consumer may move the archive's position.
+    """Yields all headers in order; the caller may seek in the archive.
 
     Raises:
-        tarfile.TarError: The archive is damaged, truncated, or too large in some respect; others
-            of TAR_ERRORS as well.
+        tarfile.TarError: The archive is damaged, truncated or too large. The other TAR_ERRORS are
+            possible as well.
     """
     reader = _BoundedReader(archive)
     with tarfile.open(fileobj=cast(BinaryIO, reader), mode="r:") as tar:
         last, count, length = -1, 0, 0
         while (member := tar.next()) is not None:
-            tar.members.clear()  # type: ignore[attr-defined]  # else a million headers stay in memory
+            tar.members.clear()  # type: ignore[attr-defined]  # otherwise all headers would stay in memory
             count, length = count + 1, length + len(member.name)
             _check(tar, member, last)
             if count > MAX_MEMBERS or length > MAX_NAMES_LENGTH:
-                raise tarfile.ReadError(f"more than {MAX_MEMBERS:,} members, or endless names")
+                raise tarfile.ReadError(f"more than {MAX_MEMBERS:,} members, or too long names")
             last = tar.offset
             yield member
             reader.left = _MAX_HEADER_BYTES
-        # tarfile takes an unreadable header for the end; the real end is a block of zeros.
+        # tarfile treats an unreadable header as the end; the real end is a block of zeros.
         archive.seek(tar.offset)
         if archive.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
             raise tarfile.ReadError(f"no end-of-archive mark at byte {tar.offset:,}")
@@ -100,7 +100,7 @@ def _check(tar: tarfile.TarFile, member: tarfile.TarInfo, last: int) -> None:
 
 
 def why_unreadable(header: tarfile.TarInfo, max_bytes: int) -> str | None:
-    """Why a member cannot be an image; None if it can."""
+    """The reason why a member cannot be an image; None if it can."""
     if header.issym() or header.islnk():
         return f"a link to {as_text(header.linkname)!r} inside a tar, not an image"
     if not header.isreg() or header.issparse():

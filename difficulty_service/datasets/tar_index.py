@@ -1,6 +1,6 @@
-"""What a tar of samples holds, found in one pass over its headers; nothing is extracted.
+"""The index of a WebDataset tar, read in one pass over its headers without extracting it.
 
-The members of one sample share the path up to the first dot of the file name: `a/7.jpg`, `a/7.cls`.
+The members of a sample share the path up to the first dot of the file name: `a/7.jpg`, `a/7.cls`.
 """
 
 import json
@@ -27,7 +27,7 @@ from difficulty_service.datasets.tar_headers import (
 from difficulty_service.errors import DatasetError, DuplicateSampleId
 
 _MAX_TEXT_BYTES = 16 << 20
-_MAX_TEXTS_BYTES = 1 << 30  # of all labels in one archive, which are in memory together
+_MAX_TEXTS_BYTES = 1 << 30  # all labels of an archive are in memory together
 _TEXTS = ("cls", "json")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 
@@ -37,10 +37,10 @@ class TarMember:
     """One member of a sample.
 
     Attributes:
-        offset: Of its first byte in the archive, decompressed.
-        size: In bytes.
-        problem: Why it cannot be read; None if it can.
-        text: What a `.cls` or `.json` member says; None for others.
+        offset: Offset of the first byte in the decompressed archive.
+        size: Size in bytes.
+        problem: Reason why the member cannot be read; None if it can.
+        text: Content of a `.cls` or `.json` member; None for others.
     """
 
     offset: int
@@ -54,12 +54,12 @@ class TarSample:
     """A sample of an archive.
 
     Attributes:
-        key: What the names of its members begin with.
-        label: Integer or text.
-        label_name: Name of the class beside an integer label.
-        offset: Of the image's first byte in the archive, decompressed.
-        size: Of the image, in bytes; 0 without one.
-        problem: Why there is no readable image; None if there is.
+        key: Common start of the names of its members.
+        label: Label, an integer or text.
+        label_name: Class name of an integer label, or None.
+        offset: Offset of the image's first byte in the decompressed archive.
+        size: Size of the image in bytes; 0 if there is no image.
+        problem: Reason why there is no readable image; None if there is one.
     """
 
     key: str
@@ -71,15 +71,15 @@ class TarSample:
 
 
 def read_tar_index(file: StoredFile, label_key: str | None) -> list[TarSample]:
-    """The samples of an archive, in the order of their images.
+    """Reads the samples of an archive, in the order of their images.
 
     Args:
-        file: The archive.
-        label_key: Key of the label in `.json` members; None looks for the usual ones.
+        file: Path and size of the archive.
+        label_key: Key of the label in `.json` members; None to try the default names.
 
     Raises:
         DatasetError: The archive is damaged or truncated, or a sample has no label.
-        DuplicateSampleId: A key has two members of one extension.
+        DuplicateSampleId: A key has two members with the same extension.
     """
     groups: dict[str, dict[str, TarMember]] = {}
     length = 0
@@ -91,15 +91,15 @@ def read_tar_index(file: StoredFile, label_key: str | None) -> list[TarSample]:
                     raise tarfile.ReadError(f"labels of more than {_MAX_TEXTS_BYTES:,} characters")
     except TAR_ERRORS as error:
         raise DatasetError(
-            f"the tar {file.place.path!r} is damaged or truncated: {error}; "
-            "fetch or write it again, or leave it out of the glob"
+            f"the tar {file.place.path!r} is damaged or truncated: {error}",
+            "fetch or write it again, or exclude it from the glob",
         ) from error
     samples = [_sample(key, group, file.place.name, label_key) for key, group in groups.items()]
     return sorted(samples, key=lambda sample: sample.offset)
 
 
 def _visible_headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:
-    """Everything but folders and hidden names; the consumer may move the archive's position."""
+    """Headers except folders and hidden names; the caller may seek in the archive."""
     for member in read_headers(archive):
         name = member.name.rpartition("/")[2]
         if not member.isdir() and not name.startswith((".", "__")):
@@ -112,10 +112,10 @@ def _add(
     archive: BinaryIO,
     tar_name: str,
 ) -> str:
-    """Puts a member into the group of its key: `a/7` and `seg.png` of `./a/7.seg.png`.
+    """Adds a member to the group of its key: `a/7` and `seg.png` for `./a/7.seg.png`.
 
     Returns:
-        Its text; "" where it is not read.
+        Text of a label member, otherwise "".
     """
     folder, slash, name = as_text(header.name).removeprefix("./").rpartition("/")
     stem, _, extension = name.partition(".")
@@ -135,7 +135,9 @@ def _add(
 
 def _read_text(header: tarfile.TarInfo, archive: BinaryIO) -> str:
     if header.size > _MAX_TEXT_BYTES:
-        raise DatasetError(f"the label {header.name!r} has {header.size:,} bytes; expected a few")
+        raise DatasetError(
+            f"the label {header.name!r} has {header.size:,} bytes", "expected a short text"
+        )
     archive.seek(header.offset_data)
     return archive.read(header.size).decode("utf-8", "backslashreplace").strip()
 
@@ -148,9 +150,9 @@ def _sample(
     if not isinstance(label, int | str):
         raise DatasetError(
             f"the sample {key!r} in {tar_name!r} has "
-            f"{'no label' if label is None else f'the label {label!r}'}; expected an integer or "
-            f"text in {key}.cls, or in {key}.json as "
-            f"{repr(label_key) if label_key else 'one of ' + ', '.join(LABEL_NAMES)}"
+            f"{'no label' if label is None else f'the label {label!r}'}",
+            f"expected an integer or text in {key}.cls, or in {key}.json as "
+            f"{repr(label_key) if label_key else 'one of ' + ', '.join(LABEL_NAMES)}",
         )
     name = values.get("label_name")
     image = _image(group)
@@ -171,14 +173,14 @@ def _json_values(key: str, group: dict[str, TarMember], tar_name: str) -> dict[s
     try:
         values = json.loads(text)
     except ValueError as error:
-        raise DatasetError(f"{key}.json in {tar_name!r} is no JSON: {error}") from error
+        raise DatasetError(f"{key}.json in {tar_name!r} is not JSON: {error}") from error
     if not isinstance(values, dict):
-        raise DatasetError(f"{key}.json in {tar_name!r} holds {text[:40]!r}; expected an object")
+        raise DatasetError(f"{key}.json in {tar_name!r} holds {text[:40]!r}", "expected an object")
     return values
 
 
 def _label(group: dict[str, TarMember], values: dict[str, object], label_key: str | None) -> object:
-    """What the sample is labelled with; `.cls` comes first unless a key is asked for."""
+    """The label of a sample: at the given key in `.json`, or else in `.cls` before `.json`."""
     if label_key is not None:
         return values.get(label_key)
     text = group["cls"].text if "cls" in group else None
@@ -188,10 +190,10 @@ def _label(group: dict[str, TarMember], values: dict[str, object], label_key: st
 
 
 def _image(group: dict[str, TarMember]) -> TarMember:
-    """The member with the image: of `7.jpg` and `7.seg.png` the first."""
-    for known in (IMAGE_EXTENSIONS.__contains__, lambda name: has_image_extension(f".{name}")):
+    """The member with the image: `7.jpg` rather than `7.seg.png`."""
+    for is_image in (IMAGE_EXTENSIONS.__contains__, lambda name: has_image_extension(f".{name}")):
         for extension, member in group.items():
-            if known(extension):
+            if is_image(extension):
                 return member
     first = next(iter(group.values()))
     return TarMember(first.offset, 0, "no member with an image extension", None)

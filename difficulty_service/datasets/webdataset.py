@@ -1,7 +1,7 @@
-"""WebDataset tar shards: the members `7.jpg` and `7.cls` (or `7.json`) are the sample `7`.
+"""WebDataset tar shards: the members `7.jpg` and `7.cls` (or `7.json`) form the sample `7`.
 
-Headers are read once. Images are then read at their offset; from compressed or remote archives
-in order, several to a request.
+Headers are read once. Images are then read at their offset. From compressed or remote archives
+they are read in order, several per request.
 """
 
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ from difficulty_service.errors import DatasetError, ImageError
 
 @dataclass(frozen=True)
 class _Members:
-    """Where the image of each sample is; ascending by archive, then by offset.
+    """The locations of the images, ascending by archive and offset.
 
     Attributes:
-        files: The archives.
-        archives: Index of the archive. Shape (samples,).
-        offsets: Of the first byte, decompressed. Shape (samples,).
-        sizes: In bytes. Shape (samples,).
-        problems: Reason by position, of the samples without a readable image.
+        files: Archives.
+        archives: Index of the archive of each sample. Shape (samples,).
+        offsets: Offset of the first byte in the decompressed archive. Shape (samples,).
+        sizes: Size of the image in bytes. Shape (samples,).
+        problems: Reason by position, for samples without a readable image.
     """
 
     files: tuple[StoredFile, ...]
@@ -44,15 +44,16 @@ class _Members:
 
 
 def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
-    """Opens one tar, the tars that match a glob, or those of a folder, in sorted order.
+    """Opens one tar, the tars that match a glob, or those in a folder, in sorted order.
 
     Args:
-        location: Path or URI.
-        options: Limit and shard size are used, and the label column as the key in `.json` members.
+        location: Path, URI or glob.
+        options: Options, of which the limit, the shard size and the label column apply; the latter
+            is the key of the label in `.json` members.
 
     Raises:
         DatasetError: A tar is damaged, or a sample has no label.
-        DuplicateSampleId: Two samples have one key.
+        DuplicateSampleId: Two samples have the same key.
     """
     check_options(options, "WebDataset tars", ("split", "image_column", "id_column"))
     files = [
@@ -62,14 +63,16 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     ]
     if not files:
         raise DatasetError(
-            f"{location!r} holds no tar; expected files ending in {', '.join(TAR_EXTENSIONS)}"
+            f"{location!r} holds no tar",
+            f"expected files ending in {', '.join(TAR_EXTENSIONS)}",
+            parameter="location",
         )
     samples: list[TarSample] = []
     archives: list[int] = []
     for archive, file in enumerate(files):
-        found = read_tar_index(file, options.label_column)
-        samples += found
-        archives += [archive] * len(found)
+        index = read_tar_index(file, options.label_column)
+        samples += index
+        archives += [archive] * len(index)
     members = _members(files, archives, samples)
 
     def describe(position: int) -> str:
@@ -110,7 +113,8 @@ def _labels(
         one, other = numbers.index(True), numbers.index(False)
         raise DatasetError(
             f"the label is {samples[one].label} at {describe(one)} and {samples[other].label!r} "
-            f"at {describe(other)}; labels are either all integers or all text"
+            f"at {describe(other)}",
+            "labels must be all integers or all text",
         )
     kind = pa.int64() if any(numbers) else pa.string()
     try:
@@ -165,5 +169,5 @@ def _read_in_order(
                 yield partial(open_bytes, archive.read(int(members.sizes[position])))
     except TAR_ERRORS as error:
         raise DatasetError(
-            f"the tar {place.path!r} is damaged or has changed: {error}; fetch it again"
+            f"the tar {place.path!r} is damaged or has changed: {error}", "fetch it again"
         ) from error

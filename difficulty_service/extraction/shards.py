@@ -26,7 +26,7 @@ from difficulty_service.extraction.read_ahead import ReadAhead
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.feature_store.part import BadImage, Part
-from difficulty_service.images.preparation import begin_decoding
+from difficulty_service.images.preparation import set_up_decoding_thread
 from difficulty_service.parallel import (
     OneByOne,
     map_in_order,
@@ -161,7 +161,7 @@ def _on_gpu(
         clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
     before: Batch | None = None
     with closing(
-        map_in_order(prepare_group, groups, workers, initializer=begin_decoding)
+        map_in_order(prepare_group, groups, workers, initializer=set_up_decoding_thread)
     ) as batches:
         for batch in batches:
             # This only begins the work; the batch before is fetched meanwhile.

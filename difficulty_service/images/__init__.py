@@ -1,1 +1,1 @@
-"""From an encoded image to the tensor that a backbone takes."""
+"""Decoding and preparation of images, from encoded bytes to the input tensor of a backbone."""

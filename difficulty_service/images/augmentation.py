@@ -1,4 +1,4 @@
-"""Random crops and flips that depend on the seed, the sample and the run, and on nothing else."""
+"""Random crops and flips that depend only on the seed, the sample and the run."""
 
 import math
 import random
@@ -10,11 +10,11 @@ MIN_RATIO, MAX_RATIO = 3 / 4, 4 / 3
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How many random views of each image to make.
+    """Options of augmentation.
 
     Attributes:
-        runs: Views of each image, one or more; they are numbered from 1.
-        seed: Another seed gives other views.
+        runs: Number of random views of each image, at least 1; runs are numbered from 1.
+        seed: Seed of the random crops and flips.
     """
 
     runs: int
@@ -33,12 +33,12 @@ class Crop:
 
 
 def draw_crop(height: int, width: int, key: str) -> Crop:
-    """Draws 35 to 100 % of the area at a ratio of 3/4 to 4/3, cut to the image's own sides.
+    """Draws 35 to 100 % of the area at an aspect ratio of 3/4 to 4/3, clipped to the image.
 
     Args:
-        height: Of the image, in pixels.
-        width: Of the image, in pixels.
-        key: Equal keys give equal crops, on any machine, in any order and in any thread.
+        height: Height of the image, in pixels.
+        width: Width of the image, in pixels.
+        key: Seed of this crop: equal keys give equal crops on any machine and in any thread.
     """
     generator = random.Random(key)  # noqa: S311
     area = height * width * generator.uniform(MIN_AREA, 1)
@@ -55,5 +55,5 @@ def draw_crop(height: int, width: int, key: str) -> Crop:
 
 
 def crop_key(augmentation: Augmentation, sample_id: str, run: int) -> str:
-    """The key of one view of one sample; the id comes last, since it may hold any character."""
+    """Key of one view of one sample; the id comes last because it may contain any character."""
     return f"{augmentation.seed}/{run}/{sample_id}"

@@ -1,4 +1,4 @@
-"""One decoded image: eight bits, three channels, upright, by PIL or by torchcodec."""
+"""Decodes one image with PIL or torchcodec: eight bits, three channels, upright."""
 
 import functools
 import importlib
@@ -19,7 +19,7 @@ PNG_BIT_DEPTH_OFFSET = 24
 EIGHT_BITS = 8
 FULL_RANGE_16 = ("I;16", "I;16L", "I;16B", "I;16N")
 PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
-TURNED = (5, 6, 7, 8)
+SWAPPED_SIDES = (5, 6, 7, 8)
 DAMAGED_METADATA = (
     SyntaxError,
     ValueError,
@@ -42,35 +42,35 @@ TRANSPOSES = {
 
 
 def decode_to_tensor(data: bytes, header: ImageFile.ImageFile) -> Tensor:
-    """Decodes by torchcodec where the image is plain and torchcodec is there, else by PIL.
+    """Decodes with torchcodec if it is installed and the image is plain, otherwise with PIL.
 
     Args:
         data: The whole encoded image.
-        header: The same image, opened and not yet decoded.
+        header: The same image after `open_header`, not yet decoded.
 
     Returns:
-        Uint8, upright, in memory as (height, width, 3). Shape (3, height, width).
+        Uint8, upright, stored in memory as (height, width, 3). Shape (3, height, width).
 
     Raises:
-        ImageError: The image is truncated, damaged or of a kind without conversion to RGB.
+        ImageError: The image is truncated, damaged or of a kind that cannot be converted to RGB.
     """
     decode = torchcodec_decoder()
     if decode is not None and is_plain(data, header):
         try:
-            # Given bytes, it would swap the warning filters, which all threads share.
+            # Given bytes, it would replace the warning filters, which all threads share.
             decoded = decode(torch.frombuffer(bytearray(data), dtype=torch.uint8))
         except (RuntimeError, ValueError):
-            decoded = None  # PIL has the last word on damaged images, and the better reasons.
+            decoded = None  # PIL decides about damaged images and gives better reasons.
         if decoded is not None and decoded.shape == (3, *upright_shape(header)):
             return decoded
     return torch.from_numpy(np.array(decode_to_pil(header))).permute(2, 0, 1)
 
 
 def decode_to_pil(header: ImageFile.ImageFile) -> Image.Image:
-    """Decodes the first frame by PIL to an upright RGB image.
+    """Decodes the first frame with PIL to an upright RGB image.
 
     Raises:
-        ImageError: The image is truncated, damaged or of a kind without conversion to RGB.
+        ImageError: The image is truncated, damaged or of a kind that cannot be converted to RGB.
     """
     try:
         header.load()
@@ -84,9 +84,9 @@ def decode_to_pil(header: ImageFile.ImageFile) -> Image.Image:
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Three channels of eight bits: grey is repeated, alpha dropped, wide values scaled.
+    """Converts to three channels of eight bits: repeats grey, drops alpha, scales wide values.
 
-    Left alone, PIL would clip 16 bits at 255 and turn most such images white.
+    PIL's own conversion clips 16-bit values at 255, which turns most such images white.
     """
     if image.mode in FULL_RANGE_16 or (image.mode == "I" and image.format == "PPM"):
         image = Image.fromarray((np.asarray(image).astype(np.int32) >> 8).astype(np.uint8))
@@ -99,7 +99,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def stretch(values: NDArray[np.int32] | NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Smallest finite value to 0, largest to 255; such images have no agreed range.
+    """Maps the smallest finite value to 0 and the largest to 255: no range is standard here.
 
     Raises:
         ImageError: No value is finite.
@@ -115,8 +115,9 @@ def stretch(values: NDArray[np.int32] | NDArray[np.float32]) -> NDArray[np.uint8
 def orientation(image: ImageFile.ImageFile) -> int:
     """EXIF orientation, 1 to 8, where 1 is upright and 5 to 8 swap the sides.
 
-    Only the EXIF block counts, as in browsers and torchcodec; PIL would also believe XMP. TIFF
-    has none here: PIL turns those while it decodes. A damaged block counts as upright.
+    Only the EXIF block counts, as in browsers and torchcodec; PIL would also read XMP. For TIFF
+    the answer is always 1, because PIL rotates those while it decodes. An image with a damaged
+    block counts as upright.
     """
     block = image.info.get("exif")
     if not isinstance(block, bytes) or image.format == "TIFF":
@@ -133,15 +134,15 @@ def orientation(image: ImageFile.ImageFile) -> int:
 def upright_shape(header: ImageFile.ImageFile) -> tuple[int, int]:
     """Height and width after the EXIF orientation is applied."""
     width, height = header.size
-    return (width, height) if orientation(header) in TURNED else (height, width)
+    return (width, height) if orientation(header) in SWAPPED_SIDES else (height, width)
 
 
 def is_plain(data: bytes, header: ImageFile.ImageFile) -> bool:
-    """Whether torchcodec is known to give the very pixels that PIL gives.
+    """Whether torchcodec is known to give exactly the pixels that PIL gives.
 
-    Colour profiles of PNG go to PIL because libpng would remark on bad ones on the terminal.
+    PNG images with a colour profile go to PIL because libpng warns about bad profiles on stderr.
     """
-    if header.format in ("JPEG", "MPO"):  # MPO is a JPEG with further images behind the first.
+    if header.format in ("JPEG", "MPO"):  # MPO is a JPEG followed by further images.
         return header.mode in ("L", "RGB")
     if header.format not in ("PNG", "WEBP") or getattr(header, "is_animated", False):
         return False
@@ -152,9 +153,9 @@ def is_plain(data: bytes, header: ImageFile.ImageFile) -> bool:
 
 @functools.cache
 def torchcodec_decoder() -> Callable[[Tensor], Tensor] | None:
-    """Torchcodec's image decoder, or None where it is missing or does not fit this torch.
+    """Torchcodec's image decoder, or None if it is missing or incompatible with this torch.
 
-    It takes the encoded bytes as a uint8 tensor.
+    The decoder takes the encoded bytes as a uint8 tensor.
     """
     try:
         decoders = importlib.import_module("torchcodec.decoders")
@@ -165,6 +166,6 @@ def torchcodec_decoder() -> Callable[[Tensor], Tensor] | None:
 
 
 def decoder_name() -> str:
-    """The library that decodes plain images of the fast path, with its version."""
+    """Name and version of the library that decodes plain images in mode `fast`."""
     package = "pillow" if torchcodec_decoder() is None else "torchcodec"
     return f"{package} {importlib.metadata.version(package)}"

@@ -1,4 +1,4 @@
-"""The bytes of one encoded image and what its header says, before a pixel is decoded."""
+"""Reads one encoded image and its header, without decoding any pixels."""
 
 import functools
 import io
@@ -10,7 +10,7 @@ from typing import BinaryIO
 from PIL import Image, ImageFile
 
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.errors import ImageError
+from difficulty_service.errors import ImageError, Setting
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 DEFAULT_MAX_PIXELS = 50_000_000
@@ -23,11 +23,11 @@ Plugin = Callable[[BinaryIO, str], ImageFile.ImageFile]
 
 
 def read_encoded(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> bytes:
-    """Reads one file whole, after a look at its size and its first bytes.
+    """Reads a whole file after checking its size and its first bytes.
 
     Args:
         opener: Opens the encoded image.
-        max_pixels: No image of so many pixels has a file beyond 8 bytes a pixel and 16 MiB.
+        max_pixels: Maximum number of pixels; the file may have 8 bytes per pixel plus 16 MiB.
 
     Raises:
         ImageError: The file is empty, too large, of no accepted format, or cannot be read.
@@ -41,7 +41,7 @@ def read_encoded(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> b
                 raise ImageError("the file is empty")
             if size > limit:
                 raise ImageError(f"the file has {size} bytes, more than the {limit} allowed")
-            # A film or an archive among the photographs is refused by its first bytes, unread.
+            # A film or an archive among the photographs is refused without reading the rest.
             head = file.read(min(size, SIGNATURE_BYTES))
             find_plugin(head)
             return head + file.read(size - len(head))
@@ -50,23 +50,26 @@ def read_encoded(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> b
 
 
 def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.ImageFile:
-    """Parses the header only: format, mode, size and metadata; decoding waits for `load`.
+    """Parses only the header: format, mode, size and metadata; `load` decodes the pixels.
 
     Raises:
-        ImageError: No accepted format, a damaged header, or more than `max_pixels`.
+        ImageError: Unknown format, damaged header, or more than `max_pixels` pixels.
     """
     silence_pil_warnings()
     name, plugin = find_plugin(data[:SIGNATURE_BYTES])
     try:
-        # Not Image.open: it raises or warns by its own global limit before the size can be asked.
+        # Image.open would apply its own global pixel limit before the size can be read.
         image = plugin(io.BytesIO(data), "")
     except Exception as error:
         raise ImageError(f"not a readable {name} image: {one_line(error)}") from error
     width, height = image.size
     if width * height > max_pixels:
         raise ImageError(
-            f"{width} x {height} pixels are more than the {max_pixels} allowed; "
-            "raise the limit with --max-pixels if the image is genuine"
+            f"{width} x {height} pixels are more than the {max_pixels} allowed",
+            "raise ",
+            Setting("max_pixels"),
+            " if the image is genuine",
+            parameter="max_pixels",
         )
     if width < 1 or height < 1:
         raise ImageError(f"{width} x {height} pixels: the image is empty")
@@ -74,10 +77,10 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
 
 
 def find_plugin(head: bytes) -> tuple[str, Plugin]:
-    """The name and opener of the accepted format that these first bytes belong to.
+    """Name and PIL plugin of the accepted format that starts with these bytes.
 
     Raises:
-        ImageError: They belong to none.
+        ImageError: No accepted format does.
     """
     for name, (plugin, accepts) in plugins().items():
         if accepts(head) is True:
@@ -88,18 +91,17 @@ def find_plugin(head: bytes) -> tuple[str, Plugin]:
 
 @functools.cache
 def plugins() -> dict[str, tuple[Plugin, Callable[[bytes], bool | str]]]:
-    """PIL's opener and its signature test of each accepted format, and of no other."""
+    """PIL's plugin and its signature check for each accepted format."""
     Image.init()
     return {name: Image.OPEN[name] for name in FORMATS if name in Image.OPEN}  # type: ignore[misc]
 
 
 def silence_pil_warnings() -> None:
-    """Keeps PIL's remarks about odd metadata off the terminal, and from becoming errors.
+    """Ignores PIL's warnings about odd metadata, so that none is printed or becomes an error.
 
-    `warnings.catch_warnings` swaps a list that all threads share, so two threads that leave it in
-    the wrong order lose filters or keep them for ever. One filter for PIL's own modules, added
-    when an image is first read and never taken away, has no such order to get wrong; it is added
-    again where somebody else's `catch_warnings` dropped it.
+    `warnings.catch_warnings` replaces a list that all threads share, so two threads that leave it
+    in the wrong order lose filters or keep them for ever. One permanent filter for PIL's modules
+    has no such race. It is added again if a `catch_warnings` elsewhere dropped it.
     """
     pattern = r"PIL\."
     silenced = any(
@@ -111,5 +113,5 @@ def silence_pil_warnings() -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text without line breaks, or its type where it has none."""
+    """Text of an error without line breaks, or the name of its type if it has no text."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,19 +1,19 @@
-"""One encoded image to the square uint8 input of a backbone, fast or exactly as open_clip does.
+"""Turns an encoded image into the square uint8 input of a backbone, fast or as open_clip does.
 
-Both modes show a backbone the same picture; they differ in the resize, by a few levels of 255:
+Both modes give a backbone the same picture; they differ in the resize, by a few levels of 255:
 
-- `fast` decodes by torchcodec where the image is plain (JPEG, 8-bit PNG, still WebP) and by PIL
-  otherwise, then resizes a uint8 tensor with antialiasing.
-- `exact` decodes and resizes by PIL, bit for bit what open_clip's transform gives of the same
-  RGB or grey image.
+- `fast` decodes plain images (JPEG, 8-bit PNG, still WebP) with torchcodec and all others with
+  PIL, then resizes a uint8 tensor with antialiasing.
+- `exact` decodes and resizes with PIL. The result equals that of open_clip's transform of the same
+  RGB or grey image bit for bit.
 
-In both: grey is repeated to three channels; alpha is dropped, not blended; palette, CMYK and YCbCr
-become RGB; of 16 bits the upper 8 are kept; 32-bit and floating-point images are stretched from
-their smallest to their largest value; of an animation the first frame is used; EXIF orientation is
-applied. Conversion comes before the resize.
+In both modes grey is repeated to three channels; alpha is dropped, not blended; palette, CMYK and
+YCbCr are converted to RGB; the upper 8 of 16 bits are kept; 32-bit and floating-point images are
+scaled from their smallest to their largest value; the first frame of an animation is used; the
+EXIF orientation is applied. Conversion comes before the resize.
 
-Everything here may be called from many threads at once. Torch would start a pool of its own in
-each: give `begin_decoding` to the executor as its initializer.
+Everything here is thread-safe. Torch would start a thread pool in each calling thread: pass
+`set_up_decoding_thread` to the executor as its initializer.
 """
 
 import os
@@ -44,35 +44,38 @@ __all__ = [
     "DEFAULT_MAX_PIXELS",
     "Augmentation",
     "Mode",
-    "begin_decoding",
     "decoder_name",
     "normalise",
     "prepare",
     "prepare_runs",
     "read_image",
+    "set_up_decoding_thread",
     "stack",
 ]
 
 Mode = Literal["fast", "exact"]
-DECODERS_NICENESS = 10
+DECODER_NICENESS = 10
 DecodedImage = Tensor | Image.Image
 
 
 def read_image(
     opener: ImageOpener, mode: Mode = "fast", max_pixels: int = DEFAULT_MAX_PIXELS
 ) -> DecodedImage:
-    """Reads and decodes one image: upright, RGB, eight bits.
+    """Reads and decodes one image in its original size: upright, RGB, eight bits per channel.
+
+    Only the formats in `header.FORMATS` are decoded, whatever the file is called.
 
     Args:
-        opener: Opens the encoded image.
-        mode: `fast` or `exact`.
-        max_pixels: Larger images are refused by their header, before anything is decoded.
+        opener: Opens the encoded image; `functools.partial(io.BytesIO, data)` for bytes in memory.
+        mode: `fast` for a tensor, `exact` for a PIL image.
+        max_pixels: Maximum number of pixels; the header is checked before anything is decoded.
 
     Returns:
-        A uint8 tensor of shape (3, height, width) if fast, an RGB PIL image if exact.
+        A uint8 tensor of shape (3, height, width) in mode `fast`, an RGB PIL image in `exact`.
 
     Raises:
-        ImageError: The file is empty, no image, damaged or too large; one line of reason.
+        ImageError: The file is empty, not an image, of another format, damaged or too large. The
+            message is one line.
     """
     data = read_encoded(opener, max_pixels)
     header = open_header(data, max_pixels)
@@ -85,18 +88,18 @@ def prepare(
     mode: Mode = "fast",
     max_pixels: int = DEFAULT_MAX_PIXELS,
 ) -> Tensor:
-    """Reads one image, resizes its shorter side and cuts out the centre.
+    """Reads one image, resizes its shorter side and crops the centre.
 
     Returns:
-        Uint8, in memory as (size, size, 3). Shape (3, size, size).
+        Uint8, stored in memory as (size, size, 3). Shape (3, size, size).
 
     Raises:
-        ImageError: As `read_image`, or so elongated that its resized form exceeds `max_pixels`.
+        ImageError: As for `read_image`, or the resized image would exceed `max_pixels`.
     """
     decoded = read_image(opener, mode, max_pixels)
     height, width = F.get_size(decoded)
     if height == width == preprocessing.resize == preprocessing.size:
-        return to_tensor(decoded)  # asking for nothing takes a tenth of a small image's time
+        return to_tensor(decoded)  # a resize to the same size takes a tenth of the time here
     resized_pixels = preprocessing.resize**2 * max(height, width) // min(height, width)
     if resized_pixels > max(max_pixels, preprocessing.resize**2):
         raise ImageError(
@@ -121,14 +124,14 @@ def prepare_runs(
 ) -> Tensor:
     """Reads one image once and makes all its random crops and flips.
 
-    The views depend on the augmentation's seed, the sample's id and the number of the run alone,
-    and the first views of many runs are those of fewer.
+    A view depends only on the augmentation's seed, the sample's id and the number of the run, so
+    the first views are the same however many runs there are.
 
     Returns:
-        Uint8, in memory as (runs, size, size, 3). Shape (runs, 3, size, size).
+        Uint8, stored in memory as (runs, size, size, 3). Shape (runs, 3, size, size).
 
     Raises:
-        ImageError: As `read_image`.
+        ImageError: As for `read_image`.
     """
     decoded = read_image(opener, mode, max_pixels)
     height, width = F.get_size(decoded)
@@ -136,11 +139,11 @@ def prepare_runs(
         draw_crop(height, width, crop_key(augmentation, sample_id, run))
         for run in range(1, augmentation.runs + 1)
     ]
-    return stack([cut(decoded, crop, preprocessing) for crop in crops])
+    return stack([apply_crop(decoded, crop, preprocessing) for crop in crops])
 
 
-def cut(decoded: DecodedImage, crop: Crop, preprocessing: Preprocessing) -> Tensor:
-    """One crop, resized to a square and mirrored where it says so; shape (3, size, size)."""
+def apply_crop(decoded: DecodedImage, crop: Crop, preprocessing: Preprocessing) -> Tensor:
+    """Crops an image, resizes it to a square and mirrors it if needed; shape (3, size, size)."""
     view = F.resized_crop(
         decoded,
         crop.top,
@@ -155,48 +158,48 @@ def cut(decoded: DecodedImage, crop: Crop, preprocessing: Preprocessing) -> Tens
 
 
 def to_tensor(image: DecodedImage) -> Tensor:
-    """Uint8, in memory as (height, width, 3), as decoders write it. Shape (3, height, width)."""
+    """A uint8 tensor stored in memory as (height, width, 3). Shape (3, height, width)."""
     tensor = image if isinstance(image, Tensor) else F.pil_to_tensor(image)
     return tensor.permute(1, 2, 0).contiguous().permute(2, 0, 1)
 
 
 def stack(views: Sequence[Tensor]) -> Tensor:
-    """Views in one tensor, in memory as (views, size, size, 3). Shape (views, 3, size, size)."""
+    """Stacks views, stored in memory as (views, size, size, 3). Shape (views, 3, size, size)."""
     return torch.stack([view.permute(1, 2, 0) for view in views]).permute(0, 3, 1, 2)
 
 
 def normalise(images: Tensor, preprocessing: Preprocessing, dtype: torch.dtype) -> Tensor:
-    """(x / 255 - mean) / std, in float32 on the images' own device, then rounded to `dtype`.
+    """Computes (x / 255 - mean) / std in float32 on the images' device, then rounds to `dtype`.
 
     Args:
-        images: Uint8; fastest in the layout that `stack` gives. Shape (samples, 3, size, size).
-        preprocessing: Holds the mean and the standard deviation of each channel.
-        dtype: Of the result.
+        images: Uint8; fastest in the layout of `stack`. Shape (samples, 3, size, size).
+        preprocessing: Mean and standard deviation of each channel.
+        dtype: dtype of the result.
 
     Returns:
         Channels last. Shape (samples, 3, size, size).
     """
     images = images.contiguous(memory_format=torch.channels_last)
 
-    def of_one_row(statistic: tuple[float, ...]) -> Tensor:
-        # A whole row of pixels: with one pixel alone the inner loop would have three rounds.
+    def pixel_row(statistic: tuple[float, ...]) -> Tensor:
+        # A whole row of pixels, because the inner loop over a single pixel has only three steps.
         pixel = torch.tensor(statistic, device=images.device).view(1, 3, 1, 1)
         row = pixel.expand(1, 3, 1, images.shape[3])
         return row.contiguous(memory_format=torch.channels_last)
 
-    mean, std = of_one_row(preprocessing.mean), of_one_row(preprocessing.std)
+    mean, std = pixel_row(preprocessing.mean), pixel_row(preprocessing.std)
     return images.to(torch.float32).div_(255).sub_(mean).div_(std).to(dtype)
 
 
-def begin_decoding() -> None:
-    """Makes the calling thread one that decodes; the initializer of a pool of such threads.
+def set_up_decoding_thread() -> None:
+    """Configures the calling thread for decoding; the initializer of a pool of decoding threads.
 
-    Torch uses one core in it; the number belongs to the thread that sets it. Where priorities
-    belong to threads, which is on Linux, it goes behind the thread that runs the network: decoders
-    that are ahead must not take the core of the one that everybody waits for.
+    Limits torch to one core in this thread. On Linux, where priorities belong to threads, it also
+    lowers the thread's priority below that of the thread that runs the network, so that decoding
+    ahead does not slow down the network.
     """
     torch.set_num_threads(1)
     if sys.platform == "linux":
-        # Not below what it has already, as under `nice`; asking for more is refused without rights.
-        niceness = max(DECODERS_NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
+        # A process under `nice` may already be lower, and raising a priority needs privileges.
+        niceness = max(DECODER_NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -1,7 +1,7 @@
-"""Distance to the nearest K-means centroid: far from every group of look-alikes is hard.
+"""Distance to the nearest K-means centroid: a sample far from every cluster is hard.
 
-The rival measure of Cui et al. (2023), table 8, who do not say how many clusters they used. One
-per class is what Sorscher et al. (2022), the source of the idea, found to work on ImageNet.
+A baseline of Cui et al. (2023), table 8, who do not give the number of clusters. Sorscher et al.
+(2022), who proposed the score, found one cluster per class to work well on ImageNet.
 """
 
 import torch
@@ -11,33 +11,33 @@ from difficulty_service.errors import StatisticsError
 from difficulty_service.scorers.faiss_package import check_finite, count_gpus, load_faiss
 
 POINTS_PER_CENTROID = 256
-"""Centroids are fitted on at most this many samples each; more change them very little."""
+"""Maximum number of samples per centroid in the fit; more change the centroids very little."""
 
 ITERATIONS = 25
 
-COMPARED_NUMBERS = 4_000_000
-"""Distances to all centroids are compared in blocks of about this many."""
+DISTANCES_PER_BLOCK = 4_000_000
+"""Approximate number of distances to centroids that are computed at a time."""
 
 
 def fit_kmeans(features: Tensor, num_clusters: int, seed: int) -> Tensor:
-    """Finds the centroids of K-means clusters, on the GPU where faiss has one.
+    """Fits K-means centroids, on the GPU if faiss supports it.
 
     Args:
         features: Shape (samples, dim).
-        num_clusters: Number of centroids; as many as there are classes is a good choice.
-        seed: Chooses the samples fitted on and the first centroids.
+        num_clusters: Number of centroids; the number of classes is a good choice.
+        seed: Seed of the choice of samples and of the initial centroids.
 
     Returns:
         Centroids, float32 on the CPU. Shape (num_clusters, dim).
 
     Raises:
-        StatisticsError: Fewer samples than clusters, or a feature that is not finite.
+        StatisticsError: There are fewer samples than clusters, or a feature is not finite.
         MissingPackage: faiss is not installed.
     """
     if not 1 <= num_clusters <= len(features):
         raise StatisticsError(
-            f"{num_clusters} clusters of {len(features)} samples; the number of clusters must lie "
-            "between 1 and the number of samples"
+            f"{num_clusters} clusters of {len(features)} samples",
+            "the number of clusters must lie between 1 and the number of samples",
         )
     check_finite(features)
     faiss = load_faiss()
@@ -45,7 +45,7 @@ def fit_kmeans(features: Tensor, num_clusters: int, seed: int) -> Tensor:
     chosen = torch.randperm(len(features), generator=generator)
     chosen = chosen[: POINTS_PER_CENTROID * num_clusters].sort().values
     points = features[chosen.to(features.device)].float().cpu()
-    # faiss finds distances as differences of squared lengths, which cancel far from the origin.
+    # faiss computes distances from squared lengths, which cancel far from the origin.
     centre = points.mean(dim=0)
     clustering = faiss.Kmeans(
         points.shape[1],
@@ -79,9 +79,9 @@ def kmeans_distance(features: Tensor, centroids: Tensor) -> Tensor:
     centred = centroids - centre
     half_squares = centred.square().sum(dim=1) / 2
     distances = []
-    for chunk in features.split(max(1, COMPARED_NUMBERS // len(centroids))):
+    for chunk in features.split(max(1, DISTANCES_PER_BLOCK // len(centroids))):
         rows = chunk.float()
         nearest = (half_squares - (rows - centre) @ centred.T).argmin(dim=1)
-        # Measured anew, since the comparison above is too coarse for small distances.
+        # Computed again, because the comparison above is too coarse for small distances.
         distances.append(torch.linalg.vector_norm(rows - centroids[nearest], dim=1))
     return torch.cat(distances)

@@ -1,13 +1,13 @@
-"""Relative Mahalanobis distance (RMD): far from its own class, close to the average image.
+"""Relative Mahalanobis distance (RMD): large for a sample far from its class but typical overall.
 
 Larger is harder. Cui et al. (2023), equations 5 to 7, print both distances with a minus sign,
 which reverses the order their text describes; the sign here follows the text.
 
-Where both covariances are plain, the total one is the sum of the one within and the one between
-classes, so all directions in which class means do not differ cancel from the difference of the
-two distances. RMD is then one squared distance in at most classes - 1 dimensions plus a constant
-per class, which is several times cheaper and, because two numbers of the size of the feature
-dimension are never subtracted, more accurate; `docs/method.md` derives it.
+If both covariances are plain, the total covariance is the sum of the covariances within and
+between classes, so all directions in which class means do not differ cancel from the difference of
+the two distances. RMD is then one squared distance in at most classes - 1 dimensions plus a
+constant per class. That is several times cheaper and also more accurate, because two numbers of
+the size of the feature dimension are never subtracted; `docs/method.md` has the derivation.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,8 +33,8 @@ from difficulty_service.statistics.products import (
     squared_lengths,
 )
 
-COMPARED_NUMBERS = 1 << 20
-"""Distances to all classes are compared in blocks of about this many: what a cache holds."""
+DISTANCES_PER_BLOCK = 1 << 20
+"""Approximate number of distances to classes that are compared at a time; they fit into a cache."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Distances:
     """Squared distances of samples, unitless float64 of shape (samples,); larger is harder.
 
     Attributes:
-        md: To the mean of the own class; NaN where that class has fewer than two samples.
-        md_agnostic: To the mean of all samples.
-        rmd: md - md_agnostic.
-        nearest_label: Class with the smallest md, among those of two samples or more, int64.
-        label_margin: md minus the smallest md of another class; above 0, another class fits
-            better. NaN where there is no other class.
+        md: Distance to the mean of the own class; NaN if that class has fewer than two samples.
+        md_agnostic: Distance to the mean of all samples.
+        rmd: Difference md - md_agnostic.
+        nearest_label: Class with the smallest md among those with at least two samples, int64.
+        label_margin: md minus the smallest md of another class; another class fits better if it
+            is positive. NaN if there is no other class.
     """
 
     md: Tensor
@@ -57,7 +57,7 @@ class Distances:
     label_margin: Tensor
 
     def columns(self) -> tuple[Tensor, ...]:
-        """All of them, in the order of the attributes."""
+        """All attributes, in order."""
         return self.md, self.md_agnostic, self.rmd, self.nearest_label, self.label_margin
 
 
@@ -67,12 +67,12 @@ class RelativeMahalanobis:
 
     Attributes:
         mean: Mean of all samples. Shape (dim,).
-        whitening: Makes the covariance within classes the identity.
+        whitening: Whitening map of the covariance within classes.
         discriminant: Map to the space of the class points; None where that is the whitened space.
-        agnostic: Makes the covariance of all samples the identity; None where not needed.
+        agnostic: Whitening map of the covariance of all samples; None if not needed.
         class_points: Class means in the discriminant space. Shape (classes, rank).
-        class_norms: Squared distance of a class mean from the mean; infinite for a class with
-            fewer than two samples. Shape (classes,).
+        class_norms: Squared distance of each class mean from the mean of all samples; infinite for
+            a class with fewer than two samples. Shape (classes,).
         class_constants: RMD minus the squared distance in that space. Shape (classes,).
     """
 
@@ -85,14 +85,14 @@ class RelativeMahalanobis:
     class_constants: Tensor
 
     def rmd(self, features: Tensor, labels: Tensor) -> Tensor:
-        """RMD alone, which needs neither of its two distances.
+        """RMD without its two distances, which are not needed for it.
 
         Args:
             features: Shape (samples, dim).
             labels: Class indices, or -1 for a class that was not fitted. Shape (samples,).
 
         Returns:
-            Larger is harder; NaN where the own class has fewer than two samples.
+            RMD, larger is harder; NaN if the own class has fewer than two samples.
             Shape (samples,), float64.
 
         Raises:
@@ -101,10 +101,10 @@ class RelativeMahalanobis:
         return self._in_chunks(lambda *block: (self.rmd_of_block(*block),), features, labels)[0]
 
     def rmd_of_block(self, features: Tensor, labels: Tensor, work: Workspace) -> Tensor:
-        """As `rmd`, of so few rows that they stay in the processor's cache; see `products`.
+        """RMD of a block of at most BLOCK_ROWS rows, which stays in the processor's cache.
 
         Args:
-            features: Overwritten if they were read to `work`. Shape (samples, dim).
+            features: Overwritten if they are in the buffer of `work`. Shape (samples, dim).
             labels: As for `rmd`, but not checked. Shape (samples,).
             work: Memory that all blocks share.
 
@@ -115,10 +115,10 @@ class RelativeMahalanobis:
             return self.distances_of_block(features, labels, work).rmd
         points = self._project(self.discriminant, "points", work.centred(features, self.mean), work)
         squared = squared_lengths(self._from_own_class(points, labels, work)).double()
-        return self._known(squared + self.class_constants[labels.clamp(min=0)], labels)
+        return self._mask_unfitted(squared + self.class_constants[labels.clamp(min=0)], labels)
 
     def distances(self, features: Tensor, labels: Tensor) -> Distances:
-        """All distances of samples to their own class, to no class and to the nearest class.
+        """Class distances, label-agnostic distances, RMD and nearest classes of samples.
 
         Args, returns and errors as for `rmd`.
         """
@@ -128,7 +128,7 @@ class RelativeMahalanobis:
         return Distances(*columns)
 
     def distances_of_block(self, features: Tensor, labels: Tensor, work: Workspace) -> Distances:
-        """As `distances`, of so few rows that they stay in the processor's cache; see `products`.
+        """As `distances`, for a block of at most BLOCK_ROWS rows.
 
         Args and returns as for `rmd_of_block`.
         """
@@ -142,44 +142,44 @@ class RelativeMahalanobis:
         if self.agnostic is None:
             lengths = squared_lengths(whitened).double(), squared_lengths(points).double()
             md_agnostic = (lengths[0] - lengths[1]).clamp_(min=0)
-            rmd = self._known(in_discriminant_space, labels)
+            rmd = self._mask_unfitted(in_discriminant_space, labels)
             md = (md_agnostic + rmd).clamp_(min=0)
         else:
             unlabelled = self._project(self.agnostic, "agnostic", centred, work)
             md_agnostic = squared_lengths(unlabelled).double()
-            md = self._known(in_discriminant_space, labels)
+            md = self._mask_unfitted(in_discriminant_space, labels)
             rmd = md - md_agnostic
         return Distances(md, md_agnostic, rmd, *self._compare_classes(points, labels, work))
 
     def _compare_classes(
         self, points: Tensor, labels: Tensor, work: Workspace
     ) -> tuple[Tensor, Tensor]:
-        """The nearest class, and how much nearer the own class is than any other (negative)."""
+        """Nearest class and label margin of each sample; see `Distances`."""
         nearest, margins = [], []
         num_classes = len(self.class_norms)
-        rows = max(1, COMPARED_NUMBERS // num_classes)
+        rows = max(1, DISTANCES_PER_BLOCK // num_classes)
         half_norms = self.class_norms / 2
         for block, own in zip(points.split(rows), labels.split(rows), strict=True):
-            # Half the squared distance, less what does not depend on the class.
+            # Half the squared distance, without the term that does not depend on the class.
             relative = work.matrix("relative", len(block), num_classes, points)
             matmul(block, self.class_points.T, out=relative)
             torch.sub(half_norms, relative, out=relative)
             nearest.append(argmin(relative))
-            place = own.clamp(min=0)[:, None]
-            own_distance = relative.gather(1, place)[:, 0]
-            smallest_other = relative.scatter_(1, place, torch.inf).amin(dim=1)
+            column = own.clamp(min=0)[:, None]
+            own_distance = relative.gather(1, column)[:, 0]
+            smallest_other = relative.scatter_(1, column, torch.inf).amin(dim=1)
             margin = 2 * (own_distance.double() - smallest_other.double())
             margins.append(torch.where(torch.isfinite(margin) & (own >= 0), margin, torch.nan))
         return torch.cat(nearest), torch.cat(margins)
 
     def _from_own_class(self, points: Tensor, labels: Tensor, work: Workspace) -> Tensor:
-        """Points minus the mean of their class, in the space of the points."""
+        """Points minus the mean of their own class."""
         means = work.matrix("means", points.shape[0], points.shape[1], points)
         torch.index_select(self.class_points, 0, labels.clamp(min=0), out=means)
         return torch.sub(points, means, out=means)
 
-    def _known(self, values: Tensor, labels: Tensor) -> Tensor:
-        """NaN where the sample's class was not fitted from at least two samples."""
+    def _mask_unfitted(self, values: Tensor, labels: Tensor) -> Tensor:
+        """Replaces values by NaN where the class was fitted to fewer than two samples."""
         fitted = torch.isfinite(self.class_norms)[labels.clamp(min=0)] & (labels >= 0)
         return torch.where(fitted, values, torch.nan)
 
@@ -199,15 +199,15 @@ class RelativeMahalanobis:
 
         def score_chunk(rows: slice) -> list[Tensor]:
             blocks = zip(features[rows].split(num_rows), labels[rows].split(num_rows), strict=True)
-            return joined(function(*block, work) for block in blocks)
+            return concatenate(function(*block, work) for block in blocks)
 
         ranges = list(chunk_ranges(len(features), CHUNK_ROWS)) or [slice(0, 0)]
         with one_thread_per_product():
-            if len(ranges) == 1:  # a thread of its own would take longer than a few rows do
+            if len(ranges) == 1:  # starting a thread takes longer than scoring a few rows
                 columns = score_chunk(ranges[0])
             else:
                 workers = num_workers() if features.device.type == "cpu" else 1
-                columns = joined(map_in_order(score_chunk, ranges, workers))
+                columns = concatenate(map_in_order(score_chunk, ranges, workers))
             return [column.cpu() for column in columns]
 
     def _check(self, features: Tensor, labels: Tensor) -> None:
@@ -220,20 +220,20 @@ class RelativeMahalanobis:
         unknown = labels[(labels < -1) | (labels >= num_classes)].unique()
         if len(unknown):
             raise UnknownLabel(
-                f"labels {unknown.tolist()} are outside the {num_classes} fitted ones"
+                f"labels {unknown.tolist()} are not among the {num_classes} fitted classes"
             )
 
 
-def joined(rows: Iterable[Iterable[Tensor]]) -> list[Tensor]:
-    """Columns of several groups of rows as columns of all."""
-    return [torch.cat(column) for column in zip(*rows, strict=True)]
+def concatenate(groups: Iterable[Iterable[Tensor]]) -> list[Tensor]:
+    """Concatenates groups of rows, each given as columns, column by column."""
+    return [torch.cat(column) for column in zip(*groups, strict=True)]
 
 
 @one_thread_per_product()
 def relative_mahalanobis(
     gaussians: Gaussians, device: torch.device = torch.device("cpu")
 ) -> RelativeMahalanobis:
-    """Prepares the scorer of fitted Gaussians, in the dtype their products were made in."""
+    """Prepares the scorer of fitted Gaussians, with the matmul dtype of the fit."""
     dtype = gaussians.matmul_dtype
     means = gaussians.class_means - gaussians.mean
     usable = gaussians.samples_per_class > 1

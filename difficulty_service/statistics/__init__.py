@@ -1,1 +1,1 @@
-"""Moments, Gaussians and what follows from them; arrays only."""
+"""Moments, Gaussians and distances, computed on arrays."""

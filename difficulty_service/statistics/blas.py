@@ -1,7 +1,7 @@
-"""Products with a triangle of zeros, which NumPy does not offer, from the BLAS inside SciPy.
+"""Matrix products with triangular matrices, which NumPy lacks, from the BLAS inside SciPy.
 
-SciPy exports its BLAS for compiled code, and that is what is called here: SciPy's own functions
-for Python keep the interpreter's lock while they work, so that threads could not work side by side.
+These functions call the BLAS that SciPy exports for compiled code. SciPy's Python functions hold
+the interpreter lock while they run, so that threads could not work in parallel.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import LowLevelCallable
 
 PREFIX = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
-"""Of a function's name, by the dtype it works on."""
+"""First letter of a BLAS function's name, by dtype."""
 
 Value = ctypes.c_char | ctypes.c_int | ctypes.c_float | ctypes.c_double
 
@@ -26,16 +26,16 @@ ONE: dict[np.dtype[Any], Value] = {
 
 
 def add_upper_gram(rows: NDArray[Any], total: NDArray[Any]) -> None:
-    """Adds the upper triangle of rowsᵀ rows, in place: half the work of all of it.
+    """Adds the upper triangle of rowsᵀ rows in place, for half the cost of the full product.
 
     Args:
         rows: float32 or float64, C-contiguous. Shape (samples, dim).
-        total: In the dtype of the rows, C-contiguous; nothing below its diagonal is touched.
-            Shape (dim, dim).
+        total: Sum in the dtype of the rows, C-contiguous; the part below the diagonal is not
+            changed. Shape (dim, dim).
     """
     _require_square_beside(rows, total)
     count, dim = rows.shape
-    # BLAS counts by columns, so it sees every matrix here transposed: its lower is the upper.
+    # BLAS is column-major and reads these matrices transposed: its lower triangle is our upper.
     lower, plain = ctypes.c_char(b"L"), ctypes.c_char(b"N")
     size, depth, one = ctypes.c_int(dim), ctypes.c_int(count), ONE[rows.dtype]
     _function("syrk", rows.dtype)(
@@ -48,12 +48,13 @@ def add_upper_gram(rows: NDArray[Any], total: NDArray[Any]) -> None:
 
 
 def multiply_by_triangle(rows: NDArray[Any], triangle: NDArray[Any], *, upper: bool) -> None:
-    """Multiplies rows by a triangle from the right, in place: half the work of a full matrix.
+    """Multiplies rows by a triangular matrix from the right, in place, for half the cost.
 
     Args:
         rows: float32 or float64, C-contiguous; overwritten. Shape (samples, dim).
-        triangle: In the dtype of the rows, C-contiguous; one half is not read. Shape (dim, dim).
-        upper: Whether the other half is the upper one.
+        triangle: Matrix in the dtype of the rows, C-contiguous, of which only one triangle is
+            read. Shape (dim, dim).
+        upper: Whether the upper triangle is read, otherwise the lower.
     """
     _require_square_beside(rows, triangle)
     count, dim = rows.shape
@@ -69,16 +70,16 @@ def multiply_by_triangle(rows: NDArray[Any], triangle: NDArray[Any], *, upper: b
 
 
 def _pointers(*values: Value) -> list[Any]:
-    """BLAS takes numbers and letters, too, by where they are in memory."""
+    """BLAS takes all arguments by pointer, including numbers and letters."""
     return [ctypes.byref(value) for value in values]
 
 
 @cache
 def _function(name: str, dtype: np.dtype[Any]) -> Callable[..., None]:
-    """One of BLAS's functions, which takes pointers alone; without the interpreter's lock."""
-    found = LowLevelCallable.from_cython(scipy.linalg.cython_blas, PREFIX[dtype] + name)
-    pointers = [ctypes.c_void_p] * found.signature.count("*")
-    address = _address(found.function, found.signature.encode())
+    """A BLAS function of pointers, which runs without the interpreter lock."""
+    capsule = LowLevelCallable.from_cython(scipy.linalg.cython_blas, PREFIX[dtype] + name)
+    pointers = [ctypes.c_void_p] * capsule.signature.count("*")
+    address = _address(capsule.function, capsule.signature.encode())
     return ctypes.CFUNCTYPE(None, *pointers)(address)
 
 
@@ -88,7 +89,7 @@ _address = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
 def _require_square_beside(rows: NDArray[Any], square: NDArray[Any]) -> None:
-    """Because a wrong pointer would not raise an error but write into other memory."""
+    """Checks what BLAS does not: a wrong shape would let it write into other memory."""
     usable = all(array.dtype in PREFIX and array.flags.c_contiguous for array in (rows, square))
     if not usable or rows.ndim != 2 or rows.dtype != square.dtype:  # noqa: PLR2004
         raise ValueError(

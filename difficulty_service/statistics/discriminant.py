@@ -40,9 +40,9 @@ def compute_discriminant(gaussians: Gaussians, whitened: Tensor, norms: Tensor) 
     """The discriminant of Gaussians, in the cheaper of its two forms where that is accurate.
 
     Args:
-        gaussians: With plain covariances, neither shrunk nor cut.
+        gaussians: Gaussians whose covariances are neither shrunk nor truncated.
         whitened: Class means minus the mean, whitened; 0 for unused classes. Shape (classes, dim).
-        norms: Squared lengths of those rows. Shape (classes,).
+        norms: Squared lengths of the whitened means. Shape (classes,).
     """
     classes, dim = whitened.shape
     if classes > dim and gaussians.matmul_dtype == torch.float32:
@@ -86,7 +86,7 @@ def _low_rank_discriminant(gaussians: Gaussians, whitened: Tensor) -> Discrimina
     spread, basis = _principal_directions(between)
     weight = spread / (1 + spread)
     coordinates = matmul(whitened, basis)
-    # QR makes the map upper trapezoidal, which saves up to half of the products of a chunk.
+    # QR makes the map upper trapezoidal, which saves up to half of the multiplications.
     rotation, trapezoid = torch.linalg.qr(
         weight.sqrt()[:, None] * matmul(basis.T, gaussians.within.whitening)
     )

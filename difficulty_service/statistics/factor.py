@@ -1,4 +1,4 @@
-"""The whitening map of a covariance, and whether its condition number allows for one.
+"""Factors a covariance into its whitening map, as far as its condition number allows.
 
 `auto` leaves a well-conditioned covariance as it is; otherwise it drops the directions that hold
 only rounding noise. It never adds a ridge.
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import SingularCovariance, StatisticsError
+from difficulty_service.errors import Setting, SingularCovariance, StatisticsError
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.products import one_thread_per_product
 from difficulty_service.statistics.shrinkage import ledoit_wolf_intensity, oas_intensity, shrink
@@ -28,12 +28,12 @@ products."""
 
 @dataclass(frozen=True)
 class Factor:
-    """A map under which a covariance becomes the identity, and how it was found.
+    """The whitening map of a covariance, under which it becomes the identity.
 
     Attributes:
-        whitening: Lower triangular where nothing was dropped. Shape (rank, dim).
-        intensity: Share of the covariance that was replaced by its mean variance.
-        condition: Condition number in the 1-norm of the unshrunk covariance.
+        whitening: Whitening map, lower triangular if no direction was dropped. Shape (rank, dim).
+        intensity: Shrinkage intensity: share of the covariance replaced by its mean variance.
+        condition: Condition number of the unshrunk covariance, in the 1-norm.
     """
 
     whitening: Tensor
@@ -42,22 +42,28 @@ class Factor:
 
     @property
     def rank(self) -> int:
-        """Directions kept."""
+        """Number of directions that were kept."""
         return len(self.whitening)
 
     @property
     def plain(self) -> bool:
-        """Whether the covariance is neither shrunk nor cut to fewer directions."""
+        """Whether the covariance is neither shrunk nor truncated to fewer directions."""
         return self.intensity == 0 and self.whitening.shape[0] == self.whitening.shape[1]
 
 
 def factorise(
     covariance: Tensor, options: FitOptions, num_samples: int, mean_fourth_power: float
 ) -> Factor:
-    """The whitening map of one covariance, by the rule the options name.
+    """The whitening map of one covariance, by the shrinkage rule of the options.
+
+    Args:
+        covariance: Maximum-likelihood covariance. Shape (dim, dim).
+        options: Shrinkage rule and dtype of the matrix products, which sets the noise floor.
+        num_samples: Number of samples it was estimated from.
+        mean_fourth_power: See `ledoit_wolf_intensity`; NaN if not computed.
 
     Raises:
-        SingularCovariance: It has no inverse and the rule allows no remedy.
+        SingularCovariance: The covariance is singular and the rule neither shrinks nor truncates.
     """
     scale_tril = _cholesky(covariance)
     condition = _condition(covariance, scale_tril)
@@ -69,7 +75,12 @@ def factorise(
     if scale_tril is None:
         raise SingularCovariance(
             f"the covariance is singular (condition number {condition:.1e}) and shrinkage "
-            f"{options.shrinkage!r} leaves it so; use --shrinkage auto or ledoit-wolf"
+            f"{options.shrinkage!r} does not change that",
+            "use ",
+            Setting("shrinkage", "auto"),
+            " or ",
+            Setting("shrinkage", "ledoit-wolf"),
+            parameter="shrinkage",
         )
     inverse, _ = scipy.linalg.lapack.dtrtri(scale_tril, lower=1)
     return Factor(torch.from_numpy(np.tril(inverse)), intensity, condition)
@@ -77,12 +88,12 @@ def factorise(
 
 @one_thread_per_product()
 def condition_number(covariance: Tensor) -> float:
-    """LAPACK's estimate of the condition number in the 1-norm; infinite where not definite."""
+    """LAPACK's estimate of the condition number in the 1-norm; infinite if not definite."""
     return _condition(covariance, _cholesky(covariance))
 
 
 def _cholesky(covariance: Tensor) -> NDArray[np.float64] | None:
-    """Lower triangular factor, or None where the covariance is not positive definite."""
+    """Lower triangular factor, or None if the covariance is not positive definite."""
     scale_tril, failed = scipy.linalg.lapack.dpotrf(covariance.numpy(), lower=1)
     return None if failed else scale_tril
 
@@ -104,18 +115,20 @@ def _intensity(
         return oas_intensity(covariance, num_samples)
     if options.shrinkage == "ledoit-wolf":
         if math.isnan(mean_fourth_power):
-            raise StatisticsError("ledoit-wolf needs the fourth powers of a second pass")
+            raise StatisticsError(
+                "ledoit-wolf needs the fourth powers of a second pass", parameter="shrinkage"
+            )
         return ledoit_wolf_intensity(covariance, num_samples, mean_fourth_power)
     intensity = float(options.shrinkage)
     if not 0 <= intensity <= 1:
-        raise StatisticsError(f"shrinkage {intensity} is outside 0 to 1")
+        raise StatisticsError(f"shrinkage {intensity} is outside 0 to 1", parameter="shrinkage")
     return intensity
 
 
 def _truncated_whitening(covariance: Tensor, matmul_dtype: str) -> Tensor:
-    """Whitens the directions above the noise floor only; shape (rank, dim)."""
+    """Whitening map of the directions above the noise floor; shape (rank, dim)."""
     eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
     kept = eigenvalues > NOISE_FLOOR[matmul_dtype] * eigenvalues[-1]
     if not kept.any():
-        raise StatisticsError("all features are the same, so there is nothing to measure by")
+        raise StatisticsError("all features are the same, so distances between them are undefined")
     return eigenvectors[:, kept].T / eigenvalues[kept, None].sqrt()

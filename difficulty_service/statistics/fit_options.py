@@ -1,4 +1,4 @@
-"""How to fit Gaussians: shrinkage, dtype of the matrix products, augmentation runs."""
+"""Options of a fit: shrinkage, dtype of the matrix products, augmentation runs."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,10 +12,11 @@ MATMUL_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How to fit Gaussians; fitted Gaussians keep the options they were fitted with.
+    """Options of a fit. Fitted Gaussians keep the options they were fitted with.
 
     Attributes:
-        shrinkage: `auto`, `none`, `ledoit-wolf`, `oas`, or an intensity in [0, 1].
+        shrinkage: Shrinkage rule (`auto`, `none`, `ledoit-wolf` or `oas`), or an intensity in
+            [0, 1].
         matmul_dtype: dtype of the matrix products: `float32`, `float64`, or `auto` to choose by
             the condition number of the features. Fitted Gaussians hold the dtype that was chosen.
         runs: Number of feature rows per sample, one for each augmentation run.

@@ -1,4 +1,4 @@
-"""Labelled features to Gaussians: one pass, and a second one only when numbers demand it."""
+"""Fits Gaussians to labelled features in one pass, or in more if the numerics require it."""
 
 from dataclasses import replace
 
@@ -25,25 +25,25 @@ from difficulty_service.statistics.moments import (
 from difficulty_service.statistics.products import Workspace, one_thread_per_product
 
 PILOT_CONDITION = 1e5
-"""A pilot worse conditioned than this gets float64 products from the start."""
+"""Condition number of the pilot rows above which float64 products are used from the start."""
 
 ROWS_PER_DIMENSION = 8
-"""Rows per dimension that show the condition number within a factor of about four."""
+"""Rows per dimension that estimate the condition number within a factor of about four."""
 
 FLOAT32_CONDITION = 1e6
-"""A float32 fit that ends worse conditioned than this is made again with float64 products."""
+"""Condition number above which a float32 fit is repeated with float64 products."""
 
 
 def fit(
     features: Tensor, labels: Tensor, num_classes: int, options: FitOptions | None = None
 ) -> Gaussians:
-    """Gaussians of features in memory; float64 features get float64 products.
+    """Fits Gaussians to features in memory; float64 features get float64 products.
 
     Args:
         features: Shape (samples, dim).
         labels: Class indices below `num_classes`. Shape (samples,).
         num_classes: Number of class indices.
-        options: How to fit; None for the defaults.
+        options: Options of the fit; None for the defaults.
 
     Raises:
         StatisticsError: The features allow no trustworthy Gaussian; the message says why.
@@ -53,30 +53,30 @@ def fit(
 
 
 def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
-    """Evenly spaced rows, enough for the pilot and for a first look at the condition number.
+    """Evenly spaced rows, enough for the pilot and for an estimate of the condition number.
 
     Args:
         features: Shape (samples, dim).
-        share: How many parts like these give rows.
+        share: Number of parts of the dataset that contribute rows.
 
     Returns:
         Shape (rows, dim).
     """
-    wanted = -(-max(PILOT_ROWS, ROWS_PER_DIMENSION * features.shape[1]) // share)
-    return features[:: max(1, len(features) // wanted)][:wanted]
+    num_rows = -(-max(PILOT_ROWS, ROWS_PER_DIMENSION * features.shape[1]) // share)
+    return features[:: max(1, len(features) // num_rows)][:num_rows]
 
 
 @one_thread_per_product()
 def fit_chunks(
     source: ChunkSource[Chunk], first_rows: Tensor, num_classes: int, options: FitOptions
 ) -> Gaussians:
-    """Gaussians of a dataset that comes in chunks, folded in their order.
+    """Fits Gaussians to a dataset in chunks, which are summed in their order.
 
     Args:
-        source: Labelled features, read once in each pass that is needed.
-        first_rows: Some rows from all over the dataset, by `pilot_rows`. Shape (rows, dim).
+        source: Labelled features, read once in each pass.
+        first_rows: Rows sampled from the whole dataset by `pilot_rows`. Shape (rows, dim).
         num_classes: Number of class indices.
-        options: How to fit.
+        options: Options of the fit.
     """
     pilot = pilot_of(first_rows)
 
@@ -95,12 +95,12 @@ def fit_chunks(
         if gaussians.within.condition <= FLOAT32_CONDITION:
             return gaussians
     except SingularCovariance:
-        pass  # perhaps by rounding only
+        pass  # rounding may be the only reason
     return fit_with("float64")
 
 
 def _needs_float64(first_rows: Tensor) -> bool:
-    """Whether some rows show already that float32 products are too coarse; shape (rows, dim)."""
+    """Whether sampled rows, shape (rows, dim), show that float32 products are too coarse."""
     if first_rows.dtype == torch.float64 or len(first_rows) < 2 * first_rows.shape[1]:
         return True
     rows = first_rows[: ROWS_PER_DIMENSION * first_rows.shape[1]]
@@ -110,7 +110,7 @@ def _needs_float64(first_rows: Tensor) -> bool:
 
 
 def _fourth_powers(source: ChunkSource[Chunk], moments: Moments) -> FourthPowers:
-    """Means over all samples, in a second pass over the features."""
+    """Computes the mean fourth powers in a second pass over the features."""
     mean = moments.class_sums.sum(dim=0) / moments.num_samples
     class_means = moments.class_sums / moments.counts.clamp(min=1)[:, None]
     within, agnostic = 0.0, 0.0

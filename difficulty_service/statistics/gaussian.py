@@ -1,9 +1,7 @@
-"""Class means, the covariance all classes share, and the mean and covariance without labels.
+"""Gaussians: class means with a shared covariance, and the mean and covariance of all samples.
 
 Both covariances are divided by the number of samples (Cui et al. 2023, section 3.1), so that the
-total one is the sum of the one within classes and the one between them. `auto` leaves a
-well-conditioned covariance as it is; otherwise it drops directions in which there is only
-rounding noise, and says how many. It never adds a ridge on its own.
+total covariance is the sum of the covariances within and between classes.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError, TooFewSamples
+from difficulty_service.errors import Setting, StatisticsError, TooFewSamples
 from difficulty_service.statistics.factor import Factor, factorise
 from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
 from difficulty_service.statistics.moments import Moments
@@ -28,16 +26,16 @@ class FourthPowers:
 
 @dataclass(frozen=True)
 class Gaussians:
-    """Everything needed to score a sample, and to add more data. All float64, on the CPU.
+    """Fitted Gaussians, with what is needed to score samples and to merge. Float64, on the CPU.
 
     Attributes:
-        moments: The sums they were fitted from.
+        moments: Moments that they were fitted from.
         mean: Mean of all samples. Shape (dim,).
-        class_means: NaN for a class without samples. Shape (classes, dim).
+        class_means: Mean of each class; NaN for a class without samples. Shape (classes, dim).
         within: Factor of the covariance that all classes share.
-        agnostic: Factor of the covariance of all samples, labels ignored.
-        options: How they were fitted, with the dtype that was used in place of `auto`.
-        warnings: What a reader of the scores has to know, one sentence each.
+        agnostic: Factor of the covariance of all samples, which ignores labels.
+        options: Options of the fit, with the dtype that was used in place of `auto`.
+        warnings: Warnings for the reader of the scores, one sentence each.
     """
 
     moments: Moments
@@ -55,7 +53,7 @@ class Gaussians:
 
     @property
     def samples_per_class(self) -> Tensor:
-        """Samples, not rows, of each class. Shape (classes,)."""
+        """Number of samples (not rows) of each class. Shape (classes,)."""
         return self.moments.counts // self.options.runs
 
     @property
@@ -79,16 +77,16 @@ def covariances(moments: Moments) -> tuple[Tensor, Tensor]:
 def fit_gaussians(
     moments: Moments, options: FitOptions, fourth_powers: FourthPowers | None = None
 ) -> Gaussians:
-    """Gaussians with a shared covariance per class, and one for all samples together.
+    """Fits class Gaussians with a shared covariance, and one Gaussian of all samples.
 
     Args:
-        moments: Of all samples.
+        moments: Moments of all samples.
         options: Shrinkage, and the dtype that the moments were computed in; never `auto`.
-        fourth_powers: Needed for `ledoit-wolf` only; a second pass over the features gives them.
+        fourth_powers: Fourth powers from a second pass over the features; only for `ledoit-wolf`.
 
     Raises:
-        TooFewSamples: No more samples than dimensions and classes, without shrinkage.
-        SingularCovariance: A covariance has no inverse and `none` was asked for.
+        TooFewSamples: Fewer samples than dimensions and classes together, without shrinkage.
+        SingularCovariance: A covariance is singular and the shrinkage is `none`.
     """
     if moments.num_samples == 0:
         raise StatisticsError("no samples to fit Gaussians to")
@@ -115,7 +113,7 @@ def fit_gaussians(
 
 
 def _spare_samples(moments: Moments, runs: int) -> int:
-    """Samples beyond those that class means and a full-rank covariance use up."""
+    """Number of samples beyond those that class means and a full-rank covariance need."""
     classes = int((moments.counts > 0).sum())
     return moments.num_samples // runs - classes - moments.dim
 
@@ -128,8 +126,12 @@ def _require_enough_samples(moments: Moments, options: FitOptions) -> None:
     raise TooFewSamples(
         f"{moments.num_samples // options.runs} samples of {classes} classes are too few for "
         f"features of {moments.dim} dimensions: at least {moments.dim + classes} are needed, "
-        f"{10 * moments.dim + classes} are better; use --shrinkage ledoit-wolf, a backbone with "
-        "fewer features, or --force for scores marked as unreliable"
+        f"{10 * moments.dim + classes} are better",
+        "use ",
+        Setting("shrinkage", "ledoit-wolf"),
+        ", a backbone with fewer features, or ",
+        Setting("force", value=True),
+        " for scores marked as unreliable",
     )
 
 
@@ -142,20 +144,20 @@ def _warnings(moments: Moments, options: FitOptions, factors: list[Factor]) -> l
     elif spare < 9 * moments.dim:
         sentences.append(
             f"only {(spare + moments.dim) / moments.dim:.1f} samples per feature dimension (10 or "
-            "more are better): prefer rmd_loo to rmd, which is too low for the samples fitted on"
+            "more are better): prefer rmd_loo to rmd, which is too low for the samples of the fit"
         )
     samples = moments.counts // options.runs
     singletons = (samples == 1).nonzero().flatten().tolist()
     if singletons:
         sentences.append(
-            f"{len(singletons)} classes have a single sample, which gets no score of its own "
-            f"class: labels {singletons[:5]}"
+            f"{len(singletons)} classes have a single sample, which gets no score: "
+            f"labels {singletons[:5]}"
         )
     for name, factor in zip(("within classes", "of all samples"), factors, strict=True):
         if factor.rank < moments.dim:
             sentences.append(
                 f"the covariance {name} is singular to rounding (condition number "
                 f"{factor.condition:.1e}): {moments.dim - factor.rank} of {moments.dim} "
-                "directions hold only rounding noise and were left out"
+                "directions hold only rounding noise and were dropped"
             )
     return sentences

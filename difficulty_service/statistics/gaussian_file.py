@@ -1,4 +1,4 @@
-"""Gaussians on disk: one safetensors file that can score new data and be merged with others."""
+"""Gaussians on disk: a safetensors file for scoring new data and for merging."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ KEYS = {"matmul_dtype": "products"}
 
 
 def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, Any]) -> None:
-    """Writes Gaussians and where they came from; the file appears whole or not at all."""
+    """Writes Gaussians and their provenance atomically."""
     description = {
         "format_version": FORMAT_VERSION,
         "options": {KEYS.get(name, name): value for name, value in vars(gaussians.options).items()},
@@ -39,7 +39,7 @@ def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, An
         tensors[f"{name}.whitening"] = factor.whitening
         description[name] = {"intensity": factor.intensity, "condition": factor.condition}
     with replacing(path) as temporary:
-        # Safetensors' own writing makes files that only their owner can read.
+        # The save function of safetensors makes files that only their owner can read.
         temporary.write_bytes(
             save(
                 {name: tensor.contiguous() for name, tensor in tensors.items()},
@@ -49,10 +49,10 @@ def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, An
 
 
 def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
-    """Gaussians and their provenance.
+    """Reads Gaussians and their provenance.
 
     Raises:
-        StatisticsError: The file is not there, damaged, or not one that `save_gaussians` wrote.
+        StatisticsError: The file is missing or damaged, or was not written by `save_gaussians`.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -65,8 +65,8 @@ def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
     description = json.loads(metadata.get(METADATA_KEY, "{}"))
     if description.get("format_version") != FORMAT_VERSION:
         raise StatisticsError(
-            f"{path} is not a Gaussians file of format {FORMAT_VERSION}; make one with "
-            "`difficulty fit`"
+            f"{path} is not a Gaussians file of format {FORMAT_VERSION}",
+            "make one with `difficulty fit`",
         )
     names = {key: name for name, key in KEYS.items()}
     options = {names.get(key, key): value for key, value in description["options"].items()}

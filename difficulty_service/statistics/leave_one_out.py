@@ -1,8 +1,8 @@
-"""What a squared distance would be had the sample not taken part in the fit, in closed form.
+"""Leave-one-out distances in closed form: each sample is scored as if it were not in the fit.
 
 Removing a sample changes its class mean, the counts and the scatter by a matrix of low rank, so
 no refit is needed; `docs/method.md` has the derivation. A shrunk covariance keeps its ridge in
-proportion to the rest, and one that was cut to fewer directions keeps those directions.
+proportion to the rest, and a truncated one keeps its directions.
 """
 
 import torch
@@ -11,23 +11,24 @@ from torch import Tensor
 from difficulty_service.statistics.gaussian import Gaussians
 
 SINGULAR = 1e-12
-"""Share of a direction's variance below which the sample that left was all there was in it."""
+"""Remaining share of the variance below which the covariance counts as singular."""
 
 
 def leave_one_row_out(
     squared_distance: Tensor, group_rows: Tensor, num_rows: int, intensity: float
 ) -> Tensor:
-    """Squared distance of each sample to Gaussians fitted without it.
+    """Leave-one-out squared distances for samples of one row each.
 
     Args:
-        squared_distance: To the mean of its group, all samples included. Shape (samples,).
-        group_rows: Samples that mean was taken over. Shape (samples,).
-        num_rows: Samples the covariance was divided by.
-        intensity: Shrinkage of the covariance.
+        squared_distance: Squared distance of each row to the mean of its group, which includes
+            the row. Shape (samples,).
+        group_rows: Number of rows in each row's group. Shape (samples,).
+        num_rows: Number of rows in the covariance.
+        intensity: Shrinkage intensity of the covariance.
 
     Returns:
-        NaN where the group has no other sample or the covariance becomes singular.
-        Shape (samples,), float64.
+        Squared distance to Gaussians fitted without the row; NaN if the group has no other row
+        or the covariance becomes singular. Shape (samples,), float64.
     """
     share = squared_distance.double() / num_rows
     growth = group_rows.double() / (group_rows - 1)
@@ -39,23 +40,24 @@ def leave_one_row_out(
 def leave_sample_rows_out(
     gram: Tensor, group_rows: Tensor, num_rows: int, intensity: float
 ) -> Tensor:
-    """The same where a sample has several rows, which all leave together.
+    """Leave-one-out squared distances for samples of several rows, which are removed together.
 
     Args:
-        gram: Inner products, in the metric of the covariance, of a sample's rows after
-            subtracting the mean of their group. Shape (samples, runs, runs).
-        group_rows: Rows, not samples, that mean was taken over. Shape (samples,).
-        num_rows: Rows the covariance was divided by.
-        intensity: Shrinkage of the covariance.
+        gram: Inner products, in the metric of the covariance, of a sample's rows minus the mean
+            of their group. Shape (samples, runs, runs).
+        group_rows: Number of rows (not samples) in each sample's group. Shape (samples,).
+        num_rows: Number of rows in the covariance.
+        intensity: Shrinkage intensity of the covariance.
 
     Returns:
-        NaN where the group has no other sample. Shape (samples, runs), float64.
+        Squared distance of each row to Gaussians fitted without its sample; NaN if the group has
+        no other sample or the covariance becomes singular. Shape (samples, runs), float64.
     """
     runs = gram.shape[1]
     inner = gram.double() / num_rows
     identity = torch.eye(runs, dtype=torch.float64)
     others = (group_rows - runs).double()[:, None, None]
-    removed = identity + 1 / others  # also moves the group's mean away from each row
+    removed = identity + 1 / others  # accounts for the shift of the group's mean
     remaining = identity - (1 - intensity) * inner @ removed
     usable = (others[:, 0, 0] > 0) & (torch.linalg.det(remaining) > SINGULAR)
     remaining[~usable] = identity
@@ -67,17 +69,17 @@ def leave_sample_rows_out(
 def leave_one_out_rmd(
     gaussians: Gaussians, features: Tensor, labels: Tensor, md: Tensor, md_agnostic: Tensor
 ) -> Tensor:
-    """RMD of samples that took part in the fit, each as if it had not.
+    """RMD of samples of the fit, each relative to Gaussians fitted without it.
 
     Args:
-        gaussians: Fitted to these samples among others.
-        features: The rows of one sample follow each other. Shape (samples * runs, dim).
-        labels: Of each row, or -1 for a class that was not fitted. Shape (samples * runs,).
+        gaussians: Gaussians fitted to these samples among others.
+        features: Feature rows; those of one sample are adjacent. Shape (samples * runs, dim).
+        labels: Label of each row, or -1 for a class that was not fitted. Shape (samples * runs,).
         md: Squared distance of each row to its class mean. Shape (samples * runs,).
         md_agnostic: Squared distance of each row to the mean. Shape (samples * runs,).
 
     Returns:
-        Mean over the runs of a sample; NaN for the only sample of a class.
+        Mean over the runs of each sample; NaN for the only sample of a class.
         Shape (samples,), float64.
     """
     runs, num_rows = gaussians.options.runs, gaussians.moments.num_samples

@@ -1,7 +1,7 @@
-"""Counts, sums and scatter of labelled features: all that a Gaussian needs, and they add up.
+"""Moments of labelled features: counts, sums and scatter, which can be merged by addition.
 
-Everything is kept relative to one fixed point near the mean, the pilot, so that the difference of
-large numbers never arises; states that share a pilot are merged by plain addition.
+All sums are relative to a fixed point near the mean, the pilot, which avoids the cancellation of
+large numbers. Moments with the same pilot are merged by plain addition.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError
+from difficulty_service.errors import Setting, StatisticsError
 from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.statistics.chunks import (
     Chunk,
@@ -27,18 +27,18 @@ from difficulty_service.statistics.products import (
 PRODUCTS_OVERFLOW = -1
 
 PILOT_ROWS = 2048
-"""Rows whose mean is the pilot; it need not be exact, only near."""
+"""Number of rows whose mean is the pilot; it only has to be near the mean."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over samples, all float64 and on the CPU; memory does not grow with their number.
+    """Sums over samples, in float64 on the CPU; their size does not depend on the sample count.
 
     Attributes:
-        pilot: The point that features are measured from. Shape (dim,).
-        counts: Samples of each class, int64. Shape (classes,).
-        class_sums: Sums of features minus pilot. Shape (classes, dim).
-        scatter: Sum of outer products of features minus pilot, over all. Shape (dim, dim).
+        pilot: Point that is subtracted from all features. Shape (dim,).
+        counts: Number of samples of each class, int64. Shape (classes,).
+        class_sums: Sum of features minus pilot for each class. Shape (classes, dim).
+        scatter: Sum of outer products of features minus pilot over all samples. Shape (dim, dim).
     """
 
     pilot: Tensor
@@ -48,7 +48,7 @@ class Moments:
 
     @property
     def num_samples(self) -> int:
-        """Number of samples seen."""
+        """Number of samples in all classes."""
         return int(self.counts.sum())
 
     @property
@@ -69,7 +69,7 @@ def pilot_of(features: Tensor) -> Tensor:
 
 
 def empty_moments(pilot: Tensor, num_classes: int) -> Moments:
-    """The moments of no sample."""
+    """The moments of zero samples."""
     dim = len(pilot)
     return Moments(
         pilot=pilot,
@@ -87,12 +87,12 @@ def compute_moments(
     *,
     matmul_dtype: torch.dtype = torch.float32,
 ) -> Moments:
-    """Moments of some samples, in one pass.
+    """Computes the moments of samples in memory, in one pass.
 
     Args:
-        features: Any floating dtype, on any device. Shape (samples, dim).
+        features: Features in any floating dtype, on any device. Shape (samples, dim).
         labels: Class indices below `num_classes`. Shape (samples,).
-        pilot: The point to measure from; the same for all parts of a dataset. Shape (dim,).
+        pilot: Point to subtract; the same for all parts of a dataset. Shape (dim,).
         num_classes: Number of class indices.
         matmul_dtype: dtype of the matrix products within a chunk of rows; sums over chunks are
             float64.
@@ -111,10 +111,10 @@ def accumulate_moments(
     *,
     matmul_dtype: torch.dtype = torch.float32,
 ) -> Moments:
-    """Moments of a dataset that comes in chunks, of which a few at a time are in memory.
+    """Computes the moments of a dataset in chunks, a few of which are in memory at a time.
 
     Args:
-        source: Its chunks are read by as many threads as there are cores.
+        source: Source of the chunks, which are read on a pool of one thread per core.
         pilot: As for `compute_moments`.
         num_classes: As for `compute_moments`.
         matmul_dtype: As for `compute_moments`.
@@ -129,22 +129,22 @@ def accumulate_moments(
     def sum_chunk(chunk: Chunk) -> _ChunkSums:
         labels, blocks = source.read(chunk, work)
         _check_labels(labels, num_classes)
-        present, place = torch.unique(labels, return_inverse=True)
+        present, class_rows = torch.unique(labels, return_inverse=True)
         sums = offset.new_zeros(len(present), len(pilot), device=labels.device)
         scatter = offset.new_zeros(len(pilot), len(pilot), device=labels.device)
         first = 0
         for features in blocks:
             _check_dim(features, len(pilot))
             centred = work.centred(features, offset.to(features.device))
-            sums.index_add_(0, place[first : first + len(features)], centred)
+            sums.index_add_(0, class_rows[first : first + len(features)], centred)
             add_upper_gram(centred, scatter)
             if not torch.isfinite(scatter.diagonal()).all():
                 bad = (~torch.isfinite(centred).all(dim=1)).nonzero().flatten().tolist()
                 first_bad = first + bad[0] if bad else PRODUCTS_OVERFLOW
-                return _ChunkSums(present, torch.bincount(place), sums, scatter, first_bad)
+                return _ChunkSums(present, torch.bincount(class_rows), sums, scatter, first_bad)
             first += len(features)
         require_a_label_each(first, labels)
-        return _ChunkSums(present, torch.bincount(place), sums, scatter)
+        return _ChunkSums(present, torch.bincount(class_rows), sums, scatter)
 
     with one_thread_per_product():
         for chunk_sums in map_in_order(sum_chunk, source.chunks(), num_workers()):
@@ -154,22 +154,22 @@ def accumulate_moments(
             moments.scatter.add_(chunk_sums.scatter.cpu())
             if chunk_sums.first_bad is not None:
                 first_row = moments.num_samples - int(chunk_sums.counts.sum())
-                raise StatisticsError(_describe_not_finite(chunk_sums.first_bad, first_row))
+                raise _not_finite(chunk_sums.first_bad, first_row)
     upper = moments.scatter.triu()
     return replace(moments, scatter=upper + upper.triu(1).T)
 
 
 @dataclass(frozen=True)
 class _ChunkSums:
-    """What a chunk of rows adds to the moments.
+    """The contribution of one chunk of rows to the moments.
 
     Attributes:
-        present: Classes that occur. Shape (present,).
-        counts: Rows of each of them. Shape (present,).
-        sums: Of features minus pilot, for each of them. Shape (present, dim).
-        scatter: Sum of outer products of features minus pilot; its upper triangle counts.
+        present: Labels of the classes that occur. Shape (present,).
+        counts: Number of rows of each class present. Shape (present,).
+        sums: Sum of features minus pilot for each class present. Shape (present, dim).
+        scatter: Sum of outer products of features minus pilot; only its upper triangle is valid.
             Shape (dim, dim).
-        first_bad: First row that is not finite, PRODUCTS_OVERFLOW where only products are not.
+        first_bad: First row that is not finite; PRODUCTS_OVERFLOW if only products are not.
     """
 
     present: Tensor
@@ -180,10 +180,10 @@ class _ChunkSums:
 
 
 def merge(parts: Sequence[Moments]) -> Moments:
-    """Adds moments up, in the given order; all are brought to the first one's pilot.
+    """Sums moments in the given order, relative to the pilot of the first.
 
     Raises:
-        StatisticsError: No parts, or feature lengths or class counts that differ.
+        StatisticsError: There are no parts, or their dimensions or numbers of classes differ.
     """
     if not parts:
         raise StatisticsError("no moments to merge: the dataset has no samples")
@@ -203,7 +203,7 @@ def merge(parts: Sequence[Moments]) -> Moments:
 
 
 def _with_pilot(moments: Moments, pilot: Tensor) -> Moments:
-    """The same samples measured from another point."""
+    """Moments of the same samples relative to another pilot."""
     if torch.equal(moments.pilot, pilot):
         return moments
     shift = moments.pilot - pilot
@@ -232,10 +232,17 @@ def _check_labels(labels: Tensor, num_classes: int) -> None:
         )
 
 
-def _describe_not_finite(first_bad: int, first_row: int) -> str:
+def _not_finite(first_bad: int, first_row: int) -> StatisticsError:
     if first_bad == PRODUCTS_OVERFLOW:
-        return "the products of these features overflow float32; fit with products in float64"
-    return (
-        f"feature vectors hold NaN or infinity, the first of them in row {first_row + first_bad}; "
-        "extract them again with --precision fp32"
+        return StatisticsError(
+            "the products of these features overflow float32",
+            "fit with ",
+            Setting("matmul_dtype", "float64"),
+            parameter="matmul_dtype",
+        )
+    return StatisticsError(
+        f"feature vectors hold NaN or infinity, the first of them in row {first_row + first_bad}",
+        "extract them again with ",
+        Setting("precision", "fp32"),
+        parameter="precision",
     )

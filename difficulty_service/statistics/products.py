@@ -1,9 +1,9 @@
-"""The matrix products that take nearly all the time of fitting and scoring.
+"""The matrix products that dominate the time of fitting and scoring.
 
-On the CPU they go to the BLAS of NumPy and SciPy, one thread a product and one product a chunk of
-rows, on as many threads as there are cores: products that are split inside BLAS stall whenever
-another process takes a core, and the result would depend on the number of threads. Elsewhere they
-go to the device's own library.
+On the CPU they use the BLAS of NumPy and SciPy with one thread per product. Chunks of rows run in
+parallel instead, on one thread per core: a product that is split inside BLAS stalls whenever
+another process takes a core, and its result depends on the number of threads. Other devices use
+their own library.
 """
 
 import threading
@@ -20,30 +20,30 @@ from torch import Tensor
 from difficulty_service.statistics import blas
 
 BLOCK_ROWS = 1 << 10
-"""Rows that a core works on at a time: few enough for its cache."""
+"""Rows that one core processes at a time; they fit into its cache."""
 
 CHUNK_ROWS = 1 << 12
-"""Rows a thread takes at a time, at least: to hand them over costs little beside the work."""
+"""Minimum number of rows per task of a thread, so that the overhead of a task is small."""
 
 MOST_CHUNK_ROWS = 1 << 14
-"""Products of so many rows may be summed in float32 before float64 takes over."""
+"""Maximum number of rows whose products are summed in float32 before float64 takes over."""
 
 ENOUGH_CHUNKS = 32
-"""So many chunks keep all threads busy until the end; only with more of them may they be larger."""
+"""Number of chunks that keeps all threads busy until the end; larger chunks need more rows."""
 
 MOST_PANELS, PANEL_STEP = 8, 64
-"""A triangular map is cut into so many panels, each a multiple of what BLAS works on at a time."""
+"""Maximum number of panels of a triangular map, and the block size of BLAS in rows."""
 
 
 @cache
 def _blas() -> ThreadpoolController:
-    """The BLAS libraries in this process; finding them takes milliseconds, so once."""
+    """The BLAS libraries in this process, cached because finding them takes milliseconds."""
     return ThreadpoolController()
 
 
 @contextmanager
 def one_thread_per_product() -> Iterator[None]:
-    """Within, BLAS and torch use one thread a call, because chunks run side by side."""
+    """Limits BLAS and torch to one thread per call, because chunks run in parallel."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -54,12 +54,12 @@ def one_thread_per_product() -> Iterator[None]:
 
 
 def block_rows(device: torch.device) -> int:
-    """Rows that are worked on at a time; a device with many more units takes many more."""
+    """Rows that are processed at a time; an accelerator takes many more than a core."""
     return BLOCK_ROWS if device.type == "cpu" else MOST_CHUNK_ROWS
 
 
 def summed_rows(num_rows: int) -> int:
-    """Rows per chunk where the sums of each are added up: that takes as long for a small chunk."""
+    """Rows per chunk when sums are accumulated; adding up costs the same for a small chunk."""
     return min(max(CHUNK_ROWS, num_rows // ENOUGH_CHUNKS), MOST_CHUNK_ROWS)
 
 
@@ -70,39 +70,39 @@ def chunk_ranges(num_rows: int, chunk_rows: int) -> Iterator[slice]:
 
 
 class Workspace(threading.local):
-    """Matrices that each thread fills anew: fresh memory costs ten times more than writing it."""
+    """Matrices that each thread reuses, because fresh memory costs ten times as much as writing."""
 
     def __init__(self) -> None:  # called once in each thread
         self._matrices: dict[str, Tensor] = {}
 
     def matrix(self, name: str, rows: int, columns: int, like: Tensor) -> Tensor:
-        """Uninitialised, of the dtype of `like` and on its device.
+        """An uninitialised matrix with the dtype and device of `like`.
 
         Returns:
             Shape (rows, columns).
         """
-        held = self._matrices.get(name)
-        if held is None or len(held) < rows or held.shape[1] != columns:
-            held = torch.empty(rows, columns, dtype=like.dtype, device=like.device)
-            self._matrices[name] = held
-        return held[:rows]
+        matrix = self._matrices.get(name)
+        if matrix is None or len(matrix) < rows or matrix.shape[1] != columns:
+            matrix = torch.empty(rows, columns, dtype=like.dtype, device=like.device)
+            self._matrices[name] = matrix
+        return matrix[:rows]
 
     def rows(self, num_rows: int, dim: int) -> Tensor:
-        """Where features are read to. Shape (num_rows, dim), float32."""
+        """The buffer that features are read into. Shape (num_rows, dim), float32."""
         return self.matrix("features", num_rows, dim, torch.empty(0))
 
     def centred(self, features: Tensor, point: Tensor) -> Tensor:
-        """Features minus a point; in place where they were read to `rows`: nobody else has them.
+        """Subtracts a point from features, in place if they are in the buffer of `rows`.
 
         Args:
             features: Shape (samples, dim).
-            point: On the features' device. Shape (dim,).
+            point: Point on the features' device. Shape (dim,).
 
         Returns:
-            In the dtype of the point. Shape (samples, dim).
+            Centred features in the dtype of the point. Shape (samples, dim).
         """
-        read = self._matrices.get("features")
-        own = read is not None and read.data_ptr() == features.data_ptr()
+        buffer = self._matrices.get("features")
+        own = buffer is not None and buffer.data_ptr() == features.data_ptr()
         if own and features.dtype == point.dtype:
             return features.sub_(point)
         out = self.matrix("centred", len(features), len(point), point)
@@ -112,7 +112,7 @@ class Workspace(threading.local):
 def add_upper_gram(rows: Tensor, total: Tensor) -> None:
     """Adds rowsᵀ rows, shape (samples, dim), to a matrix of shape (dim, dim), in place.
 
-    What is below the diagonal is not to be read.
+    The values below the diagonal are undefined.
     """
     if rows.device.type == "cpu":
         blas.add_upper_gram(rows.numpy(), total.numpy())
@@ -121,7 +121,7 @@ def add_upper_gram(rows: Tensor, total: Tensor) -> None:
 
 
 def matmul(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
-    """The product left @ right, in `out` where given, on the fastest library for the device."""
+    """The product left @ right, written to `out` if given, by the fastest library available."""
     if left.device.type != "cpu":
         return torch.matmul(left, right, out=out)
     target = None if out is None else out.numpy()
@@ -132,7 +132,7 @@ def argmin(rows: Tensor) -> Tensor:
     """Column of the smallest value of each row. Shape (samples,), int64."""
     if rows.device.type != "cpu":
         return rows.argmin(dim=1)
-    return torch.from_numpy(rows.numpy().argmin(axis=1))  # ten times as fast as torch's
+    return torch.from_numpy(rows.numpy().argmin(axis=1))  # ten times as fast as torch
 
 
 def squared_lengths(rows: Tensor) -> Tensor:
@@ -145,16 +145,16 @@ def squared_lengths(rows: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Projection:
-    """A linear map, kept without most of what is zero in it.
+    """A linear map stored without most of its zeros; made by `projection`.
 
-    A triangular map so costs little more than half of a full one. Made by `projection`.
+    A triangular map costs little more than half as much as a full one.
 
     Attributes:
-        rank: Rows of the map.
-        triangle: The transposed map where BLAS takes it as a triangle; else None. Shape (dim, dim).
-        upper: Whether that triangle is an upper one.
-        panels: Otherwise panels of rows without the columns that are zero in all of them; for each
-            its rows, its columns and the block itself, transposed.
+        rank: Number of rows of the map.
+        triangle: Transposed map if it is triangular on a CPU, otherwise None. Shape (dim, dim).
+        upper: Whether the triangle is an upper one.
+        panels: Panels of any other map: slice of rows, slice of columns that are not all zero, and
+            transposed block of each.
     """
 
     rank: int
@@ -163,22 +163,22 @@ class Projection:
     panels: tuple[tuple[slice, slice, Tensor], ...] = ()
 
     def apply(self, rows: Tensor, out: Tensor) -> Tensor:
-        """Shape (samples, dim) to (samples, rank), in the dtype of the map, written to `out`."""
+        """Maps (samples, dim) to (samples, rank) in the dtype of the map and writes to `out`."""
         if self.triangle is not None:
             blas.multiply_by_triangle(
                 out.copy_(rows).numpy(), self.triangle.numpy(), upper=self.upper
             )
-        for place, columns, block in self.panels:
+        for outputs, columns, block in self.panels:
             if rows.device.type == "cpu":
-                target = out.numpy()[:, place]
+                target = out.numpy()[:, outputs]
                 np.matmul(rows.numpy()[:, columns], block.numpy(), out=target)
             else:
-                out[:, place] = rows[:, columns] @ block
+                out[:, outputs] = rows[:, columns] @ block
         return out
 
 
 def projection(matrix: Tensor, dtype: torch.dtype, device: torch.device) -> Projection:
-    """Prepares a map (rank, dim) for rows of a dtype on a device."""
+    """Prepares a map of shape (rank, dim) for rows of a dtype on a device."""
     rank, dim = matrix.shape
     for half in (torch.tril, torch.triu) if device.type == "cpu" and rank == dim else ():
         if torch.equal(half(matrix), matrix):
@@ -188,7 +188,7 @@ def projection(matrix: Tensor, dtype: torch.dtype, device: torch.device) -> Proj
 
 
 def _panels(matrix: Tensor) -> tuple[tuple[slice, slice, Tensor], ...]:
-    """The panels of a map, see `Projection`; shape (rank, dim)."""
+    """Splits a map of shape (rank, dim) into the panels of a `Projection`."""
     panels = []
     height = max(1, -(-len(matrix) // (MOST_PANELS * PANEL_STEP))) * PANEL_STEP
     for start in range(0, len(matrix), height):

@@ -1,7 +1,7 @@
-"""How much of a covariance to replace by a multiple of the identity, when asked to.
+"""Shrinkage of a covariance towards a multiple of the identity.
 
 A shrunk covariance is (1 - intensity) * covariance + intensity * (trace / dim) * identity: the
-ridge is relative to the mean variance, never an absolute number, so units do not matter.
+ridge is relative to the mean variance, so the units of the features do not matter.
 """
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def shrink(covariance: Tensor, intensity: float) -> Tensor:
-    """Moves a covariance towards a multiple of the identity; shape (dim, dim)."""
+    """Shrinks a covariance towards a multiple of the identity; shape (dim, dim)."""
     identity = torch.eye(len(covariance), dtype=covariance.dtype)
     return (1 - intensity) * covariance + intensity * covariance.trace() / len(
         covariance
@@ -37,7 +37,7 @@ def ledoit_wolf_intensity(covariance: Tensor, num_samples: int, mean_fourth_powe
     Args:
         covariance: Maximum-likelihood covariance, divided by the number of samples.
         num_samples: Number of samples it was estimated from.
-        mean_fourth_power: Mean of the centred samples' lengths to the fourth power.
+        mean_fourth_power: Mean fourth power of the lengths of the centred samples.
     """
     squared_norm = float(covariance.square().sum())
     distance = squared_norm - float(covariance.trace()) ** 2 / len(covariance)

@@ -1,4 +1,4 @@
-"""Errors carry what to do as data, and each reader gets it in words of their own."""
+"""Errors hold their remedy as data, and each front end spells it in its own way."""
 
 import pickle
 
@@ -14,7 +14,7 @@ ERROR = SingularCovariance(
 )
 
 
-def test_python_reads_a_remedy_as_keyword_arguments() -> None:
+def test_the_text_of_an_error_spells_settings_as_keyword_arguments() -> None:
     assert str(ERROR) == (
         "the covariance has rank 3 of 6; use shrinkage='auto' or another backbone"
     )
@@ -26,11 +26,11 @@ def test_a_front_end_spells_settings_in_its_own_way() -> None:
     assert message == "the covariance has rank 3 of 6; use <shrinkage> or another <backbone>"
 
 
-def test_an_error_without_a_remedy_is_its_problem() -> None:
+def test_an_error_without_a_remedy_shows_only_its_problem() -> None:
     assert str(StatisticsError("no samples")) == "no samples"
 
 
-def test_an_error_is_the_same_after_it_came_from_another_process() -> None:
+def test_an_error_survives_pickling_between_processes() -> None:
     copy = pickle.loads(pickle.dumps(ERROR))  # noqa: S301 - our own bytes
 
     assert type(copy) is SingularCovariance

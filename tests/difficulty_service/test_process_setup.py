@@ -1,4 +1,4 @@
-"""BLAS kernels and the heap follow the processor and the work, and never against the user."""
+"""BLAS kernels and heap settings fit the processor, and settings of the user are kept."""
 
 import os
 import platform
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.process_setup import keep_freed_memory, prefer_wide_kernels
+from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
 
 
 @pytest.fixture
@@ -18,32 +18,32 @@ def cpuinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cpuinfo"
 
 
-def test_amd_with_avx512_gets_wide_kernels(cpuinfo: Path) -> None:
+def test_amd_processors_with_avx512_use_avx512_kernels(cpuinfo: Path) -> None:
     cpuinfo.write_text("vendor_id : AuthenticAMD\nflags : avx2 avx512bw\n")
 
-    assert prefer_wide_kernels(cpuinfo) == "SkylakeX"
+    assert enable_avx512_kernels(cpuinfo) == "SkylakeX"
     assert os.environ["OPENBLAS_CORETYPE"] == "SkylakeX"
 
 
 @pytest.mark.parametrize(
     "text", ["vendor_id : GenuineIntel\nflags : avx512bw\n", "vendor_id : AuthenticAMD\nflags :\n"]
 )
-def test_other_processors_are_left_alone(cpuinfo: Path, text: str) -> None:
+def test_other_processors_keep_their_kernels(cpuinfo: Path, text: str) -> None:
     cpuinfo.write_text(text)
 
-    assert prefer_wide_kernels(cpuinfo) is None
+    assert enable_avx512_kernels(cpuinfo) is None
     assert "OPENBLAS_CORETYPE" not in os.environ
 
 
-def test_a_machine_without_cpuinfo_is_left_alone(cpuinfo: Path) -> None:
-    assert prefer_wide_kernels(cpuinfo) is None
+def test_without_cpuinfo_nothing_is_changed(cpuinfo: Path) -> None:
+    assert enable_avx512_kernels(cpuinfo) is None
 
 
-def test_the_users_choice_stays(cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_set_by_the_user_is_kept(cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cpuinfo.write_text("vendor_id : AuthenticAMD\nflags : avx512bw\n")
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
 
-    assert prefer_wide_kernels(cpuinfo) is None
+    assert enable_avx512_kernels(cpuinfo) is None
     assert os.environ["OPENBLAS_CORETYPE"] == "Haswell"
 
 
@@ -63,7 +63,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def page_faults() -> int:
-    """Of thirty batches of eight layers of 4 MB, in a process of their own."""
+    """Page faults of thirty batches of eight layers of 4 MB, in a separate process."""
     environment = {name: value for name, value in os.environ.items() if "MALLOC_" not in name}
     command = [sys.executable, "-c", LAYERS_OF_A_NETWORK]
     return int(subprocess.check_output(command, env=environment, text=True))  # noqa: S603
@@ -72,13 +72,13 @@ def page_faults() -> int:
 @pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="only glibc gives memory back so soon"
 )
-def test_memory_of_one_batch_serves_the_next() -> None:
+def test_freed_memory_is_reused_by_the_next_batch() -> None:
     pages_written = 30 * 8 * (4 << 20) // 4096
 
     assert page_faults() < pages_written / 100
 
 
-def test_the_users_settings_of_the_heap_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heap_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
 
     assert not keep_freed_memory()

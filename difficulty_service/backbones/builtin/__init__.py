@@ -1,11 +1,11 @@
-"""The small encoder that ships inside the package: no download, no network."""
+"""The small encoder whose weights are part of the package, for work without a network."""
 
 from pathlib import Path
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import load_checked, read_weights
-from difficulty_service.errors import BackboneError
+from difficulty_service.errors import BackboneError, Setting
 
 WEIGHTS_FILE = Path(__file__).with_name("encoder.safetensors")
 PREPROCESSING = Preprocessing(
@@ -18,19 +18,26 @@ PREPROCESSING = Preprocessing(
 
 
 def load_builtin(name: str, options: BackboneOptions) -> Backbone:
-    """The encoder with its own weights, or with those of another run of its training script.
+    """The encoder with the weights in the package, or with others from its training script.
 
     Raises:
-        BackboneError: Projected features were asked for, or the weights are missing or do not fit.
+        BackboneError: The features are to be projected, or the weights are missing or do not fit.
     """
     from difficulty_service.backbones.builtin.network import BuiltinEncoder
 
     if options.features != "penultimate":
-        raise BackboneError(f"{name} has no projection; use --features penultimate")
+        raise BackboneError(
+            f"{name} has no projection",
+            "use ",
+            Setting("features", "penultimate"),
+            parameter="features",
+        )
     path = WEIGHTS_FILE if options.weights is None else Path(options.weights)
     if not path.is_file():
-        remedy = "install the package again" if options.weights is None else "check --weights"
-        raise BackboneError(f"the weights of {name} are not at {path}; {remedy}")
+        problem = f"the weights of {name} are not at {path}"
+        if options.weights is None:
+            raise BackboneError(problem, "install the package again")
+        raise BackboneError(problem, "check ", Setting("weights"), parameter="weights")
     network = BuiltinEncoder().fold()
     load_checked(network, read_weights(path), f"{path} as {name}")
     return freeze(name, network, PREPROCESSING, path, options)

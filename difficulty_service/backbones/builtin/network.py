@@ -10,7 +10,7 @@ FEATURE_DIM = WIDTHS[-2] + WIDTHS[-1]
 
 
 class ConvNorm(nn.Module):
-    """A convolution and its batch normalisation; `fold` turns the two into one convolution."""
+    """A convolution and its batch normalisation, which `fold` merges into one convolution."""
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class ConvNorm(nn.Module):
         self.norm: nn.Module = nn.BatchNorm2d(outputs)
 
     def fold(self) -> None:
-        """Absorbs the normalisation's running statistics; the module must be in eval mode."""
+        """Merges the normalisation into the convolution; the module must be in eval mode."""
         if isinstance(self.norm, nn.BatchNorm2d):
             self.conv = fuse_conv_bn_eval(self.conv, self.norm)
             self.norm = nn.Identity()
@@ -29,7 +29,7 @@ class ConvNorm(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions around a shortcut, which is a 1x1 convolution where shapes change."""
+    """Two 3x3 convolutions with a shortcut, which is a 1x1 convolution where shapes change."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -45,10 +45,10 @@ class Residual(nn.Module):
 
 
 class BuiltinEncoder(nn.Module):
-    """Normalised images (samples, 3, 32, 32) to features (samples, FEATURE_DIM).
+    """Maps normalised images (samples, 3, 32, 32) to features (samples, FEATURE_DIM).
 
-    The features are the means over all positions of the last two stages, side by side: the
-    earlier stage is less bound to the classes of the training set, so it transfers better.
+    The features are the spatial means of the last two stages, concatenated: the earlier stage is
+    less specific to the classes of the training set and transfers better.
     """
 
     def __init__(self) -> None:

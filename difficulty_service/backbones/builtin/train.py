@@ -1,4 +1,4 @@
-"""Trains the built-in encoder on CIFAR-100; the model card beside this file gives the figures.
+"""Trains the built-in encoder on CIFAR-100; MODEL_CARD.md has the results.
 
     python -m difficulty_service.backbones.builtin.train --train 'cifar100_train_*.parquet' \
         --test cifar100_test.parquet --out encoder.safetensors
@@ -28,7 +28,7 @@ NUM_CLASSES = 100
 
 
 def read_images(pattern: str) -> tuple[Tensor, Tensor]:
-    """All images (samples, 3, 32, 32) uint8 and labels (samples,) of the tables of a glob."""
+    """All images, uint8 (samples, 3, 32, 32), and labels (samples,) of the tables of a glob."""
     images, labels = [], []
     folder = Path(pattern)
     for file in sorted(folder.parent.glob(folder.name)):
@@ -41,14 +41,14 @@ def read_images(pattern: str) -> tuple[Tensor, Tensor]:
 
 
 def normalise(images: Tensor) -> Tensor:
-    """Uint8 images to zero mean and unit variance, channels last."""
+    """Scales uint8 images to zero mean and unit variance, channels last."""
     scaled = images.float().div(255)
     mean, std = torch.tensor(MEAN).view(3, 1, 1), torch.tensor(STD).view(3, 1, 1)
     return ((scaled - mean) / std).contiguous(memory_format=torch.channels_last)
 
 
 def augment(images: Tensor, generator: torch.Generator) -> Tensor:
-    """A random crop of 35 to 100 % of the area, resized back, flipped, brightened, contrasted."""
+    """Random crops of 35 to 100 % of the area, flips, and changes of brightness and contrast."""
     count = len(images)
 
     def uniform(low: float, high: float) -> Tensor:
@@ -82,7 +82,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 def train(images: Tensor, labels: Tensor, arguments: argparse.Namespace) -> nn.Sequential:
-    """Minimises cross-entropy by SGD under a one-cycle schedule, in bfloat16 autocast."""
+    """Trains with cross-entropy, SGD and a one-cycle schedule, in bfloat16 autocast."""
     generator = torch.Generator().manual_seed(arguments.seed)
     torch.manual_seed(arguments.seed)
     model = nn.Sequential(BuiltinEncoder(), nn.Linear(FEATURE_DIM, NUM_CLASSES))
@@ -124,11 +124,11 @@ def main() -> None:
     arguments = parser.parse_args()
 
     model = train(*read_images(arguments.train), arguments)
-    reached = accuracy(model, *read_images(arguments.test))
-    print(f"CIFAR-100 test accuracy {reached:.4f}")  # noqa: T201
+    test_accuracy = accuracy(model, *read_images(arguments.test))
+    print(f"CIFAR-100 test accuracy {test_accuracy:.4f}")  # noqa: T201
     state = cast(BuiltinEncoder, model[0]).fold().state_dict()
     tensors = {name: tensor.half().contiguous() for name, tensor in state.items()}
-    save_file(tensors, arguments.out, metadata={"cifar100_test_accuracy": f"{reached:.4f}"})
+    save_file(tensors, arguments.out, metadata={"cifar100_test_accuracy": f"{test_accuracy:.4f}"})
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def flags(scores: Numbers) -> NDArray[np.bool_]:
     return scores + np.random.default_rng(1).normal(size=500) > 1.5
 
 
-def test_rank_correlation_with_ties_is_that_of_scipy(scores: Numbers) -> None:
+def test_rank_correlation_with_ties_equals_scipy(scores: Numbers) -> None:
     values = (scores + np.random.default_rng(1).normal(size=500)).round(1)
 
     agreement = rank_agreement(scores, values)
@@ -55,7 +55,7 @@ def test_the_same_order_has_correlation_one_and_the_reverse_minus_one() -> None:
     assert rank_agreement(scores, -scores).spearman == pytest.approx(-1)
 
 
-def test_equal_values_have_no_order_to_agree_with(scores: Numbers) -> None:
+def test_equal_values_are_refused_because_they_have_no_order(scores: Numbers) -> None:
     with pytest.raises(AuditError, match="all 500 values are 3"):
         rank_agreement(scores, np.full(500, 3.0))
 
@@ -65,7 +65,7 @@ def test_three_samples_are_too_few_for_a_rank_correlation() -> None:
         rank_agreement([1, 2, 3], [1, 2, 3])
 
 
-def test_auroc_and_average_precision_with_ties_are_those_of_scikit_learn(
+def test_auroc_and_average_precision_with_ties_equal_scikit_learn(
     scores: Numbers, flags: NDArray[np.bool_]
 ) -> None:
     agreement = flag_agreement(scores, flags)
@@ -147,7 +147,7 @@ def test_the_order_of_samples_changes_no_bin(scores: Numbers, flags: NDArray[np.
 
 
 @pytest.mark.parametrize("num_bins", [0, 501])
-def test_an_impossible_number_of_bins_is_named_beside_the_samples(
+def test_an_invalid_number_of_bins_is_refused_with_the_number_of_samples(
     scores: Numbers, flags: NDArray[np.bool_], num_bins: int
 ) -> None:
     with pytest.raises(AuditError, match=f"{num_bins} bins of 500 samples"):
@@ -161,7 +161,7 @@ def test_nan_is_refused_and_counted(scores: Numbers, flags: NDArray[np.bool_]) -
         flag_agreement(scores, flags)
 
 
-def test_agreements_read_as_lines_of_text() -> None:
+def test_agreements_are_described_in_lines_of_text() -> None:
     flags = np.array([0, 0, 0, 1])
 
     ranks = "\n".join(rank_agreement(np.arange(4), flags).lines())

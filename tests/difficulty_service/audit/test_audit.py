@@ -43,7 +43,7 @@ def test_numbers_are_compared_by_rank() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int16()), pa.list_(pa.float64(), 3)])
-def test_votes_are_compared_by_their_entropy_whatever_their_number(kind: pa.DataType) -> None:
+def test_votes_are_compared_by_their_entropy_for_any_number_of_votes(kind: pa.DataType) -> None:
     votes = [[9, 0, 0], [9, 1, 0], [8, 2, 0], [7, 3, 0], [35, 20, 5], [1, 1, 1]]
 
     result = compare(pa.array(votes, kind))
@@ -63,7 +63,7 @@ def test_votes_are_compared_by_their_entropy_whatever_their_number(kind: pa.Data
         pa.array(["ant", "bee", "cat", "ant", "cat", "dog"]).dictionary_encode(),
     ],
 )
-def test_a_boolean_or_another_label_flags_samples(column: object) -> None:
+def test_booleans_and_labels_that_differ_flag_samples(column: object) -> None:
     result = compare(column)
 
     assert result.options.kind == "flag"
@@ -92,7 +92,7 @@ def test_predictions_give_an_error_rate_by_bin(column: object) -> None:
     np.testing.assert_allclose(result.agreement.error_rates, [0, 0, 0.5])
 
 
-def test_samples_without_partner_score_or_value_are_left_out_and_counted() -> None:
+def test_samples_without_a_row_a_score_or_a_value_are_excluded_and_counted() -> None:
     ids = [str(row) for row in range(10)]
     scores = pa.table(
         {
@@ -139,25 +139,25 @@ def test_an_id_that_occurs_twice_is_refused_with_an_example(repeated: str) -> No
         audit(score_table(ids["scores"]), against, AuditOptions("id", "votes"))
 
 
-def test_bare_row_numbers_beside_ids_of_file_and_row_are_explained() -> None:
+def test_keys_that_are_row_numbers_raise_an_error_with_the_remedy() -> None:
     scores = score_table([f"train.parquet#{row}" for row in range(6)])
     against = pa.table({"index": list(range(6)), "votes": [1.0] * 6})
 
-    with pytest.raises(AuditError, match=r"train\.parquet#0.*'0'.*--id-column index"):
+    with pytest.raises(AuditError, match=r"train\.parquet#0.*'0'.*id_column='index'"):
         audit(scores, against, AuditOptions("index", "votes"))
 
 
 @pytest.mark.parametrize(
     ("column", "kind", "message"),
     [
-        ([*"abcabc"], "rank", "column said is string; a rank needs numbers"),
+        ([*"abcabc"], "rank", "column said is string, but a rank needs numbers"),
         ([*"yynnyn"], "flag", "no value of column said is a class name"),
-        ([0.5] * 6, "flag", "column said is double; a flag or an error is boolean"),
+        ([0.5] * 6, "flag", "column said is double, but a flag or an error is a boolean"),
         ([[1.0, -1.0]] * 6, "rank", "column said holds negative numbers"),
         ([[1.0], [1.0, 2.0]] * 3, "rank", r"lists of column said have lengths \[1, 2\]"),
         ([["a"]] * 6, "rank", "not lists of numbers"),
         ([{"a": 1}] * 6, None, "column said is struct"),
-        ([1.0] * 6, "order", "kind 'order' is unknown; known are rank, flag, error-rate"),
+        ([1.0] * 6, "order", "kind 'order' is unknown; choose one of rank, flag, error-rate"),
     ],
 )
 def test_a_column_that_cannot_be_compared_is_refused_by_name(
@@ -174,7 +174,7 @@ def test_a_column_that_cannot_be_compared_is_refused_by_name(
         (AuditOptions("row", "votes"), "the other table has no column row; its columns are index"),
     ],
 )
-def test_a_missing_column_is_named_beside_those_there_are(
+def test_a_missing_column_is_named_with_the_existing_columns(
     options: AuditOptions, message: str
 ) -> None:
     against = pa.table({"index": list(range(6)), "votes": [1.0] * 6})
@@ -204,7 +204,7 @@ def test_an_id_of_a_csv_file_can_keep_its_zeros(tmp_path: Path) -> None:
 def test_a_file_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "votes.xlsx").write_bytes(b"not a table")
 
-    with pytest.raises(AuditError, match=r"votes\.xlsx' is no table"):
+    with pytest.raises(AuditError, match=r"votes\.xlsx' is not a table"):
         read_columns(str(tmp_path / "votes.xlsx"), ["id"])
     with pytest.raises(DatasetError, match="no file matches"):
         read_columns(str(tmp_path / "*.csv"), ["id"])

@@ -1,4 +1,4 @@
-"""Names, what is listed about them, and what is said about unknown ones."""
+"""Names of backbones: the listing, and the errors for unknown names."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.errors import BackboneError
 
 
-def test_an_unknown_name_is_answered_with_the_closest_and_all_others() -> None:
+def test_an_unknown_name_raises_an_error_with_similar_and_all_names() -> None:
     with pytest.raises(BackboneError) as caught:
         load_backbone("clip-vit-b61", BackboneOptions())
 
@@ -38,7 +38,7 @@ def test_unknown_kinds_of_features_are_refused() -> None:
         load_backbone(DEFAULT_BACKBONE, BackboneOptions(features="last"))
 
 
-def test_the_listing_says_which_weights_are_here(
+def test_the_listing_shows_which_weights_are_local(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
@@ -70,7 +70,7 @@ def test_listed_repositories_are_those_the_libraries_download_from() -> None:
             assert timm.get_pretrained_cfg(arguments["model"]).hf_hub_id == repository
 
 
-def test_listed_dimensions_are_those_of_the_networks() -> None:
+def test_listed_dimensions_match_the_networks() -> None:
     for name, spec in BACKBONES.items():
         arguments = getattr(spec.load, "keywords", {})
         if "model" in arguments:
@@ -80,7 +80,7 @@ def test_listed_dimensions_are_those_of_the_networks() -> None:
             assert network.num_features == spec.feature_dim, name
 
 
-def test_naming_the_backbones_loads_neither_open_clip_nor_timm() -> None:
+def test_listing_the_backbones_imports_neither_open_clip_nor_timm() -> None:
     code = (
         "import sys; from difficulty_service.backbones import list_backbones; list_backbones(); "
         "sys.exit(bool({'open_clip', 'timm'} & set(sys.modules)))"

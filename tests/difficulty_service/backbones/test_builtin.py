@@ -12,7 +12,7 @@ from difficulty_service.backbones.builtin.network import FEATURE_DIM, BuiltinEnc
 from difficulty_service.errors import BackboneError
 
 
-def test_features_are_those_of_the_unfolded_network(tmp_path: Path) -> None:
+def test_features_equal_those_of_the_unfolded_network(tmp_path: Path) -> None:
     torch.manual_seed(0)
     images = torch.randn(4, 3, 32, 32)
     network = BuiltinEncoder()
@@ -30,7 +30,7 @@ def test_features_are_those_of_the_unfolded_network(tmp_path: Path) -> None:
     torch.testing.assert_close(features, expected, rtol=0.02, atol=0.01)
 
 
-def test_missing_weights_are_looked_for_in_the_package(
+def test_missing_weights_are_expected_in_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(builtin, "WEIGHTS_FILE", tmp_path / "encoder.safetensors")

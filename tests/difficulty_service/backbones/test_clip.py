@@ -157,7 +157,7 @@ def test_weights_of_another_network_are_refused_with_both_shapes(
 
 
 @pytest.mark.slow
-def test_preprocessing_is_that_of_open_clip(vit: tuple[nn.Module, Path]) -> None:
+def test_preprocessing_equals_that_of_open_clip(vit: tuple[nn.Module, Path]) -> None:
     _, path = vit
 
     preprocessing = load_backbone("clip-vit-b32", BackboneOptions(str(path))).preprocessing
@@ -168,12 +168,12 @@ def test_preprocessing_is_that_of_open_clip(vit: tuple[nn.Module, Path]) -> None
     assert (preprocessing.mean, preprocessing.std) == (expected["mean"], expected["std"])
 
 
-def test_an_unknown_architecture_is_answered_with_those_there_are() -> None:
+def test_an_unknown_architecture_raises_an_error_with_the_known_ones() -> None:
     with pytest.raises(BackboneError, match=r"no architecture 'ViT-X-9'.*ViT-B-16"):
         load_backbone("open_clip:ViT-X-9/openai", BackboneOptions())
 
 
-def test_an_unknown_pretraining_is_answered_with_those_there_are() -> None:
+def test_an_unknown_pretraining_raises_an_error_with_the_known_ones() -> None:
     with pytest.raises(BackboneError, match=r"ViT-B-32 has no pretraining 'nowhere'.*openai"):
         load_backbone("open_clip:ViT-B-32/nowhere", BackboneOptions())
 

@@ -1,4 +1,4 @@
-"""Folding takes every normalisation away that it can, and changes features by rounding only."""
+"""Folding removes normalisations wherever possible, and changes features only by rounding."""
 
 import pytest
 import timm
@@ -11,7 +11,7 @@ IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(1))
 
 
 def used(network: nn.Module) -> nn.Module:
-    """A network whose normalisations have seen data, each with statistics of its own."""
+    """A network whose normalisations have different running statistics."""
     generator = torch.Generator().manual_seed(0)
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d) and module.running_mean is not None:
@@ -31,7 +31,7 @@ def small(*layers: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize("model", ["mobilenetv2_100", "resnet18", "efficientnet_b0"])
-def test_all_norms_of_timms_networks_are_folded_and_their_features_stay(model: str) -> None:
+def test_all_norms_of_timm_networks_are_folded_without_changing_the_features(model: str) -> None:
     torch.manual_seed(0)
     network = used(timm.create_model(model, num_classes=0))
 
@@ -44,7 +44,7 @@ def test_all_norms_of_timms_networks_are_folded_and_their_features_stay(model: s
     torch.testing.assert_close(features, expected, rtol=0, atol=1e-5 * scale)
 
 
-def test_the_network_it_was_given_keeps_its_weights() -> None:
+def test_the_original_network_keeps_its_weights() -> None:
     network = small(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU())
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
 
@@ -54,19 +54,19 @@ def test_the_network_it_was_given_keeps_its_weights() -> None:
     torch.testing.assert_close(network.state_dict(), before, rtol=0, atol=0)
 
 
-def test_a_norm_that_follows_no_convolution_stays() -> None:
+def test_a_norm_that_follows_no_convolution_is_kept() -> None:
     network = small(nn.BatchNorm2d(3), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.BatchNorm2d(4))
 
     assert fold_norms(network, 64) is network
 
 
-def test_a_norm_without_running_statistics_stays() -> None:
+def test_a_norm_without_running_statistics_is_kept() -> None:
     network = small(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False))
 
     assert fold_norms(network, 64) is network
 
 
-def test_a_convolution_used_twice_stays() -> None:
+def test_a_convolution_used_twice_is_kept() -> None:
     shared = nn.Conv2d(3, 3, 3, padding=1)
     network = small(shared, nn.BatchNorm2d(3), nn.ReLU(), shared, nn.BatchNorm2d(3))
 
@@ -74,7 +74,7 @@ def test_a_convolution_used_twice_stays() -> None:
 
 
 class Shortcut(nn.Module):
-    """A convolution whose output goes to its norm and around it, too."""
+    """A convolution whose output is used by its norm and elsewhere."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Shortcut(nn.Module):
         return (self.norm(convolved) + convolved).mean(dim=(2, 3))
 
 
-def test_a_network_that_folding_would_change_stays_as_it_was() -> None:
+def test_a_network_that_folding_would_change_is_returned_unchanged() -> None:
     network = used(Shortcut())
 
     assert fold_norms(network, 64) is network

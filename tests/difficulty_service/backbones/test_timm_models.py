@@ -58,7 +58,7 @@ def test_dinov2_resamples_its_position_embeddings_as_timm_does(tmp_path: Path) -
         ("timm:mobilenetv3_small_050", "mobilenetv3_small_050", 1000),
     ],
 )
-def test_features_are_those_of_timm_without_its_classifier(
+def test_features_equal_those_of_timm_without_its_classifier(
     tmp_path: Path, name: str, model: str, classes: int
 ) -> None:
     network = random_network(model, num_classes=classes)
@@ -123,12 +123,12 @@ def test_projected_features_are_refused() -> None:
         load_backbone("resnet50", BackboneOptions(features="projected"))
 
 
-def test_an_unknown_network_is_answered_with_close_names() -> None:
+def test_an_unknown_network_raises_an_error_with_similar_names() -> None:
     with pytest.raises(BackboneError, match=r"no network 'resnet5000'.*resnet50"):
         load_backbone("timm:resnet5000", BackboneOptions())
 
 
-def test_an_unknown_pretraining_is_answered_with_those_there_are() -> None:
+def test_an_unknown_pretraining_raises_an_error_with_the_known_ones() -> None:
     with pytest.raises(BackboneError, match=r"no pretraining 'resnet18.nowhere'.*tv_in1k"):
         load_backbone("timm:resnet18.nowhere", BackboneOptions())
 

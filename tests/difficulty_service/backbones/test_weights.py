@@ -1,4 +1,4 @@
-"""Reading weights files safely and saying what does not fit."""
+"""Weights files are read safely, and errors describe weights that do not fit."""
 
 import os
 import pickle
@@ -43,7 +43,7 @@ def test_a_safetensors_file_that_begins_like_a_pickle_is_read(tmp_path: Path) ->
 
 @pytest.mark.parametrize("nested_under", [None, "state_dict", "model"])
 @pytest.mark.parametrize("prefix", ["", "module."])
-def test_a_pytorch_file_is_read_also_as_a_training_checkpoint(
+def test_a_pytorch_file_is_read_even_if_it_is_a_training_checkpoint(
     tmp_path: Path, nested_under: str | None, prefix: str
 ) -> None:
     path = tmp_path / "weights.safetensors"
@@ -54,7 +54,7 @@ def test_a_pytorch_file_is_read_also_as_a_training_checkpoint(
 
 
 class Payload:
-    """Unpickling it would make a folder."""
+    """An object whose unpickling creates a folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -64,7 +64,7 @@ class Payload:
 
 
 @pytest.mark.parametrize("writer", ["torch", "pickle"])
-def test_a_file_with_code_inside_is_refused_and_the_code_not_run(
+def test_a_file_that_contains_code_is_refused_without_running_it(
     tmp_path: Path, writer: str
 ) -> None:
     path, trace = tmp_path / "weights.pt", tmp_path / "trace"
@@ -108,11 +108,11 @@ def test_a_file_without_tensors_is_refused(tmp_path: Path) -> None:
         read_weights(path)
 
 
-def test_the_difference_counts_and_names_what_does_not_fit() -> None:
+def test_the_difference_counts_and_names_the_tensors_that_do_not_fit() -> None:
     expected = {f"block{i}.weight": torch.zeros(4, 2) for i in range(8)}
-    found = {"block0.weight": torch.zeros(4, 3), "head.bias": torch.tensor(1.0)}
+    weights = {"block0.weight": torch.zeros(4, 3), "head.bias": torch.tensor(1.0)}
 
-    difference = describe_difference(expected, found)
+    difference = describe_difference(expected, weights)
 
     missing, unexpected, reshaped = difference.splitlines()
     assert missing.strip().startswith("7 missing (of 8): block1.weight 4x2, block2.weight 4x2, ")
@@ -131,7 +131,7 @@ def test_weights_that_fit_are_loaded_in_the_dtype_of_the_network() -> None:
     assert torch.equal(network.weight, TENSORS["layer.weight"])
 
 
-def test_weights_that_do_not_fit_leave_an_error_with_the_difference() -> None:
+def test_weights_that_do_not_fit_raise_an_error_with_the_difference() -> None:
     with pytest.raises(BackboneError, match=r"a file: (?s:.*)bias 2 instead of 4"):
         load_checked(nn.Linear(3, 4), {"weight": torch.ones(4, 3), "bias": torch.ones(2)}, "a file")
 
@@ -143,8 +143,8 @@ def test_the_digest_is_the_sha256_of_the_bytes(tmp_path: Path) -> None:
     assert file_sha256(path).startswith("ba7816bf8f01cfea")
 
 
-def test_a_given_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(BackboneError, match=r"--weights nowhere\.pt: no such file"):
+def test_a_missing_weights_file_is_named() -> None:
+    with pytest.raises(BackboneError, match=r"no file nowhere\.pt; set weights to the"):
         locate_weights("nowhere.pt", "resnet50", "owner/name", ("model.safetensors",))
 
 
@@ -155,13 +155,13 @@ def test_a_cached_file_is_found_without_the_network(
     monkeypatch.setattr(socket, "getaddrinfo", no_network)
     cached = fill_cache(tmp_path, "owner/name", "model.safetensors")
 
-    found = locate_weights(None, "resnet50", "owner/name", ("other.bin", "model.safetensors"))
+    path = locate_weights(None, "resnet50", "owner/name", ("other.bin", "model.safetensors"))
 
-    assert found == cached
+    assert path == cached
 
 
 @pytest.mark.parametrize("offline", [False, True])
-def test_without_cache_and_network_the_error_says_what_where_and_both_remedies(
+def test_without_cache_and_network_the_error_names_the_files_the_folder_and_both_remedies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, offline: bool
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
@@ -179,8 +179,8 @@ def test_without_cache_and_network_the_error_says_what_where_and_both_remedies(
     assert "model.safetensors or model.bin of repository owner/name" in message
     assert str(tmp_path) in message
     assert "where there is a network" in message
-    assert "--weights FILE" in message
-    assert len(attempts) < 3  # The hub's own client would go on retrying for half a minute.
+    assert "give a file of these weights as weights" in message
+    assert len(attempts) < 3  # The hub's own client retries for half a minute.
 
 
 def no_network(*_: object, **__: object) -> None:
@@ -188,7 +188,7 @@ def no_network(*_: object, **__: object) -> None:
 
 
 def fill_cache(cache: Path, repository: str, filename: str) -> Path:
-    """Lays out a hub cache that holds one file."""
+    """Creates a hub cache that holds one file."""
     folder = cache / f"models--{repository.replace('/', '--')}"
     snapshot = folder / "snapshots" / ("a" * 40)
     snapshot.mkdir(parents=True)

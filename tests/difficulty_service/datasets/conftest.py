@@ -12,7 +12,7 @@ PutObjects = Callable[[dict[str, bytes]], str]
 
 @pytest.fixture(scope="session")
 def images() -> list[bytes]:
-    """Twelve PNG files that all differ."""
+    """Twelve different PNG files."""
     return [_png(20 * number) for number in range(12)]
 
 
@@ -35,7 +35,7 @@ def class_folders(tmp_path: Path, images: list[bytes]) -> Path:
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    """The address of a server that speaks the S3 protocol."""
+    """The address of an S3-compatible server."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -49,7 +49,7 @@ def s3_endpoint() -> Iterator[str]:
 def put_objects(
     s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> PutObjects:
-    """Puts objects into a bucket of their own; gives its URI. Settings are a user's own."""
+    """Uploads objects to a new bucket and returns its URI; configured by environment variables."""
     import boto3
 
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)

@@ -1,4 +1,4 @@
-"""A dataset that is read for somebody else never leads out of its root."""
+"""A dataset with a boundary is never read outside its root."""
 
 import io
 import os
@@ -39,9 +39,9 @@ def options(root: Path) -> DatasetOptions:
     return DatasetOptions(boundary=boundary_at(str(root)))
 
 
-def read_all(location: Path, given: DatasetOptions) -> dict[str, bytes | str]:
-    """The content of each sample, or why it was not read."""
-    dataset = open_dataset(str(location), given)
+def read_all(location: Path, options: DatasetOptions) -> dict[str, bytes | str]:
+    """The content of each sample, or the reason why it cannot be read."""
+    dataset = open_dataset(str(location), options)
     found: dict[str, bytes | str] = {}
     for sample in dataset.read_shard(0):
         try:
@@ -52,7 +52,7 @@ def read_all(location: Path, given: DatasetOptions) -> dict[str, bytes | str]:
     return found
 
 
-def test_what_is_inside_is_read_as_without_a_boundary(root: Path) -> None:
+def test_content_inside_is_read_as_without_a_boundary(root: Path) -> None:
     inside = read_all(root / "photos", options(root))
 
     assert inside == read_all(root / "photos", DatasetOptions())
@@ -69,7 +69,7 @@ def test_a_link_to_a_file_outside_is_refused_and_one_to_a_file_inside_is_read(ro
     assert found["ant/in.png"] == png(1)
 
 
-def test_a_link_to_a_folder_outside_shows_nothing_of_it(root: Path) -> None:
+def test_a_link_to_a_folder_outside_discloses_nothing(root: Path) -> None:
     (root / "photos/ant/more").symlink_to(root.parent / "outside")
 
     found = read_all(root / "photos", options(root))
@@ -78,7 +78,7 @@ def test_a_link_to_a_folder_outside_shows_nothing_of_it(root: Path) -> None:
     assert isinstance(found["ant/more"], str)
 
 
-def test_a_class_folder_that_is_a_link_outside_is_no_dataset_to_read(root: Path) -> None:
+def test_a_class_folder_that_links_outside_is_refused(root: Path) -> None:
     (root / "photos/cat").symlink_to(root.parent / "outside")
 
     try:
@@ -152,7 +152,7 @@ def test_a_pipe_inside_is_refused_without_waiting_for_a_writer(root: Path) -> No
     assert "not a regular file" in str(found["ant/pipe.png"])
 
 
-def test_a_root_that_is_a_link_bounds_what_it_leads_to(root: Path) -> None:
+def test_a_root_that_is_a_link_is_resolved(root: Path) -> None:
     (root.parent / "alias").symlink_to(root)
 
     found = read_all(root.parent / "alias" / "photos", options(root.parent / "alias"))
@@ -160,8 +160,8 @@ def test_a_root_that_is_a_link_bounds_what_it_leads_to(root: Path) -> None:
     assert found["ant/own.png"] == png(0)
 
 
-def test_hugging_face_names_are_not_read_for_others(root: Path) -> None:
-    with pytest.raises(DatasetError, match="not read for others"):
+def test_hugging_face_datasets_are_not_read_within_a_boundary(root: Path) -> None:
+    with pytest.raises(DatasetError, match="cannot be read within a boundary"):
         open_dataset("hf:cifar10", options(root))
 
 

@@ -64,7 +64,9 @@ def test_several_splits_need_a_choice(tmp_path: Path, images: list[bytes]) -> No
         open_dataset(str(tmp_path / "saved"), DatasetOptions(split="val"))
 
 
-def test_the_fingerprint_knows_the_sizes_of_the_images(tmp_path: Path, images: list[bytes]) -> None:
+def test_the_fingerprint_depends_on_the_sizes_of_the_images(
+    tmp_path: Path, images: list[bytes]
+) -> None:
     _rows(images[:2], [0, 1]).save_to_disk(tmp_path / "a")
     _rows([images[0], images[1] + b"x"], [0, 1]).save_to_disk(tmp_path / "b")
 
@@ -95,7 +97,7 @@ def test_a_name_is_loaded_through_the_package_and_its_cache(
     assert _bytes(dataset) == images[:3]
 
 
-def test_an_unknown_name_without_a_network_is_one_error_with_the_remedy(tmp_path: Path) -> None:
+def test_an_unknown_name_without_a_network_raises_one_error_with_a_remedy(tmp_path: Path) -> None:
     code = (
         "from difficulty_service.datasets import open_dataset\n"
         "from difficulty_service.datasets.sample import DatasetOptions\n"
@@ -116,7 +118,9 @@ def test_an_unknown_name_without_a_network_is_one_error_with_the_remedy(tmp_path
     assert done.returncode == 0, done.stderr
 
 
-def test_without_the_package_the_error_gives_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_has_the_install_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
 
     with pytest.raises(MissingPackage, match=r"pip install 'difficulty-service\[hugging-face\]'"):

@@ -1,4 +1,4 @@
-"""A folder per class: what is a sample, what is an error, and what never blocks."""
+"""Datasets with a folder per class: samples, errors, and entries that must not block."""
 
 import os
 import pickle
@@ -13,7 +13,7 @@ from difficulty_service.errors import DatasetError, ImageError
 
 
 def _reason(dataset: Dataset, sample_id: str) -> str:
-    """Why one sample cannot be opened."""
+    """The reason why one sample cannot be opened."""
     (sample,) = [s for s in dataset.read_shard(0) if s.sample_id == sample_id]
     with pytest.raises(ImageError) as caught:
         sample.open()
@@ -60,7 +60,9 @@ def test_the_fingerprint_changes_with_the_size_of_a_file(class_folders: Path) ->
     assert after != before
 
 
-def test_what_cannot_be_an_image_is_a_sample_that_says_why(class_folders: Path) -> None:
+def test_an_entry_that_cannot_be_an_image_is_a_sample_that_raises_the_reason(
+    class_folders: Path,
+) -> None:
     cat = class_folders / "cat"
     (cat / "notes.txt").write_text("hello")
     (cat / "README").write_text("hello")
@@ -85,7 +87,7 @@ def test_what_cannot_be_an_image_is_a_sample_that_says_why(class_folders: Path) 
     assert _reason(dataset, "cat/pipe") == "not a regular file"
 
 
-def test_hidden_files_and_the_droppings_of_file_managers_are_left_out(class_folders: Path) -> None:
+def test_hidden_files_and_metadata_of_file_managers_are_ignored(class_folders: Path) -> None:
     for name in (".DS_Store", "Thumbs.db", "desktop.ini", "._2.png"):
         (class_folders / "cat" / name).write_bytes(b"x")
     (class_folders / ".git").mkdir()
@@ -104,7 +106,7 @@ def test_a_class_may_be_a_symbolic_link_to_a_folder(class_folders: Path, tmp_pat
     assert dataset.sample_ids[:2] == ["cat/2.png", "cat/old/1.png"]
 
 
-def test_folders_that_link_to_each_other_end(class_folders: Path) -> None:
+def test_folders_that_link_to_each_other_do_not_loop(class_folders: Path) -> None:
     (class_folders / "cat" / "to_dog").symlink_to(class_folders / "dog")
     (class_folders / "dog" / "to_cat").symlink_to(class_folders / "cat")
 
@@ -113,7 +115,7 @@ def test_folders_that_link_to_each_other_end(class_folders: Path) -> None:
     assert "cat/to_dog/to_cat" in dataset.sample_ids
 
 
-def test_a_name_that_is_no_unicode_is_spelled_out_and_still_opens(class_folders: Path) -> None:
+def test_a_name_that_is_not_unicode_is_escaped_and_can_be_opened(class_folders: Path) -> None:
     path = os.fsencode(class_folders) + b"/cat/caf\xe9.png"
     with open(path, "wb") as file:  # noqa: PTH123 - a Path cannot hold these bytes
         file.write(b"content")
@@ -159,18 +161,20 @@ def test_a_split_is_a_folder_above_the_classes_and_part_of_the_ids(class_folders
 
     assert dataset.class_names == ("cat", "dog")
     assert dataset.sample_ids[0] == "val/cat/2.png"
-    with pytest.raises(DatasetError, match="--split train"):
+    with pytest.raises(DatasetError, match="split='train'"):
         open_dataset(str(both), DatasetOptions())
     with pytest.raises(DatasetError, match=r"no sub-folder 'test'; it has \['train', 'val'\]"):
         open_dataset(str(both), DatasetOptions(split="test"))
 
 
 def test_an_option_for_tables_is_refused(class_folders: Path) -> None:
-    with pytest.raises(DatasetError, match="--image-column has no meaning for a folder"):
+    with pytest.raises(DatasetError, match="image_column does not apply to a folder"):
         open_dataset(str(class_folders), DatasetOptions(image_column="image"))
 
 
-def test_a_dataset_travels_to_another_process(class_folders: Path, images: list[bytes]) -> None:
+def test_a_dataset_can_be_pickled_to_another_process(
+    class_folders: Path, images: list[bytes]
+) -> None:
     dataset = open_dataset(str(class_folders), DatasetOptions(shard_size=3))
 
     copy = pickle.loads(pickle.dumps(dataset))  # noqa: S301 - our own bytes

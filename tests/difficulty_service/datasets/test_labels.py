@@ -33,7 +33,7 @@ def test_integers_stay_and_gaps_are_classes_without_samples() -> None:
     assert _index(pa.array([3, 0], pa.uint8())) == (("0", "1", "2", "3"), [3, 0])
 
 
-def test_names_may_be_null_where_another_row_names_the_class() -> None:
+def test_a_name_may_be_null_if_another_row_names_the_class() -> None:
     assert _index(pa.array([0, 0, 1]), pa.array([None, "cat", None])) == (("cat", "1"), [0, 0, 1])
 
 
@@ -49,11 +49,9 @@ def test_two_classes_may_share_a_name() -> None:
         (pa.array([0, 1_000_001]), None, "holds 1000001 at row 1"),
         (pa.array([0.5, 1.0]), None, "of type double"),
         (pa.array([[1], [2]]), None, "of type list"),
-        (pa.array([4, 4]), pa.array(["cat", "dog"]), "calls 4 both 'cat' and 'dog'"),
+        (pa.array([4, 4]), pa.array(["cat", "dog"]), "two names for label 4, 'cat' and 'dog'"),
     ],
 )
-def test_labels_that_make_no_sense_are_named(
-    values: pa.Array, names: pa.Array | None, message: str
-) -> None:
+def test_invalid_labels_are_named(values: pa.Array, names: pa.Array | None, message: str) -> None:
     with pytest.raises(DatasetError, match=message):
         _index(values, names)

@@ -1,4 +1,4 @@
-"""The limit keeps classes and their shares; counts below one are refused."""
+"""A limit keeps all classes in proportion; counts below one are refused."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_a_limit_keeps_the_share_of_each_class() -> None:
     assert np.abs(np.bincount(labels[chosen]) - [60, 30, 10]).max() <= 1
 
 
-def test_labels_that_repeat_in_step_with_the_spacing_lose_no_class() -> None:
+def test_periodic_labels_lose_no_class() -> None:
     labels = np.tile(np.arange(10, dtype=np.int32), 100)
 
     chosen = choose_positions(labels, 100)
@@ -43,16 +43,16 @@ def test_labels_that_repeat_in_step_with_the_spacing_lose_no_class() -> None:
     assert np.bincount(labels[chosen]).tolist() == [10] * 10
 
 
-def test_no_limit_is_every_sample_in_order() -> None:
+def test_without_a_limit_every_sample_is_used_in_order() -> None:
     assert choose_positions(np.zeros(4, dtype=np.int32), None).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (DatasetOptions(limit=0), "--limit is 0"),
-        (DatasetOptions(shard_size=0), "--shard-size is 0"),
-        (DatasetOptions(limit=-3), "--limit is -3"),
+        (DatasetOptions(limit=0), "limit is 0"),
+        (DatasetOptions(shard_size=0), "shard_size is 0"),
+        (DatasetOptions(limit=-3), "limit is -3"),
     ],
 )
 def test_counts_below_one_are_refused(options: DatasetOptions, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The kind of a dataset is seen from its location."""
+"""The kind of a dataset is detected from its location."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from difficulty_service.errors import DatasetError
         (["dataset_dict.json", "train/state.json"], "", "hugging-face"),
     ],
 )
-def test_the_kind_is_seen_from_the_files(
+def test_the_kind_is_detected_from_the_files(
     tmp_path: Path, files: list[str], location: str, kind: str
 ) -> None:
     for name in files:
@@ -38,23 +38,25 @@ def test_the_kind_is_seen_from_the_files(
     assert kind in DATASETS
 
 
-def test_the_prefix_of_the_hub_is_seen_before_any_file() -> None:
+def test_the_prefix_of_the_hub_takes_precedence_over_files() -> None:
     assert detect_kind("hf:owner/name@config") == "hugging-face"
 
 
 @pytest.mark.parametrize(
     ("location", "message"),
     [
-        ("nothing", "nothing' is not there"),
-        ("nothing.parquet", "is not there"),
+        ("nothing", "nothing' does not exist"),
+        ("nothing.parquet", "does not exist"),
         ("*.tar", "no file matches"),
-        ("photos.rar", "is no dataset that can be read"),
-        ("photos.zip", "damaged, truncated or no archive"),
+        ("photos.rar", "is not a dataset that can be read"),
+        ("photos.zip", "damaged, truncated or not an archive"),
         ("mixed/*", r"tables \('a.csv'\) and tars \('b.tar'\)"),
         ("empty", "no class folders"),
     ],
 )
-def test_what_cannot_be_opened_says_so(tmp_path: Path, location: str, message: str) -> None:
+def test_a_location_that_cannot_be_opened_is_named(
+    tmp_path: Path, location: str, message: str
+) -> None:
     (tmp_path / "photos.rar").write_bytes(b"")
     (tmp_path / "photos.zip").write_bytes(b"")
     (tmp_path / "empty").mkdir()

@@ -124,10 +124,10 @@ def test_paths_in_a_remote_table_are_relative_to_it_or_uris(
         missing.open()
 
 
-def test_what_is_not_on_s3_is_an_error(put_objects: PutObjects) -> None:
+def test_a_missing_file_on_s3_is_an_error(put_objects: PutObjects) -> None:
     bucket = put_objects({"a/b.parquet": b""})
 
-    with pytest.raises(DatasetError, match="is not there"):
+    with pytest.raises(DatasetError, match="does not exist"):
         open_dataset(f"{bucket}/nothing", DatasetOptions())
     with pytest.raises(DatasetError, match="no file matches"):
         open_dataset(f"{bucket}/a/*.csv", DatasetOptions())
@@ -149,13 +149,13 @@ def test_other_schemes_are_read_through_fsspec(images: list[bytes]) -> None:
     assert _bytes(table) == _bytes(tar) == images
 
 
-def test_a_scheme_that_nobody_knows_is_an_error() -> None:
-    with pytest.raises(DatasetError, match="'nonsense://x' is no location"):
+def test_an_unknown_scheme_is_an_error() -> None:
+    with pytest.raises(DatasetError, match="'nonsense://x' is not a location"):
         open_dataset("nonsense://x", DatasetOptions())
 
 
-def test_a_scheme_whose_package_is_missing_names_it() -> None:
-    with pytest.raises(MissingPackage, match="needs another package"):
+def test_a_scheme_without_its_package_names_the_package() -> None:
+    with pytest.raises(MissingPackage, match="needs a package that is not installed"):
         open_dataset("adl://x/y", DatasetOptions())
 
 
@@ -188,7 +188,7 @@ def test_a_pipe_in_place_of_a_table_does_not_block(tmp_path: Path) -> None:
         open_dataset(str(tmp_path / "t.csv"), DatasetOptions())
 
 
-def test_base64_that_is_none_is_an_error_of_that_image(tmp_path: Path) -> None:
+def test_invalid_base64_is_an_error_of_that_image(tmp_path: Path) -> None:
     rows = [{"image": {"bytes": "%%%"}, "label": 0}]
     rows.append({"image": {"bytes": base64.b64encode(b"x").decode()}, "label": 0})
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -47,7 +47,7 @@ def test_a_parquet_file_of_bytes_gives_its_images_and_integer_labels(
 
 
 @pytest.mark.parametrize("shard_size", [1, 2, 5, 7, 12, 100])
-def test_shards_one_after_the_other_are_the_whole(
+def test_all_shards_together_are_the_whole_dataset(
     tmp_path: Path, images: list[bytes], shard_size: int
 ) -> None:
     _write(tmp_path / "a.parquet", {"image": images[:7], "y": [0] * 7}, row_group_size=3)
@@ -116,7 +116,7 @@ def test_json_lines_hold_paths_or_base64(class_folders: Path, images: list[bytes
     assert dataset.labels.tolist() == [1, 0]
 
 
-def test_a_path_that_leads_nowhere_and_a_null_image_are_errors_of_that_image(
+def test_a_missing_file_and_a_null_image_are_errors_of_that_image(
     tmp_path: Path,
 ) -> None:
     cells = pa.array(["no.png", None])
@@ -130,7 +130,7 @@ def test_a_path_that_leads_nowhere_and_a_null_image_are_errors_of_that_image(
         null.open()
 
 
-def test_a_column_of_names_names_integer_labels_and_leaves_gaps_numbered(
+def test_integer_labels_are_named_by_a_column_of_names_and_gaps_by_their_number(
     tmp_path: Path, images: list[bytes]
 ) -> None:
     columns = {"image": images[:2], "label": [3, 1], "label_name": ["cat", "dog"]}
@@ -140,7 +140,7 @@ def test_a_column_of_names_names_integer_labels_and_leaves_gaps_numbered(
     assert dataset.class_names == ("0", "dog", "2", "cat")
 
 
-def test_another_label_column_is_not_named_by_the_names_of_the_first(
+def test_the_names_of_the_default_label_column_do_not_apply_to_another(
     tmp_path: Path, images: list[bytes]
 ) -> None:
     columns = {
@@ -160,7 +160,7 @@ def test_another_label_column_is_not_named_by_the_names_of_the_first(
     assert coarse.class_names == ("pet", "farm")
 
 
-def test_bytes_are_preferred_to_paths_whatever_comes_first_in_the_file(
+def test_bytes_are_preferred_to_paths_in_any_column_order(
     tmp_path: Path, images: list[bytes]
 ) -> None:
     columns = {"image": ["a.png"], "webp": [images[0]], "label": [0]}
@@ -170,12 +170,12 @@ def test_bytes_are_preferred_to_paths_whatever_comes_first_in_the_file(
     assert _bytes(dataset) == [images[0]]
 
 
-def test_a_column_that_is_not_found_lists_the_columns_and_the_option(tmp_path: Path) -> None:
+def test_a_missing_column_is_refused_with_the_columns_and_the_parameter(tmp_path: Path) -> None:
     path = _write(tmp_path / "t.parquet", {"photo": [b"x"], "label": [0]})
 
-    with pytest.raises(DatasetError, match=r"\['photo', 'label'\]; name it with --image-column"):
+    with pytest.raises(DatasetError, match=r"\['photo', 'label'\]; name it as image_column"):
         open_dataset(path, DatasetOptions())
-    with pytest.raises(DatasetError, match=r"no column 'kind' .*--label-column"):
+    with pytest.raises(DatasetError, match=r"no column 'kind' .*as label_column"):
         open_dataset(path, DatasetOptions(image_column="photo", label_column="kind"))
 
 
@@ -241,9 +241,7 @@ def test_an_empty_label_of_a_csv_is_null_but_na_is_a_class(tmp_path: Path) -> No
         open_dataset(str(tmp_path / "bad.csv"), DatasetOptions())
 
 
-def test_a_split_keeps_the_rows_that_say_so_and_their_row_numbers(
-    tmp_path: Path, images: list[bytes]
-) -> None:
+def test_a_split_keeps_its_rows_and_their_row_numbers(tmp_path: Path, images: list[bytes]) -> None:
     columns = {"image": images[:4], "label": [0, 1, 0, 1], "split": ["train", "test"] * 2}
     path = _write(tmp_path / "t.parquet", columns)
 
@@ -279,7 +277,7 @@ def test_a_damaged_table_is_named(tmp_path: Path, name: str) -> None:
         open_dataset(str(tmp_path / name), DatasetOptions())
 
 
-def test_a_table_travels_to_another_process(tmp_path: Path, images: list[bytes]) -> None:
+def test_a_table_can_be_pickled_to_another_process(tmp_path: Path, images: list[bytes]) -> None:
     _write(tmp_path / "t.parquet", {"image": images[:2], "label": [0, 1]})
     dataset = open_dataset(str(tmp_path), DatasetOptions())
 

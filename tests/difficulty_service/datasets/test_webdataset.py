@@ -1,4 +1,4 @@
-"""Tars of samples: order, labels, damage and what cannot be an image."""
+"""WebDataset tars: order, labels, damage, and members that cannot be images."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from difficulty_service.errors import DatasetError, DuplicateSampleId, ImageErro
 
 
 def _write(path: Path, members: list[tuple[str, bytes]]) -> str:
-    """A tar, compressed where its name says so."""
+    """Writes a tar, compressed if its extension is that of a compressed tar."""
     with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w") as tar:
         for name, data in members:
             header = tarfile.TarInfo(name)
@@ -52,7 +52,7 @@ def test_members_of_one_key_are_one_sample(tmp_path: Path, images: list[bytes], 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
 @pytest.mark.parametrize("shard_size", [1, 3, 4, 5, 50])
-def test_shards_one_after_the_other_are_the_whole(
+def test_all_shards_together_are_the_whole_dataset(
     tmp_path: Path, images: list[bytes], suffix: str, shard_size: int
 ) -> None:
     _write(tmp_path / f"0{suffix}", _members(images[:5]))
@@ -110,7 +110,7 @@ def test_members_of_a_key_need_not_be_neighbours_and_a_mask_is_not_the_image(
     assert _bytes(dataset) == [images[2], images[1]]
 
 
-def test_long_and_foreign_names_are_keys(tmp_path: Path, images: list[bytes]) -> None:
+def test_long_and_non_ascii_names_are_keys(tmp_path: Path, images: list[bytes]) -> None:
     key = "ordner/" + "ä" * 150
     members = [(f"{key}.jpg", images[0]), (f"{key}.cls", b"0")]
 
@@ -128,7 +128,7 @@ def test_a_key_in_two_tars_names_both(tmp_path: Path, images: list[bytes]) -> No
         open_dataset(str(tmp_path), DatasetOptions())
 
 
-def test_a_member_that_comes_twice_is_a_duplicate(tmp_path: Path, images: list[bytes]) -> None:
+def test_a_repeated_member_is_a_duplicate(tmp_path: Path, images: list[bytes]) -> None:
     path = _write(tmp_path / "0.tar", _members(images[:1]) * 2)
 
     with pytest.raises(DuplicateSampleId, match=r"two members a/000\.png"):
@@ -143,7 +143,9 @@ def test_a_sample_without_label_names_key_and_tar(tmp_path: Path, images: list[b
 
 
 @pytest.mark.parametrize("name", ["s.tar", "s.tar.gz"])
-def test_links_devices_and_samples_without_an_image_say_why(tmp_path: Path, name: str) -> None:
+def test_links_devices_and_samples_without_an_image_raise_the_reason(
+    tmp_path: Path, name: str
+) -> None:
     path = tmp_path / name
     with tarfile.open(path, "w:gz" if name.endswith("gz") else "w") as tar:
         for key, kind in (("0", tarfile.SYMTYPE), ("1", tarfile.FIFOTYPE), ("2", None)):
@@ -188,9 +190,7 @@ def test_a_tar_cut_between_two_members_is_truncated(tmp_path: Path, images: list
         open_dataset(str(path), DatasetOptions())
 
 
-def test_a_header_damaged_in_the_middle_is_not_taken_for_the_end(
-    tmp_path: Path, images: list[bytes]
-) -> None:
+def test_a_damaged_header_is_not_treated_as_the_end(tmp_path: Path, images: list[bytes]) -> None:
     path = Path(_write(tmp_path / "s.tar", _members(images)))
     data = bytearray(path.read_bytes())
     data[4 * 1024 : 4 * 1024 + 8] = b"\xff" * 8
@@ -200,10 +200,10 @@ def test_a_header_damaged_in_the_middle_is_not_taken_for_the_end(
         open_dataset(str(path), DatasetOptions())
 
 
-def test_a_json_member_that_is_no_json_is_named(tmp_path: Path) -> None:
+def test_an_invalid_json_member_is_named(tmp_path: Path) -> None:
     path = _write(tmp_path / "s.tar", [("1.jpg", b"x"), ("1.json", b"{")])
 
-    with pytest.raises(DatasetError, match=r"1\.json in 's\.tar' is no JSON"):
+    with pytest.raises(DatasetError, match=r"1\.json in 's\.tar' is not JSON"):
         open_dataset(path, DatasetOptions())
 
 
@@ -218,7 +218,9 @@ def test_order_ids_and_fingerprint_are_the_same_on_each_opening_and_elsewhere(
     assert one.fingerprint == two.fingerprint
 
 
-def test_a_webdataset_travels_to_another_process(tmp_path: Path, images: list[bytes]) -> None:
+def test_a_webdataset_can_be_pickled_to_another_process(
+    tmp_path: Path, images: list[bytes]
+) -> None:
     dataset = open_dataset(_write(tmp_path / "s.tar", _members(images)), DatasetOptions())
 
     copy = pickle.loads(pickle.dumps(dataset))  # noqa: S301 - our own bytes

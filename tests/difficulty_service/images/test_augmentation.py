@@ -1,4 +1,4 @@
-"""Random views: reproducible wherever and whenever they are made."""
+"""Random views are reproducible on any machine and in any order."""
 
 import io
 
@@ -26,7 +26,7 @@ def opener() -> ImageOpener:
 
 
 @pytest.mark.parametrize("mode", ["fast", "exact"])
-def test_the_views_of_a_sample_repeat(opener: ImageOpener, mode: Mode) -> None:
+def test_the_views_of_a_sample_are_reproducible(opener: ImageOpener, mode: Mode) -> None:
     first = prepare_runs(opener, PREPROCESSING, "a/1.png", Augmentation(5), mode)
     prepare_runs(opener, PREPROCESSING, "b/2.png", Augmentation(3), mode)
     second = prepare_runs(opener, PREPROCESSING, "a/1.png", Augmentation(5), mode)
@@ -36,7 +36,7 @@ def test_the_views_of_a_sample_repeat(opener: ImageOpener, mode: Mode) -> None:
     assert torch.equal(first, second)
 
 
-def test_fewer_runs_are_the_first_of_more(opener: ImageOpener) -> None:
+def test_fewer_runs_give_the_first_views_of_more_runs(opener: ImageOpener) -> None:
     many = prepare_runs(opener, PREPROCESSING, "x", Augmentation(5))
     few = prepare_runs(opener, PREPROCESSING, "x", Augmentation(2))
 
@@ -55,7 +55,7 @@ def test_another_sample_or_seed_gives_other_views(
     assert not torch.equal(reference, other)
 
 
-def test_both_modes_cut_the_same_views(opener: ImageOpener) -> None:
+def test_both_modes_crop_the_same_views(opener: ImageOpener) -> None:
     fast = prepare_runs(opener, PREPROCESSING, "x", Augmentation(8), "fast").to(torch.int64)
     exact = prepare_runs(opener, PREPROCESSING, "x", Augmentation(8), "exact").to(torch.int64)
 

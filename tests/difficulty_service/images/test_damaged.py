@@ -1,4 +1,4 @@
-"""Files that are no images, damaged, or made to exhaust the memory."""
+"""Files that are not images, are damaged, or are made to exhaust the memory."""
 
 import io
 import resource
@@ -19,7 +19,7 @@ from difficulty_service.images.preparation import Mode, read_image
 pytestmark = pytest.mark.parametrize("mode", ["fast", "exact"])
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (120, 160, 3), dtype=np.uint8)
-MEBIBYTE = 1024  # In the unit of ru_maxrss.
+MEBIBYTE = 1024  # ru_maxrss counts kibibytes
 
 
 def save(file_format: str, image: Image.Image | None = None, **options: object) -> bytes:
@@ -29,7 +29,7 @@ def save(file_format: str, image: Image.Image | None = None, **options: object) 
 
 
 def png_header(width: int, height: int) -> bytes:
-    """A well-formed PNG of that size with hardly any bytes."""
+    """A well-formed PNG of this size in very few bytes."""
     chunks = [
         (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
         (b"IDAT", zlib.compress(bytes(1000))),
@@ -59,7 +59,9 @@ def png_header(width: int, height: int) -> bytes:
         (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "not a readable WEBP image"),
     ],
 )
-def test_what_is_no_image_is_refused_with_a_reason(mode: Mode, data: bytes, reason: str) -> None:
+def test_a_file_that_is_not_an_image_is_refused_with_a_reason(
+    mode: Mode, data: bytes, reason: str
+) -> None:
     with pytest.raises(ImageError, match=reason) as caught:
         read_image(lambda: io.BytesIO(data), mode)
 
@@ -113,7 +115,7 @@ def test_a_bomb_is_refused_by_its_header_without_allocating(mode: Mode) -> None:
 @pytest.mark.parametrize(
     "file_format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF"]
 )
-def test_the_pixel_limit_holds_for_every_format(mode: Mode, file_format: str) -> None:
+def test_the_pixel_limit_applies_to_every_format(mode: Mode, file_format: str) -> None:
     data = save(file_format)
 
     with pytest.raises(ImageError, match="160 x 120 pixels are more than the 19199 allowed"):
@@ -128,7 +130,7 @@ def test_an_image_of_exactly_the_pixel_limit_is_read(mode: Mode) -> None:
     assert get_size(image) == [120, 160]
 
 
-def test_a_raised_limit_is_not_undone_by_the_limit_of_pil(mode: Mode) -> None:
+def test_a_raised_limit_overrides_the_limit_of_pil(mode: Mode) -> None:
     side = 13_400  # PIL itself refuses beyond 178,956,970 pixels.
     data = png_header(side, side)
 
@@ -137,17 +139,17 @@ def test_a_raised_limit_is_not_undone_by_the_limit_of_pil(mode: Mode) -> None:
 
 
 class Endless(io.RawIOBase):
-    """A file that claims a size and counts what is read of it."""
+    """A file that reports a given size and counts the bytes that are read."""
 
     def __init__(self, size: int) -> None:
         self.size, self.taken = size, 0
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """The claimed size where the end is asked for."""
+        """Returns the given size for the end of the file."""
         return self.size if whence == 2 else offset
 
     def read(self, size: int = -1) -> bytes:
-        """Zeros, counted."""
+        """Returns zeros and counts them."""
         self.taken += size
         return bytes(size)
 
@@ -161,7 +163,7 @@ def test_a_file_too_large_for_any_allowed_image_is_not_read(mode: Mode) -> None:
     assert file.taken == 0
 
 
-def test_of_a_large_file_that_is_no_image_only_the_first_bytes_are_read(mode: Mode) -> None:
+def test_only_the_first_bytes_of_a_large_file_that_is_not_an_image_are_read(mode: Mode) -> None:
     file = Endless(300 << 20)
 
     with pytest.raises(ImageError, match="not an image"):
@@ -170,7 +172,7 @@ def test_of_a_large_file_that_is_no_image_only_the_first_bytes_are_read(mode: Mo
     assert file.taken == 16
 
 
-def test_an_error_of_the_disk_is_an_image_error(mode: Mode) -> None:
+def test_a_read_error_is_an_image_error(mode: Mode) -> None:
     def opener() -> BinaryIO:
         raise OSError(5, "Input/output error")
 

@@ -57,7 +57,7 @@ def repeated(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
         ("PPM", {}),
     ],
 )
-def test_lossless_colour_is_kept_as_it_is(
+def test_lossless_colour_is_unchanged(
     mode: Mode, file_format: str, options: dict[str, object]
 ) -> None:
     data = save(Image.fromarray(PIXELS), file_format, **options)
@@ -199,7 +199,7 @@ def test_exif_orientation_is_applied(mode: Mode, file_format: str, orientation: 
     assert (read(data, mode) == np.asarray(expected.convert("RGB"))).all()
 
 
-def test_an_orientation_that_only_xmp_gives_is_ignored(mode: Mode) -> None:
+def test_an_orientation_in_xmp_alone_is_ignored(mode: Mode) -> None:
     xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
     data = save(Image.fromarray(PIXELS), "JPEG", xmp=xmp)
 
@@ -214,7 +214,7 @@ def test_a_damaged_exif_block_means_upright(mode: Mode, file_format: str) -> Non
     assert read(data, mode).shape == PIXELS.shape
 
 
-def test_a_bad_colour_profile_says_nothing_on_the_terminal(
+def test_a_bad_colour_profile_prints_no_warning(
     mode: Mode, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows = b"".join(b"\0" + row.tobytes() for row in PIXELS)
@@ -246,7 +246,7 @@ def test_pixels_are_the_same_without_torchcodec(
 def without_torchcodec(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Callable[[], None]:
-    """Makes importing torchcodec fail from when it is called until the test ends."""
+    """Makes the import of torchcodec fail until the end of the test."""
 
     def hide() -> None:
         monkeypatch.setitem(sys.modules, "torchcodec.decoders", None)

@@ -1,4 +1,4 @@
-"""The two modes against each other, against open_clip and against plain formulas."""
+"""Both modes of preparation compared with each other, open_clip and plain formulas."""
 
 import io
 import os
@@ -19,11 +19,11 @@ from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.images.preparation import (
     Mode,
-    begin_decoding,
     decoder_name,
     normalise,
     prepare,
     read_image,
+    set_up_decoding_thread,
     stack,
 )
 
@@ -91,7 +91,7 @@ def test_bilinear_preprocessing_resizes_bilinearly() -> None:
     assert (as_array(prepared) == as_array(expected)).all()
 
 
-def test_the_centre_is_cut_out_of_the_longer_side() -> None:
+def test_the_longer_side_is_cropped_at_its_centre() -> None:
     pixels = np.zeros((40, 120, 3), dtype=np.uint8)
     pixels[:, 40:80] = 255
     preprocessing = Preprocessing(40, 40, "bicubic", (0, 0, 0), (1, 1, 1))
@@ -102,7 +102,9 @@ def test_the_centre_is_cut_out_of_the_longer_side() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_image_of_the_right_size_stays_and_others_are_resized_or_cut(mode: Mode) -> None:
+def test_an_image_of_the_right_size_is_unchanged_and_others_are_resized_or_cropped(
+    mode: Mode,
+) -> None:
     image = photograph(32, 32)
     opener = encoded(image, "PNG")
     smaller, cut = (
@@ -131,7 +133,7 @@ def test_normalise_subtracts_the_mean_and_divides_by_the_deviation_of_each_chann
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size", [(90, 61), (32, 32)])
-def test_views_lie_in_memory_as_decoders_and_first_layers_want_them(
+def test_views_are_stored_in_memory_with_the_channels_last(
     mode: Mode, size: tuple[int, int]
 ) -> None:
     preprocessing = Preprocessing(32, 32, "bicubic", (0, 0, 0), (1, 1, 1))
@@ -145,7 +147,7 @@ def test_views_lie_in_memory_as_decoders_and_first_layers_want_them(
     assert torch.equal(views, torch.stack([view, view]))
 
 
-def test_normalise_gives_the_same_bits_whatever_the_layout() -> None:
+def test_normalise_gives_the_same_bits_for_any_memory_layout() -> None:
     images = torch.randint(0, 256, (2, 3, 5, 4), dtype=torch.uint8)
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (CLIP_224.mean, CLIP_224.std))
 
@@ -156,7 +158,7 @@ def test_normalise_gives_the_same_bits_whatever_the_layout() -> None:
     assert torch.equal(rows, last)
 
 
-def test_normalise_rounds_to_the_asked_precision_only_at_the_end() -> None:
+def test_normalise_rounds_to_the_given_precision_only_at_the_end() -> None:
     images = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
 
     normalised = normalise(images, CLIP_224, torch.bfloat16)
@@ -165,20 +167,20 @@ def test_normalise_rounds_to_the_asked_precision_only_at_the_end() -> None:
     assert torch.equal(normalised, exact.to(torch.bfloat16))
 
 
-def test_many_threads_give_the_images_that_one_gives() -> None:
+def test_many_threads_give_the_same_images_as_one() -> None:
     openers = [encoded(photograph(60 + i, 90), "JPEG" if i % 2 else "TIFF") for i in range(24)]
     one_by_one = [prepare(opener, CLIP_224) for opener in openers]
 
-    with ThreadPoolExecutor(8, initializer=begin_decoding) as pool:
+    with ThreadPoolExecutor(8, initializer=set_up_decoding_thread) as pool:
         threaded = list(pool.map(lambda opener: prepare(opener, CLIP_224), openers))
 
     assert all(torch.equal(a, b) for a, b in zip(one_by_one, threaded, strict=True))
 
 
-def test_decoding_threads_leave_the_calling_thread_its_cores() -> None:
+def test_decoding_threads_do_not_change_the_cores_of_the_calling_thread() -> None:
     before = torch.get_num_threads()
 
-    with ThreadPoolExecutor(1, initializer=begin_decoding) as pool:
+    with ThreadPoolExecutor(1, initializer=set_up_decoding_thread) as pool:
         inside = pool.submit(torch.get_num_threads).result()
 
     assert inside == 1
@@ -186,10 +188,10 @@ def test_decoding_threads_leave_the_calling_thread_its_cores() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="priorities belong to processes")
-def test_decoding_threads_let_the_calling_thread_go_first() -> None:
+def test_decoding_threads_have_a_lower_priority_than_the_calling_thread() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
 
-    with ThreadPoolExecutor(1, initializer=begin_decoding) as pool:
+    with ThreadPoolExecutor(1, initializer=set_up_decoding_thread) as pool:
         inside = pool.submit(os.getpriority, os.PRIO_PROCESS, 0).result()
 
     assert inside == max(before, 10)
@@ -216,7 +218,7 @@ def test_the_file_is_closed_after_reading(
 
 @pytest.fixture
 def record_opened() -> Callable[[ImageOpener], tuple[ImageOpener, list[io.BytesIO]]]:
-    """Wraps an opener so that the files it opened can be looked at."""
+    """Wraps an opener and records the files that it opened."""
 
     def wrap(opener: ImageOpener) -> tuple[ImageOpener, list[io.BytesIO]]:
         files: list[io.BytesIO] = []

@@ -27,7 +27,7 @@ def naive_distance(features: Tensor, centroids: Tensor) -> np.ndarray:
     return np.array([min(np.sqrt(((row - point) ** 2).sum()) for point in points) for row in rows])
 
 
-def test_a_distance_is_that_to_the_nearest_centroid(groups: Tensor) -> None:
+def test_the_score_is_the_distance_to_the_nearest_centroid(groups: Tensor) -> None:
     centroids = groups[::30]
 
     distances = kmeans_distance(groups, centroids)
@@ -88,7 +88,7 @@ def test_half_precision_and_strided_features_are_accepted(groups: Tensor) -> Non
 
 
 @pytest.mark.parametrize("num_clusters", [0, 201])
-def test_an_impossible_number_of_clusters_is_named_beside_the_samples(
+def test_an_invalid_number_of_clusters_is_refused_with_the_number_of_samples(
     groups: Tensor, num_clusters: int
 ) -> None:
     with pytest.raises(StatisticsError, match=f"{num_clusters} clusters of 200 samples"):
@@ -105,7 +105,7 @@ def test_a_feature_that_is_not_finite_is_refused_by_row(groups: Tensor, value: f
         kmeans_distance(groups, groups[:2])
 
 
-def test_a_missing_faiss_is_answered_with_both_commands_that_install_it(
+def test_a_missing_faiss_raises_an_error_with_both_install_commands(
     groups: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)

@@ -56,7 +56,7 @@ def test_a_duplicate_is_a_neighbour_at_distance_zero(features: Tensor) -> None:
     assert (distances[10:290] > 0).all()
 
 
-def test_more_duplicates_than_neighbours_leave_nobody_without_neighbours() -> None:
+def test_a_sample_with_more_duplicates_than_neighbours_still_has_neighbours() -> None:
     features = torch.cat([torch.ones(20, 3), torch.zeros(5, 3)])
 
     distances = knn_distance(features, features, 3, exclude_self=True)
@@ -84,7 +84,7 @@ def test_half_precision_and_strided_features_are_accepted(features: Tensor) -> N
 
 
 @pytest.mark.slow
-def test_a_large_search_by_lists_hardly_differs_from_the_exact_one() -> None:
+def test_an_approximate_search_hardly_differs_from_an_exact_one() -> None:
     generator = torch.Generator().manual_seed(0)
     centres = 3 * torch.randn(100, 16, generator=generator)
     references = centres.repeat(EXACT_UP_TO // 100 + 1, 1)
@@ -100,7 +100,7 @@ def test_a_large_search_by_lists_hardly_differs_from_the_exact_one() -> None:
 
 
 @pytest.mark.slow
-def test_lists_that_hold_too_few_references_are_not_the_only_ones_searched() -> None:
+def test_more_lists_are_searched_if_the_nearest_hold_too_few_references() -> None:
     references = torch.randn(EXACT_UP_TO + 1, 2, generator=torch.Generator().manual_seed(0))
     num_neighbours = 20_000
 
@@ -111,14 +111,14 @@ def test_lists_that_hold_too_few_references_are_not_the_only_ones_searched() -> 
 
 
 @pytest.mark.parametrize("num_neighbours", [0, 300])
-def test_an_impossible_number_of_neighbours_is_named_beside_the_references(
+def test_an_invalid_number_of_neighbours_is_refused_with_the_number_of_references(
     features: Tensor, num_neighbours: int
 ) -> None:
     with pytest.raises(StatisticsError, match=f"{num_neighbours} neighbours among 300 references"):
         knn_distance(features, features, num_neighbours, exclude_self=True)
 
 
-def test_only_the_references_themselves_can_be_told_from_themselves(features: Tensor) -> None:
+def test_self_is_only_excluded_if_queries_and_references_are_the_same(features: Tensor) -> None:
     with pytest.raises(StatisticsError, match=r"\(5, 8\).*\(300, 8\)"):
         knn_distance(features[:5], features, 3, exclude_self=True)
 

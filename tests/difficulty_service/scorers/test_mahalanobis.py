@@ -1,4 +1,4 @@
-"""RMD: golden numbers, invariants, and what becomes of small and unknown classes."""
+"""RMD: golden numbers, invariants, small and unknown classes."""
 
 from pathlib import Path
 
@@ -135,7 +135,7 @@ def test_scores_ignore_an_invertible_linear_map_of_the_features(classes: int) ->
     torch.testing.assert_close(fitted(mapped, labels, classes).rmd(mapped, labels), scores)
 
 
-def test_shrunk_covariances_give_the_plain_formula() -> None:
+def test_shrunk_covariances_follow_the_textbook_formula() -> None:
     features, labels = make_blobs()
     gaussians = fit(features, labels, 3, FitOptions(shrinkage=0.3))
 
@@ -183,7 +183,7 @@ def test_a_class_without_samples_changes_nothing_for_the_others() -> None:
 
 
 @pytest.mark.parametrize("label", [-2, 3])
-def test_labels_that_cannot_be_are_named(label: int) -> None:
+def test_labels_out_of_range_are_named(label: int) -> None:
     features, labels = make_blobs()
     scorer = fitted(features, labels)
 
@@ -198,13 +198,13 @@ def test_features_of_another_length_are_refused() -> None:
         scorer.rmd(torch.zeros(2, 4), torch.zeros(2))
 
 
-def test_no_samples_have_no_scores() -> None:
+def test_zero_samples_give_zero_scores() -> None:
     scorer = fitted(*make_blobs())
 
     assert scorer.rmd(torch.zeros(0, 5), torch.zeros(0)).shape == (0,)
 
 
-def test_many_chunks_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_chunks_give_the_same_distances_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels = make_blobs()
     scorer = fitted(features, labels)
     whole = scorer.distances(features, labels)
@@ -222,7 +222,7 @@ def test_comparing_classes_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyP
     scorer = fitted(features, labels)
     whole = scorer.distances(features, labels)
 
-    monkeypatch.setattr("difficulty_service.scorers.mahalanobis.COMPARED_NUMBERS", 10)
+    monkeypatch.setattr("difficulty_service.scorers.mahalanobis.DISTANCES_PER_BLOCK", 10)
     blocks = scorer.distances(features, labels)
 
     assert torch.equal(blocks.nearest_label, whole.nearest_label)

@@ -1,4 +1,4 @@
-"""Products with a triangle of zeros equal those with the whole matrix."""
+"""Products with a triangular matrix equal those with the full matrix."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_the_upper_triangle_of_a_gram_matrix_is_added(shape: tuple[int, int], dt
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1), (300, 7), (5, 130), (0, 3)])
-def test_rows_are_multiplied_by_one_triangle_and_the_other_one_is_not_read(
+def test_rows_are_multiplied_by_one_triangle_and_the_other_is_ignored(
     *, shape: tuple[int, int], dtype: type, upper: bool
 ) -> None:
     rows = random_rows(shape, dtype)

@@ -59,7 +59,7 @@ def test_more_classes_than_dimensions_have_a_cheaper_form_of_the_same_map() -> N
     assert torch.equal(cheap.linear_map, cheap.linear_map.triu())
 
 
-def test_directions_in_which_no_classes_differ_are_left_out_of_the_map() -> None:
+def test_the_map_drops_directions_in_which_classes_do_not_differ() -> None:
     gaussians = make_gaussians(2)
 
     discriminant = discriminant_of(gaussians)

@@ -1,4 +1,4 @@
-"""Fitting chooses its precision, and parts give what the whole gives."""
+"""Fitting chooses the dtype of its products, and parts give the same result as the whole."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def test_ill_conditioned_features_get_float64_products(
     assert gaussians.matmul_dtype == matmul_dtype
 
 
-def test_a_fit_that_ends_ill_conditioned_is_made_again_in_float64() -> None:
+def test_a_float32_fit_with_an_ill_conditioned_result_is_repeated_in_float64() -> None:
     features, labels = make_features(1e-4)
     misleading_pilot = torch.randn(100, 6, generator=torch.Generator().manual_seed(0))
 
@@ -81,13 +81,13 @@ def test_float64_features_get_float64_products() -> None:
     assert fit(*make_features(), 5).matmul_dtype == torch.float64
 
 
-def test_asking_for_a_precision_gets_it() -> None:
+def test_a_chosen_dtype_is_used_even_for_ill_conditioned_features() -> None:
     gaussians = fit(*make_features(1e-4), 5, FitOptions(matmul_dtype="float32"))
 
     assert gaussians.matmul_dtype == torch.float32
 
 
-def test_ledoit_wolf_is_scikit_learns_of_features_minus_their_class_means() -> None:
+def test_ledoit_wolf_equals_scikit_learn_on_features_minus_their_class_means() -> None:
     features, labels = make_features()
     centred = features.clone()
     for label in range(5):

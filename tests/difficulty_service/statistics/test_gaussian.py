@@ -1,4 +1,4 @@
-"""Gaussians: what is fitted, when it is refused, and what is said about it."""
+"""Gaussians: what is fitted, when a fit is refused, and which warnings it has."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_whitening_makes_the_covariance_the_identity() -> None:
     torch.testing.assert_close(whitened, torch.eye(4).double())
 
 
-def test_a_well_conditioned_covariance_is_left_alone() -> None:
+def test_a_well_conditioned_covariance_is_not_changed() -> None:
     gaussians = fit(*make_features(), NUM_CLASSES)
 
     assert gaussians.within.plain
@@ -89,10 +89,10 @@ def test_near_duplicate_dimensions_are_noise_in_float32() -> None:
     assert gaussians.within.rank == 4
 
 
-def test_a_singular_covariance_is_refused_where_nothing_may_be_dropped() -> None:
+def test_a_singular_covariance_is_refused_if_no_direction_may_be_dropped() -> None:
     features, labels = make_features()
 
-    with pytest.raises(StatisticsError, match="--shrinkage auto or ledoit-wolf"):
+    with pytest.raises(StatisticsError, match="shrinkage='auto' or shrinkage='ledoit-wolf'"):
         fit(
             torch.cat([features, features], dim=1),
             labels,
@@ -104,7 +104,9 @@ def test_a_singular_covariance_is_refused_where_nothing_may_be_dropped() -> None
 def test_fewer_samples_than_dimensions_are_refused_with_the_remedy() -> None:
     features, labels = make_features(rows=20, dim=30)
 
-    with pytest.raises(TooFewSamples, match=r"20 samples of 3 classes.*--shrinkage ledoit-wolf"):
+    with pytest.raises(
+        TooFewSamples, match=r"20 samples of 3 classes.*shrinkage='ledoit-wolf'.*force=True"
+    ):
         fit(features, labels, NUM_CLASSES)
 
 
@@ -127,7 +129,7 @@ def test_shrinkage_makes_fewer_samples_than_dimensions_usable(shrinkage: str | f
     assert gaussians.within.intensity > 0
 
 
-def test_few_samples_a_dimension_come_with_advice() -> None:
+def test_few_samples_per_dimension_give_a_warning_with_advice() -> None:
     gaussians = fit(*make_features(rows=20), NUM_CLASSES)
 
     assert any("prefer rmd_loo" in sentence for sentence in gaussians.warnings)

@@ -1,4 +1,4 @@
-"""Gaussians on disk score as they did in memory."""
+"""Gaussians on disk give the same scores as in memory."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
         load_gaussians(tmp_path / "g")
 
 
-def test_weights_of_a_network_are_no_gaussians(tmp_path: Path) -> None:
+def test_another_safetensors_file_is_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.zeros(2)}, tmp_path / "w")
 
     with pytest.raises(StatisticsError, match="not a Gaussians file of format 1"):

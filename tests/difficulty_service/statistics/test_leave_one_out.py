@@ -25,7 +25,7 @@ def make_samples(runs: int = 1) -> tuple[Tensor, Tensor]:
     return centres[labels] + samples.repeat_interleave(runs, dim=0) + views, labels
 
 
-def left_out(features: Tensor, labels: Tensor, request: FitOptions) -> Tensor:
+def rmd_in_closed_form(features: Tensor, labels: Tensor, request: FitOptions) -> Tensor:
     gaussians = fit(features, labels, NUM_CLASSES, request)
     distances = relative_mahalanobis(gaussians).distances(features, labels)
     return leave_one_out_rmd(gaussians, features, labels, distances.md, distances.md_agnostic)
@@ -36,7 +36,7 @@ def test_closed_form_equals_refitting_without_the_sample(runs: int) -> None:
     features, labels = make_samples(runs)
     request = FitOptions(runs=runs)
 
-    closed_form = left_out(features, labels, request)
+    closed_form = rmd_in_closed_form(features, labels, request)
 
     for sample in (0, 13, 89):
         others = torch.arange(len(labels)) // runs != sample
@@ -68,7 +68,7 @@ def test_closed_form_of_a_shrunk_covariance_keeps_the_ridge_in_proportion() -> N
     torch.testing.assert_close(own[sample] - closed_form[sample], agnostic)
 
 
-def test_one_row_a_sample_is_the_special_case_of_several() -> None:
+def test_one_row_per_sample_is_a_special_case_of_several() -> None:
     squared = torch.tensor([0.5, 2.0, 9.0], dtype=torch.float64)
     counts = torch.tensor([4, 9, 30])
 
@@ -78,7 +78,7 @@ def test_one_row_a_sample_is_the_special_case_of_several() -> None:
     torch.testing.assert_close(several[:, 0], single)
 
 
-def test_the_only_sample_of_a_class_has_no_score_without_itself() -> None:
+def test_the_only_sample_of_a_class_has_no_leave_one_out_distance() -> None:
     alone = leave_one_row_out(torch.zeros(1), torch.tensor([1]), 10, 0.0)
     alone_with_runs = leave_sample_rows_out(torch.zeros(1, 3, 3), torch.tensor([3]), 30, 0.0)
 
@@ -86,7 +86,7 @@ def test_the_only_sample_of_a_class_has_no_score_without_itself() -> None:
     assert alone_with_runs.isnan().all()
 
 
-def test_a_sample_without_which_the_covariance_is_singular_has_none() -> None:
+def test_a_sample_without_which_the_covariance_is_singular_has_no_distance() -> None:
     features = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [3.0, 5.0]]).double()
     labels = torch.zeros(4, dtype=torch.int64)
     gaussians = fit(features, labels, 1)

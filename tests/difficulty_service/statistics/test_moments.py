@@ -1,4 +1,4 @@
-"""Moments: one pass, mergeable, the same whatever the partition."""
+"""Moments: one pass, mergeable, the same for any partition."""
 
 import itertools
 import random
@@ -71,7 +71,7 @@ def test_any_partition_in_any_order_gives_the_same_moments(
     torch.testing.assert_close(merged.class_sums, whole.class_sums, rtol=1e-12, atol=1e-11)
 
 
-def test_shards_folded_in_order_give_the_same_bits_as_one_after_another(
+def test_parallel_workers_give_the_same_bits_as_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     features, labels = make_features(1000)

@@ -1,4 +1,4 @@
-"""The memory that chunks share: what was read to it may be changed, what others hold may not."""
+"""The workspace of a chunk: only features in its own buffer are changed in place."""
 
 import torch
 
@@ -7,7 +7,7 @@ from difficulty_service.statistics.products import Workspace
 POINT = torch.tensor([1.0, 2.0, 3.0])
 
 
-def test_features_that_were_read_to_the_workspace_are_centred_in_place() -> None:
+def test_features_in_the_buffer_of_the_workspace_are_centred_in_place() -> None:
     work = Workspace()
     features = work.rows(5, 3).fill_(4)
 
@@ -17,7 +17,7 @@ def test_features_that_were_read_to_the_workspace_are_centred_in_place() -> None
     assert centred.tolist() == [[3, 2, 1]] * 5
 
 
-def test_features_of_somebody_else_stay_as_they_are() -> None:
+def test_features_outside_the_workspace_are_not_changed() -> None:
     work = Workspace()
     work.rows(5, 3).fill_(0)
     features = torch.full((5, 3), 4.0)
@@ -28,7 +28,7 @@ def test_features_of_somebody_else_stay_as_they_are() -> None:
     assert (features == 4).all()
 
 
-def test_features_read_in_float32_are_centred_in_float64_where_the_point_is() -> None:
+def test_float32_features_are_centred_in_float64_if_the_point_is_float64() -> None:
     work = Workspace()
     features = work.rows(2, 3).fill_(1 / 3)
 

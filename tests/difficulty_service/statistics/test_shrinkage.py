@@ -1,4 +1,4 @@
-"""Shrinkage intensities beside scikit-learn's."""
+"""Shrinkage intensities compared with scikit-learn."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def centred_samples(shape: tuple[int, int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_oas_intensity_is_scikit_learns(shape: tuple[int, int]) -> None:
+def test_oas_intensity_equals_scikit_learn(shape: tuple[int, int]) -> None:
     samples = centred_samples(shape)
     covariance = torch.from_numpy(samples.T @ samples / len(samples))
 
@@ -27,7 +27,7 @@ def test_oas_intensity_is_scikit_learns(shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_ledoit_wolf_intensity_is_scikit_learns(shape: tuple[int, int]) -> None:
+def test_ledoit_wolf_intensity_equals_scikit_learn(shape: tuple[int, int]) -> None:
     samples = centred_samples(shape)
     covariance = torch.from_numpy(samples.T @ samples / len(samples))
     fourth_power = float((np.square(samples).sum(axis=1) ** 2).mean())
