@@ -42,8 +42,8 @@ from difficulty_service.backbones.backbone import (
 )
 from difficulty_service.backbones.frozen_network import FrozenNetwork
 from difficulty_service.datasets import open_dataset
-from difficulty_service.extraction.batches import ExtractOptions
 from difficulty_service.extraction.shards import SMALL_SIZE, suitable_batch_size
+from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import normalise
 from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import ExtractRequest, extract_dataset
@@ -56,17 +56,17 @@ DEFAULT = ("builtin", "timm:mobilenetv2_100")
 
 @dataclass(frozen=True)
 class Setting:
-    """What all four work on.
+    """What all four measurements share.
 
     Attributes:
-        folder: Images, a folder per class.
-        out: Where results go.
-        number: Of images.
-        name: Of the backbone.
-        network: What to build it with.
-        backbone: Built.
+        folder: Images, in a folder per class.
+        out: Folder of the results.
+        number: Number of images.
+        name: Name of the backbone.
+        network: Device, precision and weights of the backbone.
+        backbone: The loaded backbone.
         published: The same network as its library builds it.
-        batch_size: Of all four.
+        batch_size: Number of images in one forward pass.
     """
 
     folder: Path
@@ -135,13 +135,15 @@ def forward(backbone: Backbone, setting: Setting) -> Callable[[], None]:
 
 def plain_loop(setting: Setting) -> Callable[[], None]:
     """PIL, torchvision and a DataLoader; features to one .npy."""
-    wanted = setting.backbone.preprocessing
+    preprocessing = setting.backbone.preprocessing
     transform = transforms.Compose(
         [
-            transforms.Resize(wanted.resize, transforms.InterpolationMode(wanted.interpolation)),
-            transforms.CenterCrop(wanted.size),
+            transforms.Resize(
+                preprocessing.resize, transforms.InterpolationMode(preprocessing.interpolation)
+            ),
+            transforms.CenterCrop(preprocessing.size),
             transforms.ToTensor(),
-            transforms.Normalize(wanted.mean, wanted.std),
+            transforms.Normalize(preprocessing.mean, preprocessing.std),
         ]
     )
     device, precision = setting.network.device, setting.network.precision
@@ -155,29 +157,23 @@ def plain_loop(setting: Setting) -> Callable[[], None]:
             multiprocessing_context="forkserver",
             pin_memory=device.type == "cuda",
         )
-        found: list[Tensor] = [
+        features: list[Tensor] = [
             setting.published.encode(batch.to(device, precision, non_blocking=True)).cpu()
             for batch, _ in loader
         ]
-        np.save(setting.out / "features.npy", torch.cat(found).numpy())
+        np.save(setting.out / "features.npy", torch.cat(features).numpy())
 
     return run
 
 
 def extraction(setting: Setting) -> Callable[[], None]:
     """As `difficulty extract`, with dataset and backbone open already, as for the others."""
-    device, precision = setting.network.device, setting.network.precision
     request = ExtractRequest(
         location=str(setting.folder),
         out=setting.out / "store",
         backbone=setting.name,
         network=setting.network,
-        options=ExtractOptions(
-            batch_size=setting.batch_size,
-            workers=num_workers(),
-            device=device,
-            precision=precision,
-        ),
+        options=ExtractOptions(batch_size=setting.batch_size),
         resume=False,
     )
     dataset = open_dataset(request.location, request.dataset)
@@ -228,10 +224,10 @@ def measure(name: str, arguments: argparse.Namespace) -> bool:
                     rates[kind].append(number / (time.perf_counter() - began))
     print(f"\n{name}, batches of {batch_size}, {precision}, {number} images")
     bare = rates["bare forward"]
-    for kind, found in rates.items():
-        ratios = [rate / other for rate, other in zip(found, bare, strict=True)]
+    for kind, measured in rates.items():
+        ratios = [rate / other for rate, other in zip(measured, bare, strict=True)]
         print(
-            f"{kind:16}{statistics.median(found):8.0f} images/s, of the bare forward "
+            f"{kind:16}{statistics.median(measured):8.0f} images/s, of the bare forward "
             f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
         )
     ratios = [rate / other for rate, other in zip(rates["extract"], bare, strict=True)]

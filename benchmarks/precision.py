@@ -21,13 +21,9 @@ from scipy.stats import spearmanr
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.extraction.batches import ExtractOptions
-from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
 from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.score_file import read_scores
-from difficulty_service.scoring.fit_store import fit_store, write_store_scores
-from difficulty_service.statistics.fit_options import FitOptions
 
 SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 IMAGES = SHARED / "data" / "cifar10_test.parquet"
@@ -46,14 +42,12 @@ def scored(
             backbone=backbone,
             dataset=DatasetOptions(limit=limit, id_column="index"),
             network=BackboneOptions(weights=weights, precision=precision),
-            options=ExtractOptions(workers=num_workers(), precision=precision),
         )
         began = time.perf_counter()
         store = extract(request).store
         rate = limit / (time.perf_counter() - began)
-        gaussians = fit_store(store, FitOptions())
         out = Path(folder) / "scores.parquet"
-        write_store_scores(store, out, gaussians, dict(store.description), ["rmd"])
+        score_features(store, ScoreRequest(out))
         return read_scores(out, ["rmd"]).table["rmd"].to_numpy(), rate
 
 

@@ -26,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -40,11 +40,12 @@ from torch import Tensor
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store, open_store
 from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.scoring.fit_store import chunks_of_store, fit_store, write_store_scores
+from difficulty_service.scoring.fit_store import Piece, StoreChunks, fit_store
+from difficulty_service.statistics.chunks import with_labels
 from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.moments import ReadChunk, with_labels
 from difficulty_service.statistics.products import Workspace, one_thread_per_product
 
 DIM, CLASSES, PART_ROWS = 512, 1000, 4096
@@ -53,7 +54,7 @@ SAMPLED_EVERY = 0.01  # seconds
 
 
 def description(rows: int) -> dict[str, object]:
-    """Of a store of so many rows."""
+    """Description of a store of `rows` rows."""
     same = ("backbone", "weights_sha256", "features", "precision", "mode", "fingerprint")
     return dict.fromkeys((*same, "dataset", "decoder"), "benchmark") | {
         "class_names": [str(number) for number in range(CLASSES)],
@@ -70,7 +71,7 @@ def description(rows: int) -> dict[str, object]:
 
 
 def make_store(folder: Path, rows: int, distinct: FeatureStore | None) -> FeatureStore:
-    """A store of so many rows; where one of distinct rows is given, of links to its parts."""
+    """A store of `rows` rows; where a store of distinct rows is given, links to its parts."""
     store = create_store(folder, description(rows))
     generator = np.random.default_rng(0)
     rotation = np.linalg.qr(generator.standard_normal((DIM, DIM)))[0]
@@ -119,23 +120,21 @@ def in_child(work: Callable[[], None]) -> None:
 
 def fit_and_write(folder: Path) -> None:
     """What `difficulty score STORE` does."""
-    store = open_store(folder)
-    gaussians = fit_store(store, FitOptions())
-    out = folder / "scores.parquet"
-    write_store_scores(store, out, gaussians, dict(store.description), ["rmd"])
+    score_features(open_store(folder), ScoreRequest(folder / "scores.parquet"))
 
 
 def fit_and_rmd(folder: Path) -> Tensor:
     """RMD of every row of a store, and nothing else."""
     store = open_store(folder)
-    scorer = relative_mahalanobis(fit_store(store, FitOptions()))
-    work = Workspace()
+    scorer = relative_mahalanobis(fit_store(store, FitOptions()).gaussians)
+    source, work = StoreChunks(store), Workspace()
 
-    def rmd_of_chunk(read: ReadChunk) -> Tensor:
-        return torch.cat([scorer.rmd_of_block(*rows, work) for rows in with_labels(*read(work))])
+    def rmd_of_chunk(chunk: Sequence[Piece]) -> Tensor:
+        blocks = with_labels(*source.read(chunk, work))
+        return torch.cat([scorer.rmd_of_block(*rows, work) for rows in blocks])
 
     with one_thread_per_product():
-        return torch.cat(list(map_in_order(rmd_of_chunk, chunks_of_store(store), num_workers())))
+        return torch.cat(list(map_in_order(rmd_of_chunk, source.chunks(), num_workers())))
 
 
 def peer(folder: Path) -> Callable[[], object]:

@@ -19,14 +19,14 @@ from difficulty_service.errors import DifficultyError
 from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
 
 PLUGIN_GROUP = "difficulty.commands"
-"""Entry points of other packages: functions that add their commands to the application."""
+"""Group of entry points: functions of other packages that add commands to the application."""
 
 COMMANDS = (demo, backbones, extract, merge, fit, score, audit)
 
 
-def show_version(wanted: bool) -> None:  # noqa: FBT001 - the form typer calls it in
-    """Prints the version and ends."""
-    if wanted:
+def show_version(requested: bool) -> None:  # noqa: FBT001 - typer passes it by position
+    """Prints the version and exits, if requested."""
+    if requested:
         typer.echo(f"difficulty {version('difficulty-service')}")
         raise typer.Exit
 
@@ -63,7 +63,7 @@ def create_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Runs a command; a named failure is one line and exit code 1, a wrong call exit code 2."""
+    """Runs a command; a failure is one line and exit code 1, a wrong call exit code 2."""
     enable_avx512_kernels()
     keep_freed_memory()
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def describe_error(error: Exception) -> str:
-    """One line that names what failed."""
+    """An error as one line, with remedies as options of the command line."""
     if isinstance(error, DifficultyError):
         return " ".join(error.message(as_option).split())
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

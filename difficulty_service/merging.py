@@ -1,4 +1,4 @@
-"""Joins what was made apart: shares of a feature store, and Gaussians of several datasets."""
+"""Joins what several runs made: parts of a feature store, and Gaussians of several datasets."""
 
 import hashlib
 import os
@@ -7,44 +7,39 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.errors import FeatureStoreError, StatisticsError
+from difficulty_service.differences import differences
+from difficulty_service.errors import FeatureStoreError, Setting, StatisticsError
 from difficulty_service.feature_store.store import (
+    FREE_TO_CHANGE,
     FeatureStore,
     create_store,
-    differences,
     read_description,
 )
-from difficulty_service.scoring.score_store import MUST_AGREE
-from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.gaussian import Gaussians, fit_gaussians
-from difficulty_service.statistics.gaussian_file import load_gaussians
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+from difficulty_service.scoring.same_features import FEATURE_KEYS
+from difficulty_service.statistics.gaussian import fit_gaussians
 from difficulty_service.statistics.moments import merge
-
-Fitted = tuple[Gaussians, Mapping[str, Any]]
-"""Gaussians, and the description of the features they were fitted to."""
 
 
 def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
-    """One store of the parts that several runs made of the same dataset.
+    """One store of the parts that several runs extracted from the same dataset.
 
-    Parts are linked where the file system can, so that terabytes need not be copied. A part that
-    several stores have is the same in all of them, and is taken from the first.
+    Parts are hard-linked where the file system can do so, so that terabytes need not be copied. A
+    part that several stores hold is the same in all of them, and is taken from the first.
 
     Args:
-        folders: Stores of the same dataset, made alike; each may lack parts.
-        out: Folder of the new store; an unfinished one is completed.
+        folders: Stores of the same dataset, extracted with the same settings; parts may be missing
+            from each of them.
+        out: Folder of the new store; an incomplete one is completed.
 
     Raises:
-        FeatureStoreError: They were made otherwise, and the message names each difference; or
-            parts are missing from all of them.
+        FeatureStoreError: The stores differ in their settings, and the message names each
+            difference; or parts are missing from all of them.
     """
     stores = [FeatureStore(folder, read_description(folder)) for folder in folders]
     first = stores[0]
     for store in stores[1:]:
-        if found := differences(first.description, store.description):
-            raise FeatureStoreError(
-                f"{store.folder} was made otherwise than {first.folder}: {found}"
-            )
+        _require_same_settings(first, store)
     holders = {
         shard: store
         for store in reversed(stores)
@@ -54,8 +49,8 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
     if missing:
         raise FeatureStoreError(
             f"{len(missing)} of {first.num_parts} parts are in none of the stores, the first is "
-            f"{first.part_file(missing[0]).name}; finish the runs that make them, or name their "
-            "stores too"
+            f"{first.part_file(missing[0]).name}",
+            "finish the runs that extract them, or name their stores too",
         )
     merged = create_store(out, first.description)
     for shard in merged.missing_parts():
@@ -64,54 +59,69 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
     return merged
 
 
-def merge_gaussians(files: Sequence[Path]) -> Fitted:
+def _require_same_settings(first: FeatureStore, second: FeatureStore) -> None:
+    names = (f"in {first.folder}", f"in {second.folder}")
+    different = differences(
+        first.description, second.description, names=names, ignored=FREE_TO_CHANGE
+    )
+    if different:
+        raise FeatureStoreError(
+            f"{first.folder} and {second.folder} were extracted with different settings "
+            f"({'; '.join(different)})"
+        )
+
+
+def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
     """Gaussians as if they had been fitted to all the datasets at once.
 
     Args:
-        files: Of datasets with the same classes, whose features were made alike. The first one's
-            shrinkage counts for all.
+        files: Gaussians of datasets with the same classes and the same kind of features. The
+            shrinkage of the first file applies to all.
 
     Raises:
-        StatisticsError: They differ in what their features are, in classes or in augmentation, and
-            the message names it; or their shrinkage needs the features themselves.
+        StatisticsError: The files differ in kind of features, classes or augmentation, and the
+            message names each difference; or their shrinkage needs the features themselves.
     """
-    fitted = [load_gaussians(file) for file in files]
-    first, described = fitted[0]
-    for file, (gaussians, other) in zip(files[1:], fitted[1:], strict=True):
-        _require_alike(files[0], described, file, other)
-        if gaussians.options.runs != first.options.runs:
-            raise StatisticsError(
-                f"{file} was fitted to {gaussians.options.runs} rows a sample, {files[0]} to "
-                f"{first.options.runs}; extract both with the same --augment-runs"
-            )
-    options = _mergeable(first.options)
-    merged = fit_gaussians(merge([gaussians.moments for gaussians, _ in fitted]), options)
-    return merged, _describe([each for _, each in fitted])
-
-
-def _require_alike(
-    first: Path, described: Mapping[str, Any], file: Path, other: Mapping[str, Any]
-) -> None:
-    keys = (*MUST_AGREE, "class_names")
-    found = differences(
-        {key: described.get(key) for key in keys}, {key: other.get(key) for key in keys}
-    )
-    if found:
-        raise StatisticsError(f"{file} and {first} were fitted to other features: {found}")
-
-
-def _mergeable(options: FitOptions) -> FitOptions:
-    """The first one's options, unless its shrinkage is no function of the moments."""
+    fitted = [FittedGaussians.load(file) for file in files]
+    for file, each in zip(files[1:], fitted[1:], strict=True):
+        _require_same_kind(files[0], fitted[0], file, each)
+    options = fitted[0].gaussians.options
     if options.shrinkage == "ledoit-wolf":
         raise StatisticsError(
-            "the Ledoit-Wolf intensity needs a pass over the features; fit the Gaussians with "
-            "--shrinkage auto, oas or a number, or merge the stores and fit them once"
+            "the Ledoit-Wolf intensity needs a pass over the features",
+            "fit the Gaussians with ",
+            Setting("shrinkage", "auto"),
+            ", oas or a number, or merge the stores and fit them once",
+            parameter="shrinkage",
         )
-    return options
+    merged = fit_gaussians(merge([each.gaussians.moments for each in fitted]), options)
+    return FittedGaussians(merged, _describe([each.description for each in fitted]))
+
+
+def _require_same_kind(
+    first_file: Path, first: FittedGaussians, file: Path, second: FittedGaussians
+) -> None:
+    one, other = (
+        {key: each.description.get(key) for key in (*FEATURE_KEYS, "class_names")}
+        for each in (first, second)
+    )
+    different = differences(one, other, names=(f"in {first_file}", f"in {file}"))
+    if different:
+        raise StatisticsError(
+            f"{first_file} and {file} were fitted to other features ({'; '.join(different)})"
+        )
+    runs, other_runs = first.gaussians.options.runs, second.gaussians.options.runs
+    if runs != other_runs:
+        raise StatisticsError(
+            f"{file} was fitted to {other_runs} rows per sample, {first_file} to {runs}",
+            "extract both with the same ",
+            Setting("augment_runs"),
+            parameter="augment_runs",
+        )
 
 
 def _describe(descriptions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the merged Gaussians say of their features."""
+    """The description of the features of merged Gaussians."""
     prints = "\n".join(str(each["fingerprint"]) for each in descriptions)
     return {
         **descriptions[0],

@@ -1,50 +1,52 @@
-"""From a dataset to the features of all its images."""
+"""The whole path: a dataset to features, features to Gaussians, Gaussians to a score file.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+`score_dataset` runs all of it. Its stages are `extract_dataset` and `score_features`, which fits
+with `fit_store` unless Gaussians are given and scores with `score_store`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from difficulty_service.backbones import Loader, load_backbone
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.engines import local
 from difficulty_service.engines.cluster import ClusterOptions
-from difficulty_service.engines.recipe import Recipe
+from difficulty_service.engines.engine import Engine
+from difficulty_service.engines.local import LocalEngine
 from difficulty_service.errors import DatasetError
-from difficulty_service.extraction.batches import ExtractOptions
-from difficulty_service.extraction.shards import Progress, extract_shards, ignore
+from difficulty_service.extraction.description import describe_features
 from difficulty_service.extraction.stage_clock import StageClock
+from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.feature_store.part import BadImage
 from difficulty_service.feature_store.store import FeatureStore, create_store
-from difficulty_service.images.preparation import decoder_name
-from difficulty_service.scoring.score_store import require_same_features
-
-Watch = Callable[[int, int, int], AbstractContextManager[Progress]]
-"""Given the number of samples, how many are done and how many of those are bad images, gives what
-to call with every batch."""
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+from difficulty_service.scoring.same_features import require_same_features
+from difficulty_service.scoring.score_rows import require_packages
+from difficulty_service.scoring.score_store import ScoreSummary, score_store
+from difficulty_service.statistics.fit_options import FitOptions
 
 
 @dataclass(frozen=True)
-class Share:
-    """One of several runs that divide a dataset's shards among them.
+class ShardSubset:
+    """The shards of one of several runs that divide a dataset among them.
 
     Attributes:
-        index: Of this run, from 0.
-        of: Number of runs.
+        index: Index of the run, from 0.
+        num_subsets: Number of runs.
     """
 
     index: int = 0
-    of: int = 1
+    num_subsets: int = 1
 
-    def takes(self, shard: int) -> bool:
-        """Whether a shard is for this run."""
-        return shard % self.of == self.index
+    def includes(self, shard: int) -> bool:
+        """Whether a shard belongs to the subset."""
+        return shard % self.num_subsets == self.index
 
 
 @dataclass(frozen=True)
@@ -52,18 +54,16 @@ class ExtractRequest:
     """A dataset, a backbone, and where the features go.
 
     Attributes:
-        location: Of the dataset.
+        location: Location of the dataset.
         out: Folder of the feature store.
-        backbone: Its name.
-        dataset: How to read the dataset.
-        network: What to build the backbone with.
-        options: How images become features.
-        resume: Keep what an earlier run extracted.
-        fitted_on: Description of the store whose Gaussians will score the features; features
-            that they could not score are refused before the first image is read.
-        share: Which shards to extract; `merging.merge_stores` joins what the runs made.
-        cluster: Which Ray cluster runs the shards; None runs them in this process.
-        clock: Told how long each stage is busy, where this process runs them.
+        backbone: Name of the backbone.
+        dataset: Settings by which to read the dataset.
+        network: Device, precision and weights of the backbone.
+        options: Settings by which images become features.
+        resume: Whether to keep what an earlier run extracted.
+        subset: Shards to extract; `merging.merge_stores` joins the stores of all subsets.
+        cluster: Ray cluster that runs the shards; None to run them in this process.
+        clock: Measures how long each stage is busy in this process; None to measure nothing.
     """
 
     location: str
@@ -73,21 +73,52 @@ class ExtractRequest:
     network: BackboneOptions = field(default_factory=BackboneOptions)
     options: ExtractOptions = field(default_factory=ExtractOptions)
     resume: bool = True
-    fitted_on: Mapping[str, Any] | None = None
-    share: Share = field(default_factory=Share)
+    subset: ShardSubset = field(default_factory=ShardSubset)
     cluster: ClusterOptions | None = None
     clock: StageClock | None = None
 
 
 @dataclass(frozen=True)
-class Extracted:
-    """A store, complete but for the shares of other runs, and the images that are not in it.
+class ScoreRequest:
+    """Settings by which features become scores, and the file for them.
 
     Attributes:
-        store: Where the features are.
-        bad_images: What could not be read, of all parts that are there.
-        errors_file: Lists them.
-        num_samples: Images of this run's shards, readable or not.
+        out: Score file to write.
+        scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
+        fit: Settings by which to fit Gaussians to the features.
+        fitted: Gaussians to score against instead; None to fit them.
+    """
+
+    out: Path
+    scorers: Sequence[str] = ("rmd",)
+    fit: FitOptions = field(default_factory=FitOptions)
+    fitted: FittedGaussians | None = None
+
+
+@dataclass(frozen=True)
+class ExtractProgress:
+    """Progress of an extraction.
+
+    Attributes:
+        total: Number of images in the shards of the run.
+        done: Number of images done, in this run or an earlier one.
+        bad: Number of images that could not be read.
+    """
+
+    total: int
+    done: int
+    bad: int
+
+
+@dataclass(frozen=True)
+class ExtractedDataset:
+    """The feature store of a run, complete but for the shards of other subsets.
+
+    Attributes:
+        store: Feature store of the run.
+        bad_images: Images that could not be read, in all parts that are there.
+        errors_file: File that lists them.
+        num_samples: Number of images in the shards of the run, readable or not.
     """
 
     store: FeatureStore
@@ -96,104 +127,152 @@ class Extracted:
     num_samples: int
 
 
-@contextmanager
-def unwatched(_total: int, _done: int, _bad: int) -> Iterator[Progress]:
-    """Looks at no batch."""
-    yield ignore
+@dataclass(frozen=True)
+class ScoredDataset:
+    """Result of `score_dataset`.
+
+    Attributes:
+        extracted: Features of the dataset.
+        scores: Summary of the score file.
+    """
+
+    extracted: ExtractedDataset
+    scores: ScoreSummary
 
 
-def extract(request: ExtractRequest, watch: Watch = unwatched) -> Extracted:
-    """Features of every readable image of a dataset; goes on where an earlier run ended.
+def ignore(_event: object) -> None:
+    """The callback that does nothing."""
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Functions that are called during a run; whatever they raise ends it.
+
+    Attributes:
+        progress: Called before the first image and after every batch.
+        extracted: Called when the features are complete.
+        fitted: Called when Gaussians have been fitted; not called where they are given.
+    """
+
+    progress: Callable[[ExtractProgress], None] = ignore
+    extracted: Callable[[ExtractedDataset], None] = ignore
+    fitted: Callable[[FittedGaussians], None] = ignore
+
+
+NO_CALLBACKS = Callbacks()
+
+
+def score_dataset(
+    extraction: ExtractRequest,
+    scoring: ScoreRequest,
+    callbacks: Callbacks = NO_CALLBACKS,
+    dataset: Dataset | None = None,
+    load: Loader = load_backbone,
+) -> ScoredDataset:
+    """Extracts the features of a dataset and scores them; resumes an earlier run.
+
+    Args:
+        extraction: The dataset, the backbone and where the features go.
+        scoring: Settings by which to score the features, and the file for the scores.
+        callbacks: Functions that are called between the stages.
+        dataset: The dataset where it is open already; None to open the one at the location.
+        load: Loads the backbone.
 
     Raises:
-        DatasetError: The dataset cannot be read, no image of it, or no image of one class.
-        BackboneError: No pretrained weights.
-        EngineError: The cluster cannot be reached, has no room, or loses its actors.
-        FeatureStoreError: The folder holds features that were made otherwise.
-        ImageError: A bad image, where the options say to stop at one.
+        MissingPackage: A scorer needs a package that is not installed.
+        DifficultyError: As for `extract_dataset` and `score_features`.
     """
-    return extract_dataset(open_dataset(request.location, request.dataset), request, watch)
+    require_packages(scoring.scorers)  # before the hours that extraction may take
+    fitted_on = scoring.fitted.description if scoring.fitted else None
+    dataset = dataset or open_dataset(extraction.location, extraction.dataset)
+    extracted = extract_dataset(dataset, extraction, callbacks.progress, load, fitted_on)
+    callbacks.extracted(extracted)
+    return ScoredDataset(extracted, score_features(extracted.store, scoring, callbacks))
+
+
+def score_features(
+    store: FeatureStore, request: ScoreRequest, callbacks: Callbacks = NO_CALLBACKS
+) -> ScoreSummary:
+    """Scores a complete feature store, against Gaussians fitted to it unless others are given.
+
+    Raises:
+        StatisticsError: The features allow no trustworthy Gaussian, or the given Gaussians were
+            fitted to another kind of features.
+    """
+    require_packages(request.scorers)
+    fitted = request.fitted
+    if fitted is None:
+        fitted = fit_store(store, request.fit)
+        callbacks.fitted(fitted)
+    return score_store(store, fitted, request.scorers, request.out)
+
+
+def extract(
+    request: ExtractRequest, progress: Callable[[ExtractProgress], None] = ignore
+) -> ExtractedDataset:
+    """Opens the dataset at the location and extracts it; see `extract_dataset`."""
+    return extract_dataset(open_dataset(request.location, request.dataset), request, progress)
 
 
 def extract_dataset(
     dataset: Dataset,
     request: ExtractRequest,
-    watch: Watch = unwatched,
+    progress: Callable[[ExtractProgress], None] = ignore,
     load: Loader = load_backbone,
-) -> Extracted:
-    """As `extract`, of a dataset that is open already and with a backbone that may be.
+    fitted_on: Mapping[str, Any] | None = None,
+) -> ExtractedDataset:
+    """Features of every readable image of a dataset; resumes an earlier run.
 
     Args:
-        dataset: Takes the place of what lies at the request's location.
-        request: The rest of it.
-        watch: Sees every batch; whatever it raises ends the extraction.
-        load: Gives the backbone.
+        dataset: The dataset at the location of the request.
+        request: Settings of the extraction, and the folder for the features.
+        progress: Called before the first image and after every batch.
+        load: Loads the backbone.
+        fitted_on: Description of the features of the Gaussians that will score these features;
+            features of another kind are refused before the first image is read.
+
+    Raises:
+        DatasetError: The dataset cannot be read, no image of it, or no image of one class.
+        BackboneError: The pretrained weights are missing.
+        EngineError: The cluster cannot be reached, has no room, or loses its actors.
+        FeatureStoreError: The folder holds features that were extracted with other settings.
+        ImageError: An image is bad, and the options say to stop at one.
+        StatisticsError: The features are not of the kind that `fitted_on` describes.
     """
-    network = request.network
-    if request.cluster is not None:
-        # Here it is only described; the driver of a cluster may have no GPU.
-        network = replace(network, device=torch.device("cpu"))
-    backbone = load(request.backbone, network)
-    description = describe(request, dataset, backbone)
-    if request.fitted_on is not None:
-        require_same_features(description, request.fitted_on)
+    task = ExtractionTask(dataset, request.backbone, request.network, request.options)
+    # The driver of a cluster only describes the backbone, and may have no GPU.
+    here = replace(request.network, device=torch.device("cpu"))
+    backbone = load(request.backbone, here if request.cluster else request.network)
+    description = describe_features(task, backbone, request.location)
+    if fitted_on is not None:
+        require_same_features(description, fitted_on)
     store = create_store(request.out, description, resume=request.resume)
-    shards = [shard for shard in range(dataset.num_shards) if request.share.takes(shard)]
+    shards = [shard for shard in range(dataset.num_shards) if request.subset.includes(shard)]
     missing = sorted(set(store.missing_parts()) & set(shards))
     total = sum(len(dataset.shard_positions(shard)) for shard in shards)
     done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
-    with watch(total, done, len(store.bad_images())) as progress:
-        _run_shards(dataset, missing, backbone, request, store, progress)
+    state = ExtractProgress(total, done, len(store.bad_images()))
+    progress(state)
+
+    def on_batch(images: int, bad_images: int) -> None:
+        nonlocal state
+        state = replace(state, done=state.done + images, bad=state.bad + bad_images)
+        progress(state)
+
+    _choose_engine(request).run_shards(task, backbone, missing, store, on_batch)
     bad_images = store.bad_images()
     errors_file = store.write_errors(bad_images)
-    if request.share.of == 1:
+    if request.subset.num_subsets == 1:
         _require_every_class(dataset, bad_images, errors_file)
-    return Extracted(store, bad_images, errors_file, total)
+    return ExtractedDataset(store, bad_images, errors_file, total)
 
 
-def _run_shards(
-    dataset: Dataset,
-    shards: Sequence[int],
-    backbone: Backbone,
-    request: ExtractRequest,
-    store: FeatureStore,
-    progress: Progress,
-) -> None:
+def _choose_engine(request: ExtractRequest) -> Engine:
     if request.cluster is None:
-        options, clock = request.options, request.clock
-        extracted = extract_shards(dataset, shards, backbone, options, progress, clock)
-        local.write_shards(extracted, store, clock)
-        return
-    from difficulty_service.engines import ray_cluster
+        return LocalEngine(request.clock)
+    from difficulty_service.engines.ray_cluster import RayEngine
 
-    recipe = Recipe(dataset, request.backbone, request.network, request.options)
-    ray_cluster.extract_shards(
-        recipe, shards, backbone.weights_sha256, store, request.cluster, progress
-    )
-
-
-def describe(request: ExtractRequest, dataset: Dataset, backbone: Backbone) -> dict[str, Any]:
-    """What a store says about its features."""
-    return {
-        "dataset": request.location,
-        "fingerprint": dataset.fingerprint,
-        "class_names": list(dataset.class_names),
-        "num_samples": len(dataset.labels),
-        "num_shards": dataset.num_shards,
-        "shard_size": dataset.shard_size,
-        "backbone": backbone.name,
-        "weights_sha256": backbone.weights_sha256,
-        "features": request.network.features,
-        "feature_dim": backbone.feature_dim,
-        "precision": str(request.network.precision).removeprefix("torch."),
-        "preprocessing": backbone.preprocessing.describe(),
-        "mode": request.options.mode,
-        "decoder": decoder_name() if request.options.mode == "fast" else "pillow",
-        "max_pixels": request.options.max_pixels,
-        "augment_runs": request.options.augment_runs,
-        "seed": request.options.seed,
-        "package_version": version("difficulty-service"),
-    }
+    return RayEngine(request.cluster)
 
 
 def _require_every_class(
@@ -207,9 +286,9 @@ def _require_every_class(
         raise DatasetError(f"none of the {len(bad_images)} images can be read; {first}")
     bad_ids = {bad.sample_id for bad in bad_images}
     readable = [sample_id not in bad_ids for sample_id in dataset.sample_ids]
-    lost = sorted(set(dataset.labels.tolist()) - set(dataset.labels[readable].tolist()))
-    if lost:
-        names = [dataset.class_names[label] for label in lost]
+    unreadable = sorted(set(dataset.labels.tolist()) - set(dataset.labels[readable].tolist()))
+    if unreadable:
+        names = [dataset.class_names[label] for label in unreadable]
         raise DatasetError(
-            f"no image can be read of {len(lost)} classes: {names[:5]}; see {errors_file}"
+            f"no image can be read of {len(unreadable)} classes: {names[:5]}", f"see {errors_file}"
         )

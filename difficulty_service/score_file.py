@@ -1,7 +1,7 @@
 """The score file: one Parquet row per sample, and where the scores came from.
 
-This schema is the contract between whoever scores and whoever reads scores; `docs/score-file.md`
-describes it for people. Larger is harder in every score column.
+This schema is the contract between writers and readers of scores; `docs/score-file.md` documents
+it. Larger is harder in every score column.
 """
 
 import json
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from difficulty_service.atomic_file import replacing
@@ -41,11 +40,11 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class ScoreFile:
-    """What a score file holds.
+    """The contents of a score file.
 
     Attributes:
-        table: One row per sample, columns as in SCHEMA or those asked for.
-        provenance: Dataset, backbone, weights, Gaussians and counts the scores came from.
+        table: One row per sample; the columns of SCHEMA or some of them.
+        provenance: Dataset, backbone, weights, Gaussians and counts that the scores come from.
     """
 
     table: pa.Table
@@ -58,9 +57,9 @@ def write_scores(
     """Writes a score file; it appears whole or not at all.
 
     Args:
-        path: The file to write; an existing one is replaced.
-        parts: Columns of SCHEMA, in any order; a nullable column may be left out. A table, or
-            several, each of which becomes a row group.
+        path: File to write; an existing one is replaced.
+        parts: One table, or several that become a row group each. Columns of SCHEMA, in any order;
+            a nullable column may be omitted.
         provenance: JSON values; the schema version is added.
 
     Raises:
@@ -84,30 +83,12 @@ def write_scores(
             writer.write_table(pa.table(columns, schema=schema))
 
 
-def extremes(path: Path, count: int) -> dict[str, pa.Table]:
-    """The hardest and the easiest samples that have a score, each from hard to easy.
-
-    Returns:
-        At `hardest` and at `easiest`, up to `count` rows of sample_id, label_name and rmd.
-    """
-    found: dict[str, pa.Table] = {}
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=["sample_id", "label_name", "rmd"]):
-            for name, order in (("hardest", "descending"), ("easiest", "ascending")):
-                rows = pa.Table.from_batches([batch])
-                rows = rows.filter(rows["rmd"].is_valid())
-                if name in found:
-                    rows = pa.concat_tables([found[name], rows]).unify_dictionaries()
-                found[name] = rows.take(pc.select_k_unstable(rows, count, [("rmd", order)]))
-    return {name: rows.sort_by([("rmd", "descending")]) for name, rows in found.items()}
-
-
 def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
     """Reads a score file, or some of its columns.
 
     Raises:
-        ScoreFileError: It is not there, not a score file, of a version that this package does
-            not know, or lacks a column.
+        ScoreFileError: The file is missing, is not a score file, has a version that this package
+            does not know, or lacks a column.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -134,8 +115,8 @@ def _provenance(path: Path, schema: pa.Schema) -> Mapping[str, Any]:
     version = provenance.get("schema_version")
     if version != SCHEMA_VERSION:
         raise ScoreFileError(
-            f"{path} has score schema {version}, but this package reads {SCHEMA_VERSION}; "
-            "score again with this package, or install the one that wrote the file"
+            f"{path} has score schema {version}, but this package reads {SCHEMA_VERSION}",
+            "score again with this package, or install the one that wrote the file",
         )
     return provenance
 

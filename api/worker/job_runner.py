@@ -1,9 +1,9 @@
-"""One attempt of a job: dataset in, files out, which nobody sees before the database says so."""
+"""One attempt of a job: a dataset in, files out, which become visible once the job succeeds."""
 
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
-from api.jobs.dataset import Place, find_place, open_job_dataset
+from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
 from api.jobs.failures import hide_paths, public_names
 from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE, attempt_prefix, work_folder
 from api.jobs.queue import Progress
@@ -25,24 +25,22 @@ from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.extraction.batches import ExtractOptions
-from difficulty_service.extraction.shards import Progress as BatchProgress
-from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import Extracted, ExtractRequest, Watch, extract_dataset
-from difficulty_service.scorers.faiss_package import load_faiss
-from difficulty_service.scoring.fit_store import fit_store, write_store_scores
-from difficulty_service.scoring.score_store import Scored
+from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.pipeline import (
+    Callbacks,
+    ExtractProgress,
+    ExtractRequest,
+    ScoredDataset,
+    ScoreRequest,
+    score_dataset,
+)
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.gaussian import Gaussians
-from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
 
 FEATURES_FOLDER = "features"
 
 Check = Callable[[Progress], None]
-"""Called with every batch and between the stages; raises where the job must not go on."""
-
-Fitted = tuple[Gaussians, Mapping[str, Any]]
-"""Gaussians, and the description of the features they were fitted to."""
+"""Called with every batch and between the stages; raises if the job must stop."""
 
 
 def run_job(
@@ -53,52 +51,66 @@ def run_job(
     check: Check,
     load: Loader = load_backbone,
 ) -> dict[str, Any]:
-    """Extracts, fits and scores; goes on where an earlier attempt ended.
+    """Extracts, fits and scores; resumes where an earlier attempt ended.
 
     Args:
-        job: As claimed.
-        settings: Where to work and on what device.
-        engine: To look up uploads and other jobs.
-        artifacts: Where the files go, into the folder of this attempt.
+        job: Job as it was claimed.
+        settings: Settings with work folder and device.
+        engine: Database with uploads and other jobs.
+        artifacts: Storage for the files, in a folder of this attempt.
         check: Ends the attempt by raising.
-        load: Gives the backbone.
+        load: Loads the backbone.
 
     Returns:
-        The job's result: where the files are, and what is known of them.
+        The result of the job: the folder of its files, sizes, counts and warnings.
 
     Raises:
         Problem: The request cannot be met.
-        DifficultyError: The dataset, the backbone or the statistics fail; the message names paths
-            of this server.
+        DifficultyError: The dataset, the backbone or the statistics fail; the message may name
+            paths of this server.
         OSError: Storage fails.
     """
-    if {"kmeans", "knn"} & set(job.request["scorers"]):
-        load_faiss()  # missed now, not after the hours that extraction may take
     with work_folder(settings.work_dir, job.id, job.attempt) as folder:
-        place = find_place(job, settings, engine)
-        fitted = _fetch_gaussians(job, engine, artifacts, folder)
-        request = _extraction(job, settings, place, folder / FEATURES_FOLDER)
-        if fitted is not None:
-            request = replace(request, fitted_on=fitted[1])
-        with _made_anew_if_unusable(request.out):
-            dataset = open_job_dataset(job, place)
-            extracted = extract_dataset(dataset, request, _watch(check), load)
-            scored, files = _score(job, extracted, fitted, folder, check)
+        location = find_dataset(job, settings, engine)
+        extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
+        scoring = ScoreRequest(
+            folder / SCORES_FILE,
+            job.request["scorers"],
+            FitOptions(shrinkage=job.request["shrinkage"]),
+            _fetch_gaussians(job, engine, artifacts, folder),
+        )
+        files = [scoring.out]
+        reporter = _Reporter(check)
+
+        def save_gaussians(fitted: FittedGaussians) -> None:
+            files.append(folder / GAUSSIANS_FILE)
+            fitted.save(files[-1])
+            reporter.between_stages()
+
+        callbacks = Callbacks(
+            reporter.update, lambda _extracted: reporter.between_stages(), save_gaussians
+        )
+        with _deleted_if_unusable(extraction.out):
+            dataset = open_job_dataset(job, location)
+            scored = score_dataset(extraction, scoring, callbacks, dataset, load)
+        reporter.between_stages()
         bad_images = [
             replace(bad, reason=hide_paths(bad.reason, public_names(settings)))
-            for bad in extracted.bad_images
+            for bad in scored.extracted.bad_images
         ]
-        files.append(extracted.store.write_errors(bad_images))
+        files.append(scored.extracted.store.write_errors(bad_images))
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
-        return _result(job, extracted, scored, folder / SCORES_FILE)
+        return _result(job, scored, scoring.out)
 
 
-def _fetch_gaussians(job: Job, engine: Engine, artifacts: Artifacts, folder: Path) -> Fitted | None:
+def _fetch_gaussians(
+    job: Job, engine: Engine, artifacts: Artifacts, folder: Path
+) -> FittedGaussians | None:
     """The Gaussians of the job that this one names, if it names one.
 
     Raises:
-        Problem: That job has none to offer.
+        Problem: That job has no Gaussians.
     """
     source_id = job.request.get("gaussians")
     if source_id is None:
@@ -109,18 +121,18 @@ def _fetch_gaussians(job: Job, engine: Engine, artifacts: Artifacts, folder: Pat
         raise Problem(
             409,
             "conflict",
-            f"job {source_id!r} has no Gaussians: it is not there, did not succeed, or was itself "
-            "scored against those of another job",
-            "name a job that succeeded without naming another",
+            f"job {source_id!r} has no Gaussians: it does not exist, did not succeed, or "
+            "used those of another job",
+            "name a job that succeeded with Gaussians of its own",
             field="gaussians",
         )
     copy = folder / f"given-{GAUSSIANS_FILE}"
     with artifacts.open(key) as stored, replacing(copy) as temporary, temporary.open("wb") as file:
         shutil.copyfileobj(stored, file)
-    return load_gaussians(copy)
+    return FittedGaussians.load(copy)
 
 
-def _extraction(job: Job, settings: Settings, place: Place, out: Path) -> ExtractRequest:
+def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path) -> ExtractRequest:
     cluster = None
     if settings.engine == "ray":
         from difficulty_service.engines.ray_cluster import choose_on_cluster
@@ -131,7 +143,7 @@ def _extraction(job: Job, settings: Settings, place: Place, out: Path) -> Extrac
         device = choose_device(settings.device)
         precision = best_precision(device)
     return ExtractRequest(
-        location=place.name,
+        location=source.name,
         out=out,
         backbone=job.request.get("backbone") or settings.default_backbone,
         network=BackboneOptions(device=device, precision=precision),
@@ -140,17 +152,14 @@ def _extraction(job: Job, settings: Settings, place: Place, out: Path) -> Extrac
             seed=job.request["seed"],
             max_pixels=settings.max_pixels,
             stop_on_error=job.request["on_error"] == "stop",
-            workers=num_workers(),
-            device=device,
-            precision=precision,
         ),
         cluster=cluster,
     )
 
 
 @contextmanager
-def _made_anew_if_unusable(features: Path) -> Iterator[None]:
-    """Leaves no features to the next attempt that it could not use either."""
+def _deleted_if_unusable(features: Path) -> Iterator[None]:
+    """Deletes features that the next attempt could not use either."""
     try:
         yield
     except FeatureStoreError:
@@ -158,63 +167,48 @@ def _made_anew_if_unusable(features: Path) -> Iterator[None]:
         raise
 
 
-def _watch(check: Check) -> Watch:
-    """Lets `check` see every batch."""
+class _Reporter:
+    """Calls the check of a job with its progress.
 
-    @contextmanager
-    def watch(total: int, done: int, bad: int) -> Iterator[BatchProgress]:
-        began, done_before = time.monotonic(), done
-        progress = Progress(done, total, bad, rate=None)
-        check(progress)
-
-        def advance(images: int, bad_images: int) -> None:
-            nonlocal progress
-            done, bad = progress.done + images, progress.bad + bad_images
-            # One batch is never done in no time, but a clock may be too coarse to tell.
-            rate = (done - done_before) / max(time.monotonic() - began, 1e-3)
-            progress = Progress(done, total, bad, rate)
-            check(progress)
-
-        yield advance
-
-    return watch
-
-
-def _score(
-    job: Job, extracted: Extracted, fitted: Fitted | None, folder: Path, check: Check
-) -> tuple[Scored, list[Path]]:
-    """Scores against the Gaussians given, or against those of the features themselves.
-
-    Returns:
-        The scores and the files to publish.
+    Args:
+        check: The check; whatever it raises ends the attempt.
     """
-    store = extracted.store
-    total = int(store.description["num_samples"])
-    complete = Progress(total, total, len(extracted.bad_images), rate=None)
-    check(complete)
-    files = [folder / SCORES_FILE]
-    if fitted is None:
-        options = FitOptions(shrinkage=job.request["shrinkage"], runs=store.runs)
-        fitted = fit_store(store, options), store.description
-        files.append(folder / GAUSSIANS_FILE)
-        save_gaussians(files[-1], *fitted)
-        check(complete)
-    gaussians, fitted_on = fitted
-    scored = write_store_scores(store, files[0], gaussians, dict(fitted_on), job.request["scorers"])
-    check(complete)
-    return scored, files
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._began = 0.0
+        self._first: ExtractProgress | None = None
+        self._last = Progress(done=0, total=None, bad=0, rate=None)
+
+    def update(self, progress: ExtractProgress) -> None:
+        """Reports the progress of the extraction, and the rate of this attempt."""
+        rate = None
+        if self._first is None:
+            self._began, self._first = time.monotonic(), progress
+        else:
+            # One batch always takes some time, but a clock may be too coarse to measure it.
+            seconds = max(time.monotonic() - self._began, 1e-3)
+            rate = (progress.done - self._first.done) / seconds
+        self._last = Progress(progress.done, progress.total, progress.bad, rate)
+        self._check(self._last)
+
+    def between_stages(self) -> None:
+        """Reports that no image is being extracted."""
+        self._last = replace(self._last, rate=None)
+        self._check(self._last)
 
 
-def _result(job: Job, extracted: Extracted, scored: Scored, scores: Path) -> dict[str, Any]:
+def _result(job: Job, scored: ScoredDataset, scores: Path) -> dict[str, Any]:
     with scores.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
+    store = scored.extracted.store
     return {
         "prefix": attempt_prefix(job),
-        "num_samples": int(extracted.store.description["num_samples"]),
-        "num_scored": scored.num_scored,
-        "num_bad_images": len(extracted.bad_images),
+        "num_samples": int(store.description["num_samples"]),
+        "num_scored": scored.scores.num_scored,
+        "num_bad_images": len(scored.extracted.bad_images),
         "scores_bytes": scores.stat().st_size,
         "scores_sha256": digest,
-        "warnings": list(scored.warnings),
-        "class_names": list(extracted.store.class_names),
+        "warnings": list(scored.scores.warnings),
+        "class_names": list(store.class_names),
     }

@@ -11,22 +11,29 @@ from difficulty_service.commands.options import AuditKind
 
 def audit(
     scores: Annotated[Path, typer.Argument(help="Score file.")],
-    against: Annotated[str, typer.Option(help="Parquet or CSV file to judge by, or a glob.")],
-    join: Annotated[str, typer.Option(help="Its column whose text is the sample id.")],
+    against: Annotated[str, typer.Option(help="Parquet or CSV file to compare with, or a glob.")],
+    join: Annotated[str, typer.Option(help="Column of that file with the sample ids.")],
     column: Annotated[
         str,
-        typer.Option(help="Its column to compare with: numbers, flags, labels, votes or logits."),
+        typer.Option(
+            help="Column of that file to compare with: numbers, flags, labels, votes or logits."
+        ),
     ],
-    kind: Annotated[AuditKind | None, typer.Option(help="Default: by the column's type.")] = None,
-    bins: Annotated[int, typer.Option(min=1, help="Bins of an error rate.")] = 20,
-    score_column: Annotated[str, typer.Option(help="Which score to judge.")] = "rmd",
+    kind: Annotated[
+        AuditKind | None,
+        typer.Option(help="Kind of comparison; default: by the type of the column."),
+    ] = None,
+    bins: Annotated[int, typer.Option(min=1, help="Number of bins of an error rate.")] = 20,
+    score_column: Annotated[
+        str, typer.Option(help="Column of the score file to evaluate.")
+    ] = "rmd",
 ) -> None:
-    """Compares scores with what is known of the samples.
+    """Compares scores with what is known about the samples.
 
     **rank**: Spearman correlation with a number, or with the entropy of a list of votes.
-    **flag**: how well the hardest samples are the flagged ones (true values, or another label
-    than the one that was scored). **error-rate**: errors of a classifier (its predicted label, or
-    a list of logits) from the easiest to the hardest samples.
+    **flag**: how well the scores find the flagged samples (true values, or labels other than the
+    one that was scored). **error-rate**: errors of a classifier (its predicted label, or a list of
+    logits) from the easiest to the hardest samples.
     """
     from difficulty_service.audit.audit import AuditOptions
     from difficulty_service.audit.audit import audit as compare

@@ -1,70 +1,30 @@
-"""What a person sees: progress on a terminal, summaries everywhere."""
+"""The consoles of all commands, the trainer's too, and tables and warnings."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import ProgressColumn
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
     from rich.progress import Task
 
-    from difficulty_service.extraction.shards import Progress as BatchProgress
-
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
 class RateColumn(ProgressColumn):
-    """Images per second, over the last half minute."""
+    """Images or samples per second, over the last half minute."""
 
     def render(self, task: "Task") -> Text:
         """The rate, or a dash before the first batch."""
         return Text(f"{task.speed:,.0f}/s" if task.speed else "-/s")
 
 
-@contextmanager
-def watch_images(total: int, done: int, bad: int) -> Iterator["BatchProgress"]:
-    """A bar with rate, time left and bad images so far; nothing where there is no terminal."""
-    bar = Progress(
-        TextColumn("images"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        RateColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("bad {task.fields[bad]}"),
-        console=err,
-        disable=not err.is_terminal,
-    )
-    if done and err.is_terminal:
-        err.print(f"resuming: {done:,} of {total:,} images were done before")
-    with bar:
-        task = bar.add_task("images", total=total, completed=done, bad=bad)
-        bad_so_far = bad
-
-        def advance(images: int, bad_images: int) -> None:
-            nonlocal bad_so_far
-            bad_so_far += bad_images
-            bar.update(task, advance=images, bad=bad_so_far)
-
-        yield advance
-
-
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Aligned columns, numbers to the right."""
+    """Prints aligned columns, numbers to the right."""
     table = Table(box=None, pad_edge=False)
     for index, name in enumerate(columns):
         numeric = bool(rows) and isinstance(rows[0][index], int | float)
@@ -75,6 +35,6 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def print_warnings(sentences: Sequence[str]) -> None:
-    """One line each, on standard error."""
+    """Prints one line each, on standard error."""
     for sentence in sentences:
         err.print(f"warning: {sentence}", markup=False)

@@ -1,15 +1,17 @@
 """`difficulty extract`: a dataset in, a folder of features out."""
 
-import dataclasses
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from difficulty_service.commands.console import err, out, print_table, watch_images
+from difficulty_service.commands.console import err, out, print_table
 from difficulty_service.commands.extraction import Extraction, takes_extraction
 from difficulty_service.commands.options import (
     Engine,
@@ -18,16 +20,17 @@ from difficulty_service.commands.options import (
     choose_precision,
     parse_actors,
 )
+from difficulty_service.commands.progress import ImageProgressBar
 
 if TYPE_CHECKING:
     import torch
 
     from difficulty_service.engines.cluster import ClusterOptions
     from difficulty_service.extraction.stage_clock import StageClock
-    from difficulty_service.pipeline import Extracted, ExtractRequest, Share
+    from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, ShardSubset
 
 INTERRUPTED = 130
-"""The exit code shells give to a program stopped from the keyboard."""
+"""The exit code of a program that was stopped from the keyboard."""
 
 
 @takes_extraction
@@ -42,23 +45,23 @@ def extract(
         str | None,
         typer.Option(
             metavar="I/N",
-            help="Only the I-th of N shares, from 0, into a folder of its own; `difficulty merge` "
-            "joins them. Under Slurm: $SLURM_PROCID/$SLURM_NTASKS.",
+            help="Extract only part I of N, counted from 0, into a folder of its own; "
+            "`difficulty merge` joins them. Under Slurm: $SLURM_PROCID/$SLURM_NTASKS.",
         ),
     ] = None,
     profile: Annotated[
         bool,
-        typer.Option("--profile", help="Show how long each stage was busy, and the slowest."),
+        typer.Option("--profile", help="Show how long each stage was busy, and which is slowest."),
     ] = False,
 ) -> None:
     """Turns every image of a dataset into a feature vector.
 
-    Goes on where an earlier run of the same command was stopped. Bad images are counted and
+    The same command resumes a run that was stopped. Images that cannot be read are counted and
     listed in `errors.parquet` beside the features.
     """
     request = build_request(dataset, out, extraction)
     if shard is not None:
-        request = dataclasses.replace(request, share=parse_share(shard))
+        request = replace(request, subset=parse_subset(shard))
     if not profile:
         run_extract(request)
         return
@@ -67,12 +70,12 @@ def extract(
     from difficulty_service.extraction.stage_clock import StageClock
 
     clock = StageClock()
-    run_extract(dataclasses.replace(request, clock=clock))
+    run_extract(replace(request, clock=clock))
     print_profile(clock)
 
 
 def print_profile(clock: "StageClock") -> None:
-    """A line for each stage, and which one the others wait for."""
+    """Prints a line for each stage, and which stage is the bottleneck."""
     stages = clock.stages()
     rows = [
         (stage.name, stage.threads, f"{stage.busy:.2f}", f"{stage.share:.0%}") for stage in stages
@@ -82,13 +85,13 @@ def print_profile(clock: "StageClock") -> None:
     out.print(f"the bottleneck is {slowest.name}: {slowest.share:.0%} of its threads' time")
 
 
-def parse_share(text: str) -> "Share":
-    """Which share of how many.
+def parse_subset(text: str) -> "ShardSubset":
+    """Reads which part of how many.
 
     Raises:
-        BadParameter: It is not of the form I/N with I from 0 and below N.
+        BadParameter: The text is not of the form I/N with I from 0 to N-1.
     """
-    from difficulty_service.pipeline import Share
+    from difficulty_service.pipeline import ShardSubset
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or int(match[1]) >= int(match[2]):
@@ -96,22 +99,21 @@ def parse_share(text: str) -> "Share":
             f"{text!r} is not of the form I/N with I from 0 to N-1, such as 0/4",
             param_hint="--shard",
         )
-    return Share(int(match[1]), int(match[2]))
+    return ShardSubset(int(match[1]), int(match[2]))
 
 
 def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRequest":
-    """The options of the command line, as the pipeline takes them."""
+    """The request for the pipeline that the options of the command line describe."""
     from difficulty_service.backbones.backbone import BackboneOptions
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.engines.cluster import ClusterOptions
-    from difficulty_service.extraction.batches import ExtractOptions
-    from difficulty_service.parallel import num_workers
+    from difficulty_service.extraction.task import ExtractOptions
     from difficulty_service.pipeline import ExtractRequest
 
-    fewest, most = parse_actors(extraction.ray_actors)
+    min_actors, max_actors = parse_actors(extraction.ray_actors)
     cluster = None
     if extraction.engine is Engine.RAY:
-        cluster = ClusterOptions(extraction.ray_address, fewest, most, extraction.workers)
+        cluster = ClusterOptions(extraction.ray_address, min_actors, max_actors)
     elif extraction.ray_address or extraction.ray_actors:
         raise typer.BadParameter("--ray-address and --ray-actors need --engine ray")
     device, precision = choose_machine(extraction, cluster)
@@ -140,9 +142,7 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
             mode=extraction.preprocess.value,
             max_pixels=extraction.max_pixels,
             stop_on_error=extraction.on_error is OnError.STOP,
-            workers=extraction.workers or num_workers(),
-            device=device,
-            precision=precision,
+            workers=extraction.workers,
         ),
         resume=extraction.resume,
         cluster=cluster,
@@ -152,7 +152,7 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
 def choose_machine(
     extraction: Extraction, cluster: "ClusterOptions | None"
 ) -> "tuple[torch.device, torch.dtype]":
-    """The device that runs the backbone, here or on a cluster's nodes, and the precision."""
+    """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
     from difficulty_service.backbones.backbone import choose_device
 
     if cluster is None:
@@ -166,27 +166,40 @@ def choose_machine(
     return device, choose_precision(extraction.precision, device)
 
 
-def run_extract(request: "ExtractRequest") -> "Extracted":
-    """Extracts with a progress bar and says what came out."""
+def run_extract(request: "ExtractRequest") -> None:
+    """Extracts with a progress bar and prints what came out."""
     from difficulty_service.pipeline import extract as extract_features
 
+    with show_extraction(request) as bar:
+        extracted = extract_features(request, bar.update)
+    report_extraction(request, extracted)
+
+
+@contextmanager
+def show_extraction(request: "ExtractRequest") -> Iterator[ImageProgressBar]:
+    """Prints what is extracted, gives a progress bar, and ends the process on a key press."""
     where = f"{request.network.device}{' of a Ray cluster' if request.cluster else ''}"
     err.print(f"listing {request.location}; backbone {request.backbone} on {where}", markup=False)
     try:
-        extracted = extract_features(request, watch_images)
+        with ImageProgressBar() as bar:
+            yield bar
     except KeyboardInterrupt:
-        err.print("stopped; the same command goes on where it stopped")
-        # A key press while a thread is joined makes Python take it for finished. The thread would
-        # still be inside torch when the interpreter is taken down, and torch aborts on that.
+        err.print("stopped; the same command resumes where this one stopped")
+        # A key press while a thread is joined makes Python regard it as finished. The thread would
+        # still be inside torch when the interpreter exits, and torch aborts on that.
         sys.stdout.flush()
         os._exit(INTERRUPTED)
-    total = extracted.num_samples
-    bad = len(extracted.bad_images)
+
+
+def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
+    """Prints the number of images with features, and the list of the others."""
+    total, bad = extracted.num_samples, len(extracted.bad_images)
     out.print(f"{total - bad:,} of {total:,} images have features in {request.out}", markup=False)
-    if request.share.of > 1:
-        share = request.share
+    subset = request.subset
+    if subset.num_subsets > 1:
         out.print(
-            f"that is share {share.index} of {share.of}; join all with `difficulty merge`",
+            f"this is part {subset.index} of {subset.num_subsets}, counted from 0; join all parts "
+            "with `difficulty merge`",
             markup=False,
         )
     if bad:
@@ -194,4 +207,3 @@ def run_extract(request: "ExtractRequest") -> "Extracted":
             f"{bad:,} images could not be read; {extracted.errors_file} lists each with its reason",
             markup=False,
         )
-    return extracted

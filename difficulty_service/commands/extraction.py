@@ -69,15 +69,15 @@ OPTION_NAMES = tuple(field.name for field in fields(Extraction))
 
 
 def takes_extraction(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options of extraction in place of its parameter `extraction`.
+    """Replaces the parameter `extraction` of a command by the options of extraction.
 
     typer reads options from a function's signature, so the signature is what changes.
     """
 
     @functools.wraps(command)
-    def with_options(**given: Any) -> None:  # noqa: ANN401 - whatever the options are
-        extraction = Extraction(**{name: given.pop(name) for name in OPTION_NAMES})
-        command(**given, extraction=extraction)
+    def with_options(**arguments: Any) -> None:  # noqa: ANN401 - whatever the options are
+        extraction = Extraction(**{name: arguments.pop(name) for name in OPTION_NAMES})
+        command(**arguments, extraction=extraction)
 
     hints = get_type_hints(Extraction, include_extras=True)
     own = [

@@ -13,6 +13,7 @@ from difficulty_service.commands.options import (
     MatmulDtypeName,
     ShrinkageName,
     StorePath,
+    Verbose,
     parse_shrinkage,
 )
 
@@ -26,30 +27,31 @@ def fit(
     shrinkage: ShrinkageName = "auto",
     matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
     force: Force = False,
+    verbose: Verbose = False,
 ) -> None:
     """Fits a Gaussian per class, with one shared covariance, and one without labels."""
     from difficulty_service.feature_store.store import open_store
     from difficulty_service.scoring.fit_store import fit_store
     from difficulty_service.statistics.fit_options import FitOptions
-    from difficulty_service.statistics.gaussian_file import save_gaussians
 
-    intensity = parse_shrinkage(shrinkage)
-    opened = open_store(store)
-    options = FitOptions(intensity, matmul_dtype.value, opened.runs, force)
-    gaussians = fit_store(opened, options)
-    save_gaussians(out, gaussians, opened.description)
-    print_fit(gaussians)
-    print_warnings(gaussians.warnings)
+    options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value, force=force)
+    fitted = fit_store(open_store(store), options)
+    fitted.save(out)
+    report_fit(fitted.gaussians, verbose=verbose)
+    print_warnings(fitted.gaussians.warnings)
     console.print(f"Gaussians are in {out}", markup=False)
 
 
-def print_fit(gaussians: "Gaussians") -> None:
-    """How the covariances came out."""
-    moments = gaussians.moments
+def report_fit(gaussians: "Gaussians", *, verbose: bool) -> None:
+    """Prints what the Gaussians were fitted to, and with `verbose` how the covariances came out."""
+    moments, options = gaussians.moments, gaussians.options
+    num_images, num_classes = moments.num_samples // options.runs, int((moments.counts > 0).sum())
+    console.print(f"fitted to {num_images:,} images of {num_classes:,} classes")
+    if not verbose:
+        return
     console.print(
-        f"fitted to {moments.num_samples:,} rows, {int((moments.counts > 0).sum())} classes, "
-        f"{moments.dim} dimensions, products in "
-        f"{gaussians.options.matmul_dtype}"
+        f"{moments.num_samples:,} rows of {moments.dim:,} dimensions, matrix products in "
+        f"{options.matmul_dtype}"
     )
     for name, factor in (("within classes", gaussians.within), ("of all", gaussians.agnostic)):
         console.print(

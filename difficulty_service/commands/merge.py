@@ -1,4 +1,4 @@
-"""`difficulty merge`: features or Gaussians that were made apart, joined."""
+"""`difficulty merge`: joins features or Gaussians of several runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,8 @@ import typer
 
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_warnings
-from difficulty_service.commands.fit import print_fit
+from difficulty_service.commands.fit import report_fit
+from difficulty_service.commands.options import Verbose
 
 
 def merge(
@@ -19,33 +20,33 @@ def merge(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder or safetensors file to write.")],
+    verbose: Verbose = False,
 ) -> None:
-    """Joins the shares of a feature store, or the Gaussians of several datasets.
+    """Joins the parts of a feature store, or the Gaussians of several datasets.
 
-    Shares must be of one dataset and made alike; Gaussians must be of the same classes and kind of
-    features. What differs is named.
+    Parts must be of one dataset and extracted with the same settings; Gaussians must be of the
+    same classes and kind of features. The message of an error names what differs.
     """
     if all(path.is_dir() for path in inputs):
         merge_folders(inputs, out)
     else:
-        merge_files(inputs, out)
+        merge_files(inputs, out, verbose=verbose)
 
 
 def merge_folders(folders: list[Path], out: Path) -> None:
-    """Joins shares of a store."""
+    """Joins parts of a feature store."""
     from difficulty_service.merging import merge_stores
 
     store = merge_stores(folders, out)
     console.print(f"{store.num_parts:,} parts of {len(folders)} stores are in {out}", markup=False)
 
 
-def merge_files(files: list[Path], out: Path) -> None:
+def merge_files(files: list[Path], out: Path, *, verbose: bool) -> None:
     """Joins Gaussians."""
     from difficulty_service.merging import merge_gaussians
-    from difficulty_service.statistics.gaussian_file import save_gaussians
 
-    gaussians, description = merge_gaussians(files)
-    save_gaussians(out, gaussians, description)
-    print_fit(gaussians)
-    print_warnings(gaussians.warnings)
+    fitted = merge_gaussians(files)
+    fitted.save(out)
+    report_fit(fitted.gaussians, verbose=verbose)
+    print_warnings(fitted.gaussians.warnings)
     console.print(f"Gaussians are in {out}", markup=False)

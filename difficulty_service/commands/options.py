@@ -1,4 +1,4 @@
-"""The options that commands share, and what they become."""
+"""The options that commands share, and how their values are read."""
 
 import re
 from enum import StrEnum
@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 
     from difficulty_service.statistics.fit_options import Shrinkage
 
-OPTIONS = {"max_actors": "--ray-actors", "cpus_per_actor": "--workers", "share": "--shard"}
-"""Options that are not called like the parameter they set."""
+OPTIONS = {
+    "min_actors": "--ray-actors",
+    "max_actors": "--ray-actors",
+    "mode": "--preprocess",
+    "subset": "--shard",
+}
+"""Options that have another name than the parameter they set."""
 
 
 class OnError(StrEnum):
@@ -26,14 +31,14 @@ class OnError(StrEnum):
 
 
 class Engine(StrEnum):
-    """Who runs the shards of a dataset."""
+    """Where the shards of a dataset are extracted."""
 
     LOCAL = "local"
     RAY = "ray"
 
 
 class FeatureKind(StrEnum):
-    """Which output of a backbone."""
+    """The output of a backbone that is used as features."""
 
     PENULTIMATE = "penultimate"
     PROJECTED = "projected"
@@ -63,7 +68,7 @@ class MatmulDtype(StrEnum):
 
 
 class AuditKind(StrEnum):
-    """How a column judges scores."""
+    """How to compare scores with a column."""
 
     RANK = "rank"
     FLAG = "flag"
@@ -134,7 +139,7 @@ AugmentRuns = Annotated[
         rich_help_panel=RUN,
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Of augmentation and K-means.", rich_help_panel=RUN)]
+Seed = Annotated[int, typer.Option(help="Seed of augmentation and K-means.", rich_help_panel=RUN)]
 BatchSize = Annotated[
     int | None,
     typer.Option(
@@ -145,14 +150,14 @@ BatchSize = Annotated[
 ]
 Preprocess = Annotated[
     PreprocessMode,
-    typer.Option(help="exact: bit for bit as open_clip, slower.", rich_help_panel=RUN),
+    typer.Option(help="exact: bit for bit like open_clip, slower.", rich_help_panel=RUN),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Threads that read and decode, and without a GPU run the network; default: all "
-        "cores, one for each actor of a cluster without GPUs.",
+        help="Threads that read and decode images, and without a GPU also run the network; "
+        "default: all cores, or on a cluster without GPUs one per actor.",
         rich_help_panel=RUN,
     ),
 ]
@@ -166,7 +171,7 @@ RayAddress = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Of a running cluster, or auto; default: RAY_ADDRESS, else this machine alone.",
+        help="Address of a running cluster, or auto; default: RAY_ADDRESS, else only this machine.",
         rich_help_panel=CLUSTER,
     ),
 ]
@@ -174,19 +179,21 @@ RayActors = Annotated[
     str | None,
     typer.Option(
         metavar="MIN:MAX",
-        help="MIN actors must find room, up to MAX are asked for; default: as many as fit.",
+        help="Start up to MAX actors, of which MIN must find room; default: as many as fit.",
         rich_help_panel=CLUSTER,
     ),
 ]
 OnErrorOption = Annotated[
     OnError,
     typer.Option(
-        "--on-error", help="skip: list bad images in errors.parquet and go on.", rich_help_panel=RUN
+        "--on-error",
+        help="skip: list bad images in errors.parquet and continue.",
+        rich_help_panel=RUN,
     ),
 ]
 MaxPixels = Annotated[
     int,
-    typer.Option(min=1, help="Refuse larger images, by their header.", rich_help_panel=RUN),
+    typer.Option(min=1, help="Refuse images with more pixels than this.", rich_help_panel=RUN),
 ]
 Resume = Annotated[
     bool,
@@ -214,15 +221,23 @@ Force = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Fit with fewer samples than dimensions too; the scores are marked unreliable.",
+        help="Fit even with fewer samples than dimensions; the scores are marked as unreliable.",
         rich_help_panel=STATISTICS,
     ),
 ]
-StorePath = Annotated[Path, typer.Argument(help="Folder made by `difficulty extract`.")]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        help="Also print condition numbers, ranks and shrinkage of the covariances.",
+        rich_help_panel=STATISTICS,
+    ),
+]
+StorePath = Annotated[Path, typer.Argument(help="Folder that `difficulty extract` wrote.")]
 
 
 def choose_precision(precision: Precision, device: "torch.device") -> "torch.dtype":
-    """bf16 where asked for, or on a GPU with the hardware for it; otherwise fp32."""
+    """The dtype that is named, or for `auto` the one that suits the device."""
     import torch
 
     from difficulty_service.backbones.backbone import best_precision
@@ -233,29 +248,29 @@ def choose_precision(precision: Precision, device: "torch.device") -> "torch.dty
 
 
 def parse_actors(text: str | None) -> tuple[int, int | None]:
-    """Fewest and most actors; the most is None for as many as fit.
+    """Minimum and maximum number of actors; a maximum of None means as many as fit.
 
     Raises:
-        BadParameter: It is neither N nor MIN:MAX.
+        BadParameter: The text is neither N nor MIN:MAX.
     """
     if text is None:
         return 1, None
     match = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
-    fewest = int(match[1]) if match else 0
-    most = int(match[2]) if match and match[2] else fewest
-    if not 1 <= fewest <= most:
+    min_actors = int(match[1]) if match else 0
+    max_actors = int(match[2]) if match and match[2] else min_actors
+    if not 1 <= min_actors <= max_actors:
         raise typer.BadParameter(
             f"{text!r} is neither a number of actors, such as 8, nor MIN:MAX, such as 2:8",
             param_hint="--ray-actors",
         )
-    return fewest, most
+    return min_actors, max_actors
 
 
 def parse_shrinkage(text: str) -> "Shrinkage":
-    """A named rule or an intensity.
+    """Reads the name of a rule, or an intensity.
 
     Raises:
-        BadParameter: It is neither.
+        BadParameter: The text is neither.
     """
     if text in ("auto", "none", "ledoit-wolf", "oas"):
         return text  # type: ignore[return-value]

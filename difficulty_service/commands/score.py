@@ -1,28 +1,27 @@
 """`difficulty score`: a dataset or its features in, `scores.parquet` out."""
 
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_table, print_warnings
-from difficulty_service.commands.extract import build_request, run_extract
+from difficulty_service.commands.extract import build_request, report_extraction, show_extraction
 from difficulty_service.commands.extraction import OPTION_NAMES, Extraction, takes_extraction
+from difficulty_service.commands.fit import report_fit
 from difficulty_service.commands.options import (
     Force,
     MatmulDtype,
     MatmulDtypeName,
     ShrinkageName,
+    Verbose,
     parse_shrinkage,
 )
 
 if TYPE_CHECKING:
-    from difficulty_service.feature_store.store import FeatureStore
-    from difficulty_service.scoring.score_store import Scored
-    from difficulty_service.statistics.gaussian import Gaussians
+    from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, ScoreRequest
+    from difficulty_service.scoring.score_store import ScoreSummary
 
 SCORERS = ("rmd", "kmeans", "knn")
 SHOWN = 5
@@ -36,81 +35,62 @@ def score(
     ],
     out: Annotated[Path, typer.Option(help="Parquet file to write.")],
     gaussians: Annotated[
-        Path | None, typer.Option(help="Score against Gaussians fitted elsewhere.")
+        Path | None, typer.Option(help="Score against Gaussians that `difficulty fit` wrote.")
     ] = None,
-    scorers: Annotated[str, typer.Option(help="Of rmd, kmeans, knn, with commas between.")] = "rmd",
+    scorers: Annotated[
+        str, typer.Option(help="Some of rmd, kmeans, knn, separated by commas.")
+    ] = "rmd",
     shrinkage: ShrinkageName = "auto",
     matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
     force: Force = False,
+    verbose: Verbose = False,
     *,
     extraction: Extraction,
 ) -> None:
     """Scores how hard each sample is; larger is harder.
 
     Given a dataset, the features are extracted first and kept in a folder beside the output, so
-    that a second run with other statistics touches no image.
+    that a second run with other statistics reads no image.
     """
-    wanted = parse_scorers(scorers)
-    intensity = parse_shrinkage(shrinkage)
-    # Whatever scoring needs is looked for now, not after the hours that extraction may take.
-    fitted = load_needed(gaussians, wanted)
-    store = find_store(context, source, out, extraction, fitted)
-    scored = score_and_write(
-        store, out, fitted, wanted, fit_options=(intensity, matmul_dtype.value, force)
+    from difficulty_service.feature_store.store import is_store, open_store
+    from difficulty_service.pipeline import Callbacks, ScoreRequest, score_features
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+    from difficulty_service.statistics.fit_options import FitOptions
+
+    scoring = ScoreRequest(
+        out,
+        parse_scorers(scorers),
+        FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value, force=force),
+        None if gaussians is None else FittedGaussians.load(gaussians),
     )
-    report(scored, out)
+    if is_store(Path(source)):
+        refuse_extraction_options(context, source)
+        callbacks = Callbacks(fitted=lambda fitted: report_fit(fitted.gaussians, verbose=verbose))
+        summary = score_features(open_store(Path(source)), scoring, callbacks)
+    else:
+        request = build_request(source, out.with_suffix(".features"), extraction)
+        summary = run_score(request, scoring, verbose=verbose)
+    report_scores(summary, out)
 
 
 def parse_scorers(text: str) -> list[str]:
-    """The scorers asked for.
+    """Reads names of scorers, separated by commas.
 
     Raises:
-        BadParameter: One of them is unknown.
+        BadParameter: A name is unknown.
     """
-    wanted = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = sorted(set(wanted) - set(SCORERS))
-    if unknown or not wanted:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = sorted(set(names) - set(SCORERS))
+    if unknown or not names:
         raise typer.BadParameter(
             f"unknown scorers {unknown}; expected some of {', '.join(SCORERS)}",
             param_hint="--scorers",
         )
-    return wanted
+    return names
 
 
-def load_needed(
-    gaussians_file: Path | None, scorers: list[str]
-) -> "tuple[Gaussians, Mapping[str, Any]] | None":
-    """The Gaussians and the description of what they were fitted to, if a file is given.
-
-    Raises:
-        StatisticsError: It is no file of Gaussians.
-        MissingPackage: A scorer needs faiss, which is not installed.
-    """
-    from difficulty_service.scorers.faiss_package import load_faiss
-    from difficulty_service.statistics.gaussian_file import load_gaussians
-
-    if {"kmeans", "knn"} & set(scorers):
-        load_faiss()
-    return None if gaussians_file is None else load_gaussians(gaussians_file)
-
-
-def find_store(
-    context: typer.Context,
-    source: str,
-    out: Path,
-    extraction: Extraction,
-    fitted: "tuple[Gaussians, Mapping[str, Any]] | None",
-) -> "FeatureStore":
-    """Opens the store given, or extracts the dataset given into one beside the output.
-
-    Raises:
-        BadParameter: Options of extraction were given for a store, which has no use for them.
-    """
-    from difficulty_service.feature_store.store import is_store, open_store
-
-    if not is_store(Path(source)):
-        request = build_request(source, out.with_suffix(".features"), extraction)
-        return run_extract(replace(request, fitted_on=fitted[1] if fitted else None)).store
+def refuse_extraction_options(context: typer.Context, source: str) -> None:
+    """Raises BadParameter where options of extraction are given, which features have no use for."""
     useless = [
         f"--{name.replace('_', '-')}"
         for name in OPTION_NAMES
@@ -120,42 +100,38 @@ def find_store(
         raise typer.BadParameter(
             f"{source} holds features already, so {', '.join(useless)} would change nothing"
         )
-    return open_store(Path(source))
 
 
-def score_and_write(
-    store: "FeatureStore",
-    out: Path,
-    fitted: "tuple[Gaussians, Mapping[str, Any]] | None",
-    scorers: list[str],
-    fit_options: tuple[Any, str, bool],
-) -> "Scored":
-    """Fits Gaussians where none are given, scores, and writes the file."""
-    from difficulty_service.commands.fit import print_fit
-    from difficulty_service.scoring.fit_store import fit_store, write_store_scores
-    from difficulty_service.statistics.fit_options import FitOptions
+def run_score(
+    extraction: "ExtractRequest", scoring: "ScoreRequest", *, verbose: bool
+) -> "ScoreSummary":
+    """Runs the whole pipeline with a progress bar and prints what each stage made."""
+    from difficulty_service.pipeline import Callbacks, score_dataset
 
-    if fitted is None:
-        shrinkage, matmul_dtype, force = fit_options
-        gaussians = fit_store(store, FitOptions(shrinkage, matmul_dtype, store.runs, force))
-        print_fit(gaussians)
-        fitted_on = store.description
-    else:
-        gaussians, fitted_on = fitted
-    return write_store_scores(store, out, gaussians, dict(fitted_on), scorers)
+    with show_extraction(extraction) as bar:
+
+        def on_extracted(extracted: "ExtractedDataset") -> None:
+            bar.close()
+            report_extraction(extraction, extracted)
+
+        callbacks = Callbacks(
+            bar.update,
+            on_extracted,
+            lambda fitted: report_fit(fitted.gaussians, verbose=verbose),
+        )
+        return score_dataset(extraction, scoring, callbacks).scores
 
 
-def report(scored: "Scored", out: Path) -> None:
-    """Prints the hardest and the easiest samples, what to beware of, and where the file is."""
-    from difficulty_service.score_file import extremes
-
-    columns = ("sample_id", "label_name", "rmd")
-    for title, rows in extremes(out, SHOWN).items():
+def report_scores(summary: "ScoreSummary", out: Path) -> None:
+    """Prints the hardest and the easiest samples, the warnings, and where the file is."""
+    ends = {"hardest": summary.hardest[:SHOWN], "easiest": summary.easiest[-SHOWN:]}
+    for title, rows in ends.items():
         console.print(f"\n{title}:")
-        print_table(columns, list(zip(*(rows[name].to_pylist() for name in columns), strict=True)))
+        cells = [tuple(row.values()) for row in rows.to_pylist()]
+        print_table(("sample", "class", "difficulty"), cells)
     console.print()
-    print_warnings(scored.warnings)
+    print_warnings(summary.warnings)
     console.print(
-        f"{scored.num_scored:,} of {scored.num_samples:,} samples are scored in {out}",
+        f"{summary.num_scored:,} of {summary.num_samples:,} samples are scored in {out}",
         markup=False,
     )

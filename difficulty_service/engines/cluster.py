@@ -1,38 +1,42 @@
-"""What to ask a cluster for; known without the cluster's library."""
+"""How much of a cluster to use; knows nothing of the cluster's library."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from difficulty_service.errors import EngineError
+from difficulty_service.errors import EngineError, Setting
 
-MOST_CPUS_BESIDE_A_GPU = 16
+MAX_CPUS_BESIDE_A_GPU = 16
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """Which cluster, and how much of it.
+    """Which cluster to use, and how many actors.
 
     Attributes:
-        address: Of the cluster, as `ray.init` takes it; None for `RAY_ADDRESS`, or a Ray of its
-            own on this machine where that is not set.
-        min_actors: So many must find room, or nothing is begun.
-        max_actors: So many are asked for; None for as many as fit. Those that find no room wait
-            for the cluster to grow.
-        cpus_per_actor: Cores that each reserves and decodes on; None for one without a GPU, and
-            for a GPU's share of the cores with one.
+        address: Address of the cluster, as `ray.init` takes it; None for `RAY_ADDRESS`, or for a
+            cluster on this machine alone where that is not set.
+        min_actors: Number of actors that must find room before anything is extracted.
+        max_actors: Number of actors to start; None for as many as fit. Those that find no room
+            wait for the cluster to grow.
     """
 
     address: str | None = None
     min_actors: int = 1
     max_actors: int | None = None
-    cpus_per_actor: int | None = None
 
 
 @dataclass(frozen=True)
-class Share:
-    """How much of the cluster: number of actors, and what each reserves."""
+class ActorPlan:
+    """Number of actors, and what each of them reserves.
+
+    Attributes:
+        min_actors: Number of actors that must find room before anything is extracted.
+        max_actors: Number of actors to start.
+        cpus: Number of cores that each actor reserves and decodes on.
+        gpus: Number of GPUs that each actor reserves.
+    """
 
     min_actors: int
     max_actors: int
@@ -40,43 +44,50 @@ class Share:
     gpus: int
 
 
-def plan(
+def plan_actors(
     nodes: Sequence[Mapping[str, float]],
     device: torch.device,
     cluster: ClusterOptions,
     num_shards: int,
-) -> Share:
+    workers: int | None = None,
+) -> ActorPlan:
     """Number and size of the actors.
 
     Args:
-        nodes: What each node has in all, in use or not: `CPU`, `GPU`.
-        device: Of the backbone.
-        cluster: What is asked for.
-        num_shards: More actors than shards would be idle.
+        nodes: Resources of each node, in use or not: `CPU`, `GPU`.
+        device: Device that runs the backbone.
+        cluster: Number of actors to start.
+        num_shards: Number of shards; more actors than that would be idle.
+        workers: Number of cores for each actor; None for one without a GPU, and for a GPU's share
+            of its node's cores with one.
 
     Raises:
-        EngineError: The cluster is too small for them, which Ray would wait for without a word.
+        EngineError: The cluster is too small; Ray would wait for room without a message.
     """
     cpus, gpus = (int(sum(node.get(kind, 0) for node in nodes)) for kind in ("CPU", "GPU"))
     needs_gpu = device.type == "cuda"
-    each = cluster.cpus_per_actor or _cpus_beside(nodes, needs_gpu)
+    each = workers or _cpus_beside(nodes, needs_gpu)
     room = sum(_fitting(node, each, needs_gpu) for node in nodes)
-    wanted = f"{each} CPU{'s' if each > 1 else ''}{' and a GPU' if needs_gpu else ''}"
     if room < cluster.min_actors:
-        remedy = f"--ray-actors {room}" if room else "a smaller --workers"
+        size = f"{each} CPU{'s' if each > 1 else ''}{' and a GPU' if needs_gpu else ''}"
+        remedy = (Setting("min_actors", room),) if room else ("a smaller ", Setting("workers"))
         raise EngineError(
-            f"{cluster.min_actors} actors of {wanted} each do not fit on the cluster, which has "
-            f"{cpus} CPUs and {gpus} GPUs on {len(nodes)} nodes; use {remedy}, or more nodes"
+            f"{cluster.min_actors} actors of {size} each do not fit on the cluster, which has "
+            f"{cpus} CPUs and {gpus} GPUs on {len(nodes)} nodes",
+            "use ",
+            *remedy,
+            ", or more nodes",
+            parameter="min_actors" if room else "workers",
         )
-    most = room if cluster.max_actors is None else cluster.max_actors
-    most = max(cluster.min_actors, min(most, num_shards))
-    return Share(min(cluster.min_actors, most), most, each, int(needs_gpu))
+    max_actors = room if cluster.max_actors is None else cluster.max_actors
+    max_actors = max(cluster.min_actors, min(max_actors, num_shards))
+    return ActorPlan(min(cluster.min_actors, max_actors), max_actors, each, int(needs_gpu))
 
 
 def _cpus_beside(nodes: Sequence[Mapping[str, float]], needs_gpu: bool) -> int:  # noqa: FBT001
-    """Cores for an actor: one, or the share of them that each GPU of a node has."""
+    """Cores for an actor: one, or the cores of a node divided by its GPUs."""
     shares = [int(node.get("CPU", 0) // node["GPU"]) for node in nodes if node.get("GPU", 0) >= 1]
-    return max(1, min(MOST_CPUS_BESIDE_A_GPU, *shares)) if needs_gpu and shares else 1
+    return max(1, min(MAX_CPUS_BESIDE_A_GPU, *shares)) if needs_gpu and shares else 1
 
 
 def _fitting(resources: Mapping[str, float], cpus: int, needs_gpu: bool) -> int:  # noqa: FBT001

@@ -1,45 +1,49 @@
 """Runs shards one after another in this process."""
 
-from collections.abc import Generator
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
 
+from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.extraction.batches import APPEND
-from difficulty_service.extraction.shards import Extracted
+from difficulty_service.extraction.shards import BatchCallback, ExtractedShard, extract_shards
 from difficulty_service.extraction.stage_clock import StageClock
+from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.feature_store.store import FeatureStore
 
 
-def write_shards(
-    extracted_shards: Generator[tuple[int, Extracted], None, None],
-    store: FeatureStore,
-    clock: StageClock | None = None,
-) -> None:
-    """Writes each shard while the next is extracted; no more than one waits for that.
+@dataclass(frozen=True)
+class LocalEngine:
+    """Extracts shards in this process; see `Engine`.
 
-    Args:
-        extracted_shards: As `features.extract_shards` gives them; closed at the end.
-        store: Where the features go.
-        clock: Told how long writing takes, where that is asked for.
-
-    Raises:
-        DifficultyError: As extraction raises it; shards before it are written.
-        OSError: A shard cannot be written.
+    Attributes:
+        clock: Measures how long each stage is busy; None to measure nothing.
     """
 
-    def write(shard: int, extracted: Extracted) -> None:
-        if clock is None:
-            store.write_part(shard, *extracted)
-            return
-        with clock.busy(APPEND):
-            store.write_part(shard, *extracted)
+    clock: StageClock | None = None
 
-    # Closed first, so that an error or a key press ends the decoders before anything waits.
-    with ThreadPoolExecutor(1, thread_name_prefix="writer") as writer, closing(extracted_shards):
-        writing: Future[None] | None = None
-        for shard, extracted in extracted_shards:
-            if writing is not None:
-                writing.result()
-            writing = writer.submit(write, shard, extracted)
-        if writing is not None:
-            writing.result()
+    def run_shards(
+        self,
+        task: ExtractionTask,
+        backbone: Backbone,
+        shards: Sequence[int],
+        store: FeatureStore,
+        on_batch: BatchCallback,
+    ) -> None:
+        """Writes each shard while the next is extracted; at most one waits to be written."""
+
+        def write(shard: int, extracted: ExtractedShard) -> None:
+            with self.clock.busy(APPEND) if self.clock else nullcontext():
+                store.write_part(shard, extracted.part, extracted.bad_images)
+
+        extracted_shards = extract_shards(task, backbone, shards, on_batch, self.clock)
+        # Closed before the writer, so that an error or a key press ends the decoders at once.
+        with ThreadPoolExecutor(1, thread_name_prefix="writer") as pool, closing(extracted_shards):
+            pending: Future[None] | None = None
+            for shard, extracted in extracted_shards:
+                if pending is not None:
+                    pending.result()
+                pending = pool.submit(write, shard, extracted)
+            if pending is not None:
+                pending.result()

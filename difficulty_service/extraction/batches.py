@@ -1,4 +1,4 @@
-"""What happens to one batch of images on its way to features: read, decoded, encoded."""
+"""One batch of images on its way to features: read, decoded, encoded."""
 
 import time
 from collections.abc import Iterable
@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import Backbone
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import ImageOpener, Sample
-from difficulty_service.errors import BackboneError, ImageError
+from difficulty_service.errors import BackboneError, ImageError, Setting
 from difficulty_service.extraction.stage_clock import StageClock
+from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.part import BadImage
 from difficulty_service.images.preparation import (
-    DEFAULT_MAX_PIXELS,
     Augmentation,
-    Mode,
     normalise,
     prepare,
     prepare_runs,
@@ -30,42 +29,16 @@ Group = tuple[int, list[Sample]]
 
 
 @dataclass(frozen=True)
-class ExtractOptions:
-    """How images become features.
-
-    Attributes:
-        batch_size: Images in one forward pass; None for what suits the device.
-        augment_runs: Randomly augmented passes over each image; 0 for one plain pass.
-        seed: Of the augmentation.
-        mode: `fast` or `exact` preprocessing.
-        max_pixels: Larger images are refused.
-        stop_on_error: End at the first bad image instead of listing it.
-        workers: Threads that read and decode, and on a CPU run small networks as well.
-        device: Where the backbone is.
-        precision: dtype of the backbone's input.
-    """
-
-    batch_size: int | None = None
-    augment_runs: int = 0
-    seed: int = 0
-    mode: Mode = "fast"
-    max_pixels: int = DEFAULT_MAX_PIXELS
-    stop_on_error: bool = False
-    workers: int = 2
-    device: torch.device = torch.device("cpu")
-    precision: torch.dtype = torch.float32
-
-
-@dataclass(frozen=True)
 class Batch:
     """Some samples of one shard, in order, on their way through the network.
 
     Attributes:
-        shard: Whose they are.
-        kept: Those that could be read.
-        bad: Those that could not.
-        values: Of those kept: uint8 views of shape (samples * runs, 3, size, size) first, features
-            of shape (samples * runs, dim) once they are encoded. None where nothing could be read.
+        shard: Shard that the samples belong to.
+        kept: Samples whose image could be read.
+        bad: Images that could not be read.
+        values: Before encoding, uint8 views of the images that could be read, shape
+            (samples * runs, 3, size, size); afterwards their features, shape (samples * runs, dim).
+            None where no image could be read.
     """
 
     shard: int
@@ -113,27 +86,29 @@ def _views(
 
 
 def encode_batch(
-    batch: Batch, backbone: Backbone, options: ExtractOptions, clock: StageClock | None
+    batch: Batch, backbone: Backbone, network: BackboneOptions, clock: StageClock | None
 ) -> Batch:
     """Normalises the views of a batch and turns them into features, on the backbone's device.
 
     Raises:
-        BackboneError: The device has too little memory; the message says what to do.
+        BackboneError: The device has too little memory for a batch of this size.
     """
     if batch.values is None:
         return batch
     with clock.busy(FORWARD) if clock else nullcontext():
         try:
             views = batch.values
-            if options.device.type == "cuda":
+            if network.device.type == "cuda":
                 views = views.pin_memory()  # so that the copy to the GPU waits for nothing
-            on_device = views.to(options.device, non_blocking=True)
-            images = normalise(on_device, backbone.preprocessing, options.precision)
+            on_device = views.to(network.device, non_blocking=True)
+            images = normalise(on_device, backbone.preprocessing, network.precision)
             return replace(batch, values=backbone.encode(images).float())
         except torch.OutOfMemoryError:
             raise BackboneError(
-                f"{options.device} has too little memory for {len(batch.values)} images at once; "
-                f"use --batch-size {max(1, len(batch.values) // 2)}"
+                f"{network.device} has too little memory for {len(batch.values)} images at once",
+                "use ",
+                Setting("batch_size", max(1, len(batch.values) // 2)),
+                parameter="batch_size",
             ) from None
 
 

@@ -1,4 +1,4 @@
-"""One file of a feature store: ids, labels and features of a shard, and what could not be read."""
+"""One file of a feature store: ids, labels and features of a shard, and its bad images."""
 
 import json
 import os
@@ -16,18 +16,23 @@ from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.feature_store.raw_page import Allocate, ReadRows, find_plain, write_plain
+from difficulty_service.feature_store.raw_page import (
+    Allocate,
+    ReadRows,
+    find_raw_page,
+    write_raw_page,
+)
 
 ERRORS_KEY = b"errors"
-ASKED_AT_ONCE = 1 << 20
-"""Bytes; Linux cuts what it is asked for ahead to what one request to the disk may be."""
+PREFETCH_BYTES = 1 << 20
+"""Bytes to prefetch per call; Linux truncates a call to the largest request of the disk."""
 
 NO_IDS = pa.chunked_array([], pa.string())
 
 
 @dataclass(frozen=True)
 class BadImage:
-    """An image that gave no features, and why."""
+    """An image without features, and the reason."""
 
     sample_id: str
     reason: str
@@ -38,7 +43,7 @@ class Part:
     """The features of one shard; the rows of a sample, one per augmentation run, are together.
 
     Attributes:
-        sample_ids: One per row.
+        sample_ids: Sample id of each row.
         labels: Class indices. Shape (rows,).
         runs: Augmentation run of each row, 0 for none. Shape (rows,).
         features: float32. Shape (rows, dim).
@@ -55,10 +60,10 @@ class OpenPart:
     """A part, or some rows of it, whose features are still on disk.
 
     Attributes:
-        sample_ids: Strings, one per row; empty where not asked for.
-        labels: As in `Part`.
-        runs: As in `Part`; empty where not asked for.
-        read_features: Gives some of these rows' features; may be called by any thread.
+        sample_ids: Sample id of each row; empty where the column was not read.
+        labels: Class indices. Shape (rows,).
+        runs: Augmentation run of each row; empty where the column was not read.
+        read_features: Reads the features of some of these rows; may be called by any thread.
     """
 
     sample_ids: pa.ChunkedArray
@@ -67,12 +72,12 @@ class OpenPart:
     read_features: ReadRows
 
     def features(self) -> Tensor:
-        """All of them. Shape (rows, dim)."""
+        """The features of all rows. Shape (rows, dim)."""
         return self.read_features(slice(0, len(self.labels)), torch.empty)
 
 
 def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
-    """Writes a part and what could not be read of it; it appears whole or not at all."""
+    """Writes a part and its bad images; the file appears whole or not at all."""
     dim = part.features.shape[1]
     flat = pa.array(part.features.contiguous().numpy().ravel())
     errors = json.dumps([[bad.sample_id, bad.reason] for bad in bad_images])
@@ -85,28 +90,28 @@ def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
         }
     ).replace_schema_metadata({ERRORS_KEY: errors.encode()})
     with replacing(path) as temporary:
-        write_plain(temporary, table, dictionary_columns=["sample_id"])
+        write_raw_page(temporary, table, dictionary_columns=["sample_id"])
 
 
 def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> OpenPart:
-    """A part without its features, which can be read from it.
+    """Opens a part; its features stay on disk.
 
     Args:
-        path: Its file.
-        columns: What to read besides the label, of `sample_id` and `run`.
-        rows: Which rows, as far as they are there; None for all.
+        path: File of the part.
+        columns: Columns to read besides the label: some of `sample_id` and `run`.
+        rows: Rows to open, as far as they exist; None for all.
 
     Raises:
-        FeatureStoreError: It is missing or damaged.
+        FeatureStoreError: The part is missing or damaged.
     """
     try:
         with pq.ParquetFile(path) as file:
-            read_features = find_plain(path, file.metadata)
+            read_features = find_raw_page(path, file.metadata)
             decoded = [] if read_features else ["features"]
             table = file.read(["label", *columns, *decoded], use_threads=False)
     except FileNotFoundError:
         raise FeatureStoreError(
-            f"{path} is missing; run `difficulty extract` again to complete the store"
+            f"{path} is missing", "run `difficulty extract` again to complete the store"
         ) from None
     except (pa.ArrowInvalid, OSError) as error:
         raise _damaged(path, error) from error
@@ -123,22 +128,22 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
     )
 
 
-def expect_part(path: Path) -> None:
-    """Has the system read a file from disk while others are worked on; says nothing of errors."""
+def prefetch_part(path: Path) -> None:
+    """Has the system read a file into its cache in the background; ignores errors."""
     if not hasattr(os, "posix_fadvise"):
         return
     with suppress(OSError), path.open("rb", buffering=0) as file:
-        for start in range(0, os.fstat(file.fileno()).st_size, ASKED_AT_ONCE):
-            os.posix_fadvise(file.fileno(), start, ASKED_AT_ONCE, os.POSIX_FADV_WILLNEED)
+        for start in range(0, os.fstat(file.fileno()).st_size, PREFETCH_BYTES):
+            os.posix_fadvise(file.fileno(), start, PREFETCH_BYTES, os.POSIX_FADV_WILLNEED)
 
 
 def _read_from(read_rows: ReadRows, start: int, rows: slice, allocate: Allocate) -> Tensor:
-    """Some features, where rows are counted from `start`. Shape (rows, dim)."""
+    """Features of rows that are counted from `start`. Shape (rows, dim)."""
     return read_rows(slice(start + rows.start, start + rows.stop), allocate)
 
 
 def read_bad_images(path: Path) -> list[BadImage]:
-    """What could not be read of the shard of a part.
+    """The bad images of a part's shard.
 
     Raises:
         FeatureStoreError: The part is damaged.
@@ -152,7 +157,7 @@ def read_bad_images(path: Path) -> list[BadImage]:
 
 def _damaged(path: Path, error: Exception) -> FeatureStoreError:
     return FeatureStoreError(
-        f"{path} is damaged ({error}); delete it and run `difficulty extract` again"
+        f"{path} is damaged ({error})", "delete it and run `difficulty extract` again"
     )
 
 
@@ -171,6 +176,6 @@ def _features(table: pa.Table) -> Tensor:
 
 
 def _tensor(numbers: pa.Array) -> Tensor:
-    """The same memory. Not by to_numpy: it imports pandas, which takes longer than many a store."""
-    found: Tensor = from_dlpack(numbers)
-    return found
+    """A tensor on the same memory; `to_numpy` would import pandas, which can take seconds."""
+    tensor: Tensor = from_dlpack(numbers)
+    return tensor

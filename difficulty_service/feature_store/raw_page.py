@@ -1,9 +1,9 @@
 """Features read from a Parquet file as the bytes they are, without decoding them.
 
-Arrow decodes a list column number by number, which takes longer than fitting Gaussians to it. So
-a part holds its features on one page, as they are in memory, and notes how many bytes of the file
-come before them. To any other reader it is a Parquet file like all others, and a file that another
-writer made is left to Arrow.
+Arrow decodes a list column number by number, which takes longer than fitting Gaussians to it.
+Therefore a part holds its features on one page, in the layout of memory, and its metadata says at
+which byte of the file they begin. To any other reader it is an ordinary Parquet file, and files of
+other writers are decoded by Arrow.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,19 @@ from difficulty_service.errors import FeatureStoreError
 
 COLUMN = "features"
 PREFIX_KEY = b"features_prefix"
-"""Metadata: bytes of the file before the first number of the features."""
+"""Metadata key: position of the features in the file, in bytes."""
 
 LARGEST_PAGE = 1 << 30
 FLOAT_BYTES = 4
 
 
-def write_plain(path: Path, table: pa.Table, dictionary_columns: list[str]) -> None:
-    """Writes a Parquet file whose last column is the features, where `find_plain` finds them.
+def write_raw_page(path: Path, table: pa.Table, dictionary_columns: list[str]) -> None:
+    """Writes a Parquet file whose last column is the features, for `find_raw_page` to find.
 
     Args:
         path: The file to write.
         table: Its last column is a fixed-size list of float32 without nulls.
-        dictionary_columns: Columns worth a dictionary.
+        dictionary_columns: Columns to encode with a dictionary.
     """
     numbers = table[COLUMN].chunk(0).flatten().to_numpy() if len(table) else np.empty(0, np.float32)
     others = [name for name in table.column_names if name != COLUMN]
@@ -55,17 +55,17 @@ def write_plain(path: Path, table: pa.Table, dictionary_columns: list[str]) -> N
 
 
 Allocate = Callable[[int, int], Tensor]
-"""Gives memory for so many rows and columns of float32."""
+"""Allocates a float32 matrix, given its numbers of rows and columns."""
 
 ReadRows = Callable[[slice, Allocate], Tensor]
-"""Gives some rows, from start to stop, perhaps in memory asked for; shape (rows, dim), float32."""
+"""Reads a slice of rows, perhaps into memory it allocates; shape (rows, dim), float32."""
 
 
-def find_plain(path: Path, metadata: pq.FileMetaData) -> ReadRows | None:
-    """How to read the features of a file as `write_plain` leaves it; may be called by any thread.
+def find_raw_page(path: Path, metadata: pq.FileMetaData) -> ReadRows | None:
+    """A function that reads the features of a file that `write_raw_page` wrote, on any thread.
 
     Returns:
-        None where Arrow has to decode them: the file was written otherwise.
+        None where the file has another layout, so that Arrow has to decode it.
     """
     begin = int((metadata.metadata or {}).get(PREFIX_KEY, 0))
     if not begin or metadata.num_row_groups != 1:
@@ -74,7 +74,7 @@ def find_plain(path: Path, metadata: pq.FileMetaData) -> ReadRows | None:
     column = group.column(group.num_columns - 1)
     size = column.num_values * FLOAT_BYTES
     end = column.data_page_offset + column.total_compressed_size
-    # Metadata outlives a file that another program reads and writes again; its layout does not.
+    # Another program that rewrites the file keeps its metadata but not its layout.
     as_written = (
         column.path_in_schema.split(".")[0] == COLUMN
         and column.physical_type == "FLOAT"
@@ -89,15 +89,15 @@ def find_plain(path: Path, metadata: pq.FileMetaData) -> ReadRows | None:
 
     def read_rows(rows: slice, allocate: Allocate) -> Tensor:
         features = allocate(rows.stop - rows.start, dim)
-        # Faster than to map the file: the kernel copies a page sooner than it maps one.
+        # Faster than mapping the file: the kernel copies a page in less time than it maps one.
         with path.open("rb", buffering=0) as file:
             file.seek(begin + rows.start * dim * FLOAT_BYTES)
-            wanted = memoryview(features.numpy().ravel().view(np.uint8).data)
-            while wanted and (num_bytes := file.readinto(wanted)):
-                wanted = wanted[num_bytes:]
-        if wanted:
+            unread = memoryview(features.numpy().ravel().view(np.uint8).data)
+            while unread and (num_bytes := file.readinto(unread)):
+                unread = unread[num_bytes:]
+        if unread:
             raise FeatureStoreError(
-                f"{path} ends within its features; delete it and run `difficulty extract` again"
+                f"{path} ends within its features", "delete it and run `difficulty extract` again"
             )
         return features
 
@@ -105,7 +105,7 @@ def find_plain(path: Path, metadata: pq.FileMetaData) -> ReadRows | None:
 
 
 def _bytes_are(path: Path, begin: int, numbers: np.ndarray) -> bool:
-    """Whether these numbers follow each other in a file from there on."""
+    """Whether a file holds these numbers from byte `begin` on."""
     with path.open("rb") as file:
         file.seek(begin)
         return np.array_equal(np.fromfile(file, np.uint8, numbers.nbytes), numbers.view(np.uint8))

@@ -1,7 +1,7 @@
 """Features on disk: one Parquet part per shard, and a description of how they were made.
 
-A part appears whole or not at all, so a run that was killed goes on at the first part that is not
-there. What could not be read is kept in the part it would have been in.
+A part appears whole or not at all, so a run that was killed resumes at the first missing part.
+Images that could not be read are listed in the part that they would have been in.
 """
 
 import json
@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from difficulty_service.atomic_file import remove_leftovers, replacing
-from difficulty_service.errors import FeatureStoreError
+from difficulty_service.differences import differences
+from difficulty_service.errors import FeatureStoreError, Setting
 from difficulty_service.feature_store.part import (
     BadImage,
     OpenPart,
     Part,
-    expect_part,
     open_part,
+    prefetch_part,
     read_bad_images,
     write_part,
 )
@@ -29,8 +30,8 @@ from difficulty_service.feature_store.part import (
 DESCRIPTION_FILE = "store.json"
 ERRORS_FILE = "errors.parquet"
 
-PARTS_AHEAD = 8
-"""Files that are asked for before they are read: what threads have in hand, and some more."""
+PREFETCHED_PARTS = 8
+"""Number of files that are prefetched before they are read: one for each thread, and some more."""
 
 FREE_TO_CHANGE = {"dataset", "package_version"}
 """Keys of a description that a resumed run need not share with the first one."""
@@ -42,10 +43,10 @@ ERRORS_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class FeatureStore:
-    """A folder of parts and the description they share.
+    """A folder of parts and their description.
 
     Attributes:
-        folder: Where the parts are.
+        folder: Folder of the parts.
         description: JSON values: dataset, fingerprint, backbone, weights, preprocessing, classes.
     """
 
@@ -59,17 +60,17 @@ class FeatureStore:
 
     @property
     def num_parts(self) -> int:
-        """Parts of a complete store."""
+        """Number of parts of a complete store."""
         return int(self.description["num_shards"])
 
     @property
     def runs(self) -> int:
-        """Rows per sample."""
+        """Number of rows per sample."""
         return max(1, int(self.description["augment_runs"]))
 
     @property
     def part_rows(self) -> int:
-        """Rows of a part; the last one, and those with bad images, have fewer."""
+        """Number of rows of a part; the last part, and parts with bad images, have fewer."""
         return int(self.description["shard_size"]) * self.runs
 
     def part_file(self, shard: int) -> Path:
@@ -77,36 +78,36 @@ class FeatureStore:
         return self.folder / f"part-{shard:05d}.parquet"
 
     def missing_parts(self) -> list[int]:
-        """Shards whose part is not there yet."""
+        """Shards whose part does not exist yet."""
         return [shard for shard in range(self.num_parts) if not self.part_file(shard).exists()]
 
     def write_part(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
-        """Writes the part of one shard and what could not be read of it."""
+        """Writes the part of one shard and its list of bad images."""
         write_part(self.part_file(shard), part, bad_images)
 
     def read_part(self, shard: int) -> Part:
         """The part of one shard.
 
         Raises:
-            FeatureStoreError: It is missing or damaged.
+            FeatureStoreError: The part is missing or damaged.
         """
         part = self.open_part(shard)
         return Part(part.sample_ids.to_pylist(), part.labels, part.runs, part.features())
 
     def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
-        """All rows, about so many at a time: a shard and rows of its part, not all of them there.
+        """All rows, about `num_rows` at a time, as shards and slices of their parts.
 
-        The rows of a sample, one per augmentation run, are together. The system is asked to read
-        the files of the next shards from disk meanwhile.
+        A slice may reach beyond the end of its part. The rows of a sample, one per augmentation
+        run, stay together. The files of the next shards are prefetched meanwhile.
         """
         step = max(1, num_rows // self.runs) * self.runs
         starts = range(0, self.part_rows, step)
-        expected = iter(range(self.num_parts))
+        upcoming = iter(range(self.num_parts))
         for shard in range(self.num_parts):
-            for ahead in islice(expected, PARTS_AHEAD if shard == 0 else 1):
-                expect_part(self.part_file(ahead))
+            for ahead in islice(upcoming, PREFETCHED_PARTS if shard == 0 else 1):
+                prefetch_part(self.part_file(ahead))
             for start in starts:
-                # The last is open, so that it does not matter how many rows a part really has.
+                # The last slice is open, so that it does not matter how many rows the part has.
                 yield shard, slice(start, None if start == starts[-1] else start + step)
 
     def open_part(
@@ -115,28 +116,26 @@ class FeatureStore:
         columns: Sequence[str] = ("sample_id", "run"),
         rows: slice | None = None,
     ) -> OpenPart:
-        """The part of one shard without its features, which can be read from it.
+        """The part of one shard, with its features still on disk.
 
         Args:
-            shard: Its number.
-            columns: What to read besides the label, of `sample_id` and `run`.
-            rows: Which rows, as far as they are there; None for all.
+            shard: Index of the shard.
+            columns: Columns to read besides the label: some of `sample_id` and `run`.
+            rows: Rows to open, as far as they exist; None for all.
 
         Raises:
-            FeatureStoreError: It is missing or damaged.
+            FeatureStoreError: The part is missing or damaged.
         """
         return open_part(self.part_file(shard), columns, rows)
 
     def bad_images(self) -> list[BadImage]:
-        """What could not be read so far, in the order of the dataset.
+        """Images that could not be read so far, in the order of the dataset.
 
         Raises:
             FeatureStoreError: A part is damaged.
         """
-        missing, found = set(self.missing_parts()), []
-        for shard in sorted(set(range(self.num_parts)) - missing):
-            found += read_bad_images(self.part_file(shard))
-        return found
+        present = sorted(set(range(self.num_parts)) - set(self.missing_parts()))
+        return [bad for shard in present for bad in read_bad_images(self.part_file(shard))]
 
     def write_errors(self, bad_images: Sequence[BadImage]) -> Path:
         """Writes `errors.parquet`: sample_id and reason of each image that could not be read."""
@@ -159,24 +158,27 @@ def create_store(
     """A store to write parts to: a new one, or one that an earlier run left incomplete.
 
     Args:
-        folder: Made where it is not there.
-        description: How the features are made.
-        resume: Keep the parts of an earlier run; otherwise they are deleted first.
+        folder: Folder of the store, which is created where it does not exist.
+        description: Settings by which the features are extracted.
+        resume: Whether to keep the parts of an earlier run; otherwise they are deleted first.
 
     Raises:
-        FeatureStoreError: The earlier run was made otherwise, and the message names each
-            difference; or the folder holds parts of something else.
+        FeatureStoreError: The earlier run had other settings, and the message names each
+            difference; or the folder holds files of another program.
     """
     store = FeatureStore(folder, json.loads(json.dumps(description)))
     path = folder / DESCRIPTION_FILE
     parts = sorted(folder.glob("part-*.parquet"))
     if path.exists() and resume:
-        _require_same(folder, read_description(folder), store.description)
+        _require_same_settings(folder, read_description(folder), store.description)
     elif parts and not path.exists():
-        # Other programs name their files so, too: these are not ours to delete.
+        # Other programs use the same file names, and their files must not be deleted.
         raise FeatureStoreError(
             f"{folder} holds {parts[0].name} but no {DESCRIPTION_FILE}, so it is not a folder of "
-            "features; use another --out"
+            "features",
+            "use another ",
+            Setting("out"),
+            parameter="out",
         )
     else:
         for part in parts:
@@ -188,17 +190,18 @@ def create_store(
 
 
 def open_store(folder: Path) -> FeatureStore:
-    """A complete store.
+    """Opens a complete store.
 
     Raises:
-        FeatureStoreError: It is not a store, or parts are missing.
+        FeatureStoreError: The folder is not a store, or parts are missing.
     """
     store = FeatureStore(folder, read_description(folder))
     missing = store.missing_parts()
     if missing:
         raise FeatureStoreError(
             f"{folder} lacks {len(missing)} of {store.num_parts} parts, first "
-            f"{store.part_file(missing[0]).name}; run `difficulty extract` again to complete it"
+            f"{store.part_file(missing[0]).name}",
+            "run `difficulty extract` again to complete it",
         )
     return store
 
@@ -209,10 +212,10 @@ def is_store(folder: Path) -> bool:
 
 
 def read_description(folder: Path) -> Mapping[str, Any]:
-    """What a store says of its features.
+    """The description of a store's features.
 
     Raises:
-        FeatureStoreError: It is not a store, or its description is damaged.
+        FeatureStoreError: The folder is not a store, or its description is damaged.
     """
     path = folder / DESCRIPTION_FILE
     try:
@@ -224,24 +227,13 @@ def read_description(folder: Path) -> Mapping[str, Any]:
     return description
 
 
-def _require_same(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    if found := differences(old, new):
+def _require_same_settings(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    if different := differences(old, new, ignored=FREE_TO_CHANGE):
         raise FeatureStoreError(
-            f"{folder} holds features that were made otherwise ({found}); "
-            "use --no-resume to replace them, or another --out"
+            f"{folder} holds features that were extracted with other settings "
+            f"({'; '.join(different)})",
+            "use ",
+            Setting("resume", value=False),
+            " to replace them, or another ",
+            Setting("out"),
         )
-
-
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """What two descriptions do not share, of what they must; empty where they agree."""
-    keys = sorted({*one, *other} - FREE_TO_CHANGE)
-    return "; ".join(
-        f"{key}: {_short(one.get(key))} then, {_short(other.get(key))} now"
-        for key in keys
-        if one.get(key) != other.get(key)
-    )
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004

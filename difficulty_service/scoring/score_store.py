@@ -1,234 +1,162 @@
-"""A feature store and Gaussians to the rows of a score file, a few thousand at a time."""
+"""From a feature store and Gaussians to a score file, a few thousand rows at a time."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from difficulty_service.arrow_columns import strings_to_arrow, to_arrow
-from difficulty_service.errors import StatisticsError
 from difficulty_service.feature_store.store import FeatureStore
-from difficulty_service.parallel import map_in_order, num_workers
-from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
-from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
-from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
-from difficulty_service.statistics.gaussian import Gaussians
-from difficulty_service.statistics.leave_one_out import leave_one_out_rmd
-from difficulty_service.statistics.products import (
-    BLOCK_ROWS,
-    CHUNK_ROWS,
-    Workspace,
-    chunk_ranges,
-    one_thread_per_product,
-)
+from difficulty_service.score_file import write_scores
+from difficulty_service.scoring.extremes import Extremes
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+from difficulty_service.scoring.ranking import UnrankedScores, unranked_scores
+from difficulty_service.scoring.same_features import are_same_samples, require_same_features
+from difficulty_service.scoring.score_rows import Classes, match_classes, score_rows
+from difficulty_service.statistics.factor import Factor
 
-MUST_AGREE = (
-    "backbone",
-    "weights_sha256",
-    "features",
-    "feature_dim",
-    "precision",
-    "preprocessing",
-    "mode",
-)
-"""What the features that are scored must share with those the Gaussians were fitted to."""
+ROWS_PER_GROUP = 1 << 16
+"""Rows of a row group of the score file."""
 
-SAME_ROWS = ("fingerprint", "max_pixels", "augment_runs", "seed")
-"""Where these agree too, the features scored are those fitted to, and can be left out."""
+EXTREMES_KEPT = 20
+"""Number of samples at each end that the summary of a score file holds."""
 
 
 @dataclass(frozen=True)
-class Classes:
-    """The classes of a score file: those of the Gaussians, then those only the data has.
+class ScoreSummary:
+    """Summary of a score file.
 
     Attributes:
-        names: Name of each label of the score file.
-        num_fitted: How many of them the Gaussians know.
-        label_of: Label in the score file of each label of the store. Shape (store classes,).
-    """
-
-    names: tuple[str, ...]
-    num_fitted: int
-    label_of: Tensor
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What became of the samples of a store.
-
-    Attributes:
-        num_samples: Rows of the score file.
-        num_scored: Those of them that have an RMD.
-        warnings: Sentences about what a reader has to know.
+        num_samples: Number of rows of the score file.
+        num_scored: Number of rows that have an RMD.
+        warnings: Warnings for the reader of the scores, one sentence each.
+        hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
+        easiest: The easiest samples, from hard to easy.
     """
 
     num_samples: int
     num_scored: int
     warnings: tuple[str, ...]
+    hardest: pa.Table
+    easiest: pa.Table
 
 
-def require_same_features(store: Mapping[str, Any], fitted_on: Mapping[str, Any]) -> None:
-    """Refuses to score features with Gaussians of other features.
+@dataclass
+class _Counts:
+    """Counts over the rows of a score file.
 
-    Raises:
-        StatisticsError: They differ; the message names each difference.
+    Attributes:
+        samples: Number of rows.
+        scored: Number of rows that have an RMD.
+        labels: Labels that occur.
     """
-    different = [key for key in MUST_AGREE if store.get(key) != fitted_on.get(key)]
-    if different:
-        shown = "; ".join(
-            f"{key}: {store.get(key)} here, {fitted_on.get(key)} there" for key in different
-        )
-        raise StatisticsError(f"the Gaussians were fitted to other features ({shown})")
 
+    samples: int = 0
+    scored: int = 0
+    labels: set[int] = field(default_factory=set)
 
-def match_classes(store_names: Sequence[str], fitted_names: Sequence[str]) -> Classes:
-    """Matches classes by name, so that two datasets may number them differently."""
-    names = [*fitted_names, *(name for name in store_names if name not in set(fitted_names))]
-    index = {name: position for position, name in enumerate(names)}
-    label_of = torch.tensor([index[name] for name in store_names], dtype=torch.int64)
-    return Classes(tuple(names), len(fitted_names), label_of)
+    def update(self, batch: pa.RecordBatch) -> None:
+        self.samples += len(batch)
+        self.scored += len(batch) - batch["rmd"].null_count
+        self.labels.update(pc.unique(batch["label"]).to_pylist())
 
 
 def score_store(
-    store: FeatureStore,
-    gaussians: Gaussians,
-    fitted_on: Mapping[str, Any],
-    scorers: Sequence[str],
-    append: Callable[[pa.RecordBatch], None],
-) -> Scored:
-    """Scores every sample of a store; all columns of a score file but the percentile.
+    store: FeatureStore, fitted: FittedGaussians, scorers: Sequence[str], out: Path
+) -> ScoreSummary:
+    """Scores a store and writes the score file, in memory that does not grow with the store.
 
     Args:
         store: A complete store.
-        gaussians: Fitted to this store or to another one.
-        fitted_on: Description of the store they were fitted to.
-        scorers: Of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
-        append: Takes the rows, batch by batch in the order of the store.
+        fitted: Gaussians fitted to this store or to another one.
+        scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
+        out: Score file to write; its folder also holds the unranked scores meanwhile.
 
     Raises:
-        StatisticsError: The Gaussians were fitted to other features.
+        StatisticsError: The Gaussians were fitted to another kind of features.
     """
-    require_same_features(store.description, fitted_on)
-    classes = match_classes(store.class_names, fitted_on["class_names"])
-    rivals = _rival_scores(store, scorers)
-    score_piece = _PieceScorer(
-        store=store,
-        classes=classes,
-        names=strings_to_arrow(classes.names),
-        gaussians=gaussians,
-        distances=relative_mahalanobis(gaussians).distances_of_block,
-        left_out=all(store.description.get(key) == fitted_on.get(key) for key in SAME_ROWS),
-        work=Workspace(),
+    require_same_features(store.description, fitted.description)
+    classes = match_classes(store.class_names, fitted.description["class_names"])
+    left_out = are_same_samples(store.description, fitted.description)
+    extremes = Extremes(EXTREMES_KEPT)
+    with unranked_scores(out.parent) as unranked:
+        counts = _Counts()
+        for batch in score_rows(store, fitted.gaussians, classes, scorers, left_out=left_out):
+            counts.update(batch)
+            unranked.append(batch)
+        warnings = [*fitted.gaussians.warnings, *_warnings(counts, classes)]
+        description = provenance(store, fitted, counts.scored, counts.samples, warnings)
+        write_scores(out, _ranked_tables(unranked, extremes), description)
+    return ScoreSummary(
+        counts.samples, counts.scored, tuple(warnings), extremes.hardest, extremes.easiest
     )
 
-    num_samples, num_scored, labels = 0, 0, set[int]()
-    with one_thread_per_product():
-        for batch in map_in_order(score_piece, store.pieces(CHUNK_ROWS), num_workers()):
-            if batch is None:
-                continue
-            for name, values in rivals.items():
-                own = values[num_samples : num_samples + len(batch)]
-                batch = batch.append_column(name, to_arrow(own))
-            append(batch)
-            num_samples += len(batch)
-            num_scored += len(batch) - batch["rmd"].null_count
-            labels.update(pc.unique(batch["label"]).to_pylist())
-    warnings = [*gaussians.warnings, *_unfitted(labels, classes)]
-    if num_scored < num_samples:
-        warnings.append(f"{num_samples - num_scored} of {num_samples} samples have no rmd")
-    return Scored(num_samples, num_scored, tuple(warnings))
+
+def provenance(
+    store: FeatureStore,
+    fitted: FittedGaussians,
+    num_scored: int,
+    num_samples: int,
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """The metadata of a score file: where the scores came from and how they were computed."""
+    gaussians, fitted_on = fitted.gaussians, fitted.description
+    return {
+        **{key: value for key, value in store.description.items() if key != "num_shards"},
+        "fitted_on": {key: fitted_on[key] for key in ("dataset", "fingerprint", "num_samples")},
+        "shrinkage": gaussians.options.shrinkage,
+        "products": gaussians.options.matmul_dtype,
+        "reliable": gaussians.reliable,
+        **_describe_factor("within", gaussians.within),
+        **_describe_factor("agnostic", gaussians.agnostic),
+        "num_scored": num_scored,
+        "num_bad_images": int(store.description["num_samples"]) - num_samples,
+        "warnings": list(warnings),
+    }
 
 
-@dataclass(frozen=True)
-class _PieceScorer:
-    """Makes the rows of a score file, on any thread, from what `FeatureStore.pieces` gives."""
-
-    store: FeatureStore
-    classes: Classes
-    names: pa.StringArray
-    gaussians: Gaussians
-    distances: Callable[[Tensor, Tensor, Workspace], Distances]
-    left_out: bool
-    work: Workspace
-
-    def __call__(self, piece: tuple[int, slice]) -> pa.RecordBatch | None:
-        """All columns but those that need other samples; None where a piece has no rows."""
-        shard, rows = piece
-        part = self.store.open_part(shard, ["sample_id"], rows)
-        if not len(part.labels):
-            return None
-        labels = self.classes.label_of[part.labels]
-        block_rows = max(1, BLOCK_ROWS // self.store.runs) * self.store.runs
-        # Features of several runs are needed once more after they are scored.
-        allocate = self.work.rows if self.store.runs == 1 else torch.empty
-        blocks = [
-            self._columns(part.read_features(block, allocate), labels[block])
-            for block in chunk_ranges(len(labels), block_rows)
-        ]
-        columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
-        arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
-        arrays["sample_id"] = part.sample_ids.combine_chunks()[:: self.store.runs]
-        arrays["label_name"] = pa.DictionaryArray.from_arrays(arrays["label"], self.names)
-        return pa.record_batch(arrays)
-
-    def _columns(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """Columns of one block; the runs of a sample are averaged."""
-        runs = self.store.runs
-        fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
-        rows = self.distances(features, fitted, self.work)
-        by_sample = {
-            name: getattr(rows, name).view(-1, runs) for name in ("md", "md_agnostic", "rmd")
-        }
-        # Distances to two classes differ by a linear function of the features, so the margin of
-        # the mean features is the mean margin.
-        compared = rows
-        if runs > 1:
-            means = features.double().view(-1, runs, features.shape[1]).mean(dim=1)
-            compared = self.distances(means, fitted[::runs], self.work)
-        columns = {
-            "label": labels[::runs].int(),
-            **{name: values.mean(dim=1) for name, values in by_sample.items()},
-            "nearest_label": compared.nearest_label.int(),
-            "label_margin": compared.label_margin,
-        }
-        if runs > 1:
-            columns["rmd_std"] = by_sample["rmd"].std(dim=1).float()
-        if self.left_out:
-            columns["rmd_loo"] = leave_one_out_rmd(
-                self.gaussians, features, fitted, rows.md, rows.md_agnostic
-            )
-        return columns
+def _describe_factor(name: str, factor: Factor) -> dict[str, Any]:
+    """One covariance; a singular one has no condition number that JSON can hold."""
+    return {
+        f"{name}_intensity": factor.intensity,
+        f"{name}_condition": factor.condition if math.isfinite(factor.condition) else None,
+        f"{name}_rank": factor.rank,
+    }
 
 
-def _rival_scores(store: FeatureStore, scorers: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-    """The K-means and nearest-neighbour columns that were asked for; holds all features."""
-    if not {"kmeans", "knn"} & set(scorers):
-        return {}
-    parts = (store.open_part(shard, []).features() for shard in range(store.num_parts))
-    features = torch.cat([rows.view(-1, store.runs, rows.shape[1]).mean(dim=1) for rows in parts])
-    columns = {}
-    if "kmeans" in scorers:
-        num_clusters = len(store.class_names)
-        centroids = fit_kmeans(features, num_clusters, seed=int(store.description["seed"]))
-        columns["kmeans"] = kmeans_distance(features, centroids).numpy()
-    if "knn" in scorers:
-        columns["knn"] = knn_distance(features, features, NUM_NEIGHBOURS, exclude_self=True).numpy()
-    return columns
+def _ranked_tables(unranked: UnrankedScores, extremes: Extremes) -> Iterator[pa.Table]:
+    """The row groups of a score file; `extremes` sees each of them."""
+    for table in grouped(unranked.ranked(), ROWS_PER_GROUP):
+        extremes.update(table)
+        yield table
 
 
-def _unfitted(labels: set[int], classes: Classes) -> list[str]:
-    """What to say of the labels that no Gaussian was fitted to."""
-    unfitted = sorted(label for label in labels if label >= classes.num_fitted)
-    if not unfitted:
-        return []
-    names = [classes.names[label] for label in unfitted[:5]]
-    return [
-        f"{len(unfitted)} classes were not there when the Gaussians were fitted, so their "
-        f"samples have no md and no rmd: {names}"
-    ]
+def grouped(batches: Iterable[pa.RecordBatch], num_rows: int) -> Iterator[pa.Table]:
+    """Joins consecutive batches into tables of at least `num_rows` rows; the last may be short."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= num_rows:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _warnings(counts: _Counts, classes: Classes) -> list[str]:
+    """Sentences about samples without scores."""
+    sentences = []
+    unfitted = sorted(label for label in counts.labels if label >= classes.num_fitted)
+    if unfitted:
+        names = ", ".join(classes.names[label] for label in unfitted[:5])
+        more = f" and {len(unfitted) - 5} more" if len(unfitted) > 5 else ""  # noqa: PLR2004
+        sentences.append(
+            f"samples of classes that the Gaussians were not fitted to have no score: {names}{more}"
+        )
+    if counts.scored < counts.samples:
+        without = counts.samples - counts.scored
+        sentences.append(f"{without:,} of {counts.samples:,} samples have no score")
+    return sentences

@@ -1,12 +1,12 @@
 """Fits Gaussians to labelled features in one pass, or in more if the numerics require it."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from difficulty_service.errors import SingularCovariance
+from difficulty_service.statistics.chunks import Chunk, ChunkSource, TensorChunks, with_labels
 from difficulty_service.statistics.factor import condition_number
 from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
 from difficulty_service.statistics.gaussian import (
@@ -18,17 +18,11 @@ from difficulty_service.statistics.gaussian import (
 from difficulty_service.statistics.moments import (
     PILOT_ROWS,
     Moments,
-    ReadChunk,
     accumulate_moments,
-    chunks_of,
     compute_moments,
     pilot_of,
-    with_labels,
 )
 from difficulty_service.statistics.products import Workspace, one_thread_per_product
-
-Chunks = Callable[[], Iterable[ReadChunk]]
-"""Returns a new iterator over the chunks of a dataset at each call."""
 
 PILOT_CONDITION = 1e5
 """Condition number of the pilot rows above which float64 products are used from the start."""
@@ -54,8 +48,8 @@ def fit(
     Raises:
         StatisticsError: The features allow no trustworthy Gaussian; the message says why.
     """
-    chunks = chunks_of(features, labels)
-    return fit_chunks(lambda: chunks, pilot_rows(features), num_classes, options or FitOptions())
+    source = TensorChunks(features, labels)
+    return fit_chunks(source, pilot_rows(features), num_classes, options or FitOptions())
 
 
 def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
@@ -74,12 +68,12 @@ def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
 
 @one_thread_per_product()
 def fit_chunks(
-    chunks: Chunks, first_rows: Tensor, num_classes: int, options: FitOptions
+    source: ChunkSource[Chunk], first_rows: Tensor, num_classes: int, options: FitOptions
 ) -> Gaussians:
     """Fits Gaussians to a dataset in chunks, which are summed in their order.
 
     Args:
-        chunks: Source of the chunks, called once for each pass.
+        source: Labelled features, read once in each pass.
         first_rows: Rows sampled from the whole dataset by `pilot_rows`. Shape (rows, dim).
         num_classes: Number of class indices.
         options: Options of the fit.
@@ -88,8 +82,8 @@ def fit_chunks(
 
     def fit_with(matmul_dtype: str) -> Gaussians:
         dtype = MATMUL_DTYPES[matmul_dtype]
-        moments = accumulate_moments(chunks(), pilot, num_classes, matmul_dtype=dtype)
-        powers = _fourth_powers(chunks(), moments) if options.shrinkage == "ledoit-wolf" else None
+        moments = accumulate_moments(source, pilot, num_classes, matmul_dtype=dtype)
+        powers = _fourth_powers(source, moments) if options.shrinkage == "ledoit-wolf" else None
         return fit_gaussians(moments, replace(options, matmul_dtype=matmul_dtype), powers)
 
     if options.matmul_dtype != "auto":
@@ -115,14 +109,14 @@ def _needs_float64(first_rows: Tensor) -> bool:
     return condition_number(covariance) > PILOT_CONDITION
 
 
-def _fourth_powers(chunks: Iterable[ReadChunk], moments: Moments) -> FourthPowers:
+def _fourth_powers(source: ChunkSource[Chunk], moments: Moments) -> FourthPowers:
     """Computes the mean fourth powers in a second pass over the features."""
     mean = moments.class_sums.sum(dim=0) / moments.num_samples
     class_means = moments.class_sums / moments.counts.clamp(min=1)[:, None]
     within, agnostic = 0.0, 0.0
     work = Workspace()
-    for read in chunks:
-        for features, labels in with_labels(*read(work)):
+    for chunk in source.chunks():
+        for features, labels in with_labels(*source.read(chunk, work)):
             centred = features.double().cpu() - moments.pilot
             own = class_means[labels.cpu().long()]
             within += float((centred - own).square().sum(dim=1).square().sum())

@@ -4,7 +4,7 @@ All sums are relative to a fixed point near the mean, the pilot, which avoids th
 large numbers. Moments with the same pilot are merged by plain addition.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,13 +12,16 @@ from torch import Tensor
 
 from difficulty_service.errors import Setting, StatisticsError
 from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.statistics.chunks import (
+    Chunk,
+    ChunkSource,
+    TensorChunks,
+    require_a_label_each,
+)
 from difficulty_service.statistics.products import (
     Workspace,
     add_upper_gram,
-    block_rows,
-    chunk_ranges,
     one_thread_per_product,
-    summed_rows,
 )
 
 PRODUCTS_OVERFLOW = -1
@@ -97,34 +100,12 @@ def compute_moments(
     Raises:
         StatisticsError: Shapes disagree, a label is out of range, or a feature is not finite.
     """
-    chunks = chunks_of(features, labels)
-    return accumulate_moments(chunks, pilot, num_classes, matmul_dtype=matmul_dtype)
-
-
-ReadChunk = Callable[[Workspace], tuple[Tensor, Iterable[Tensor]]]
-"""Reads the labels of a few thousand samples, shape (samples,), and their features as blocks of
-shape (rows, dim), which may use the memory of the workspace."""
-
-
-def with_labels(labels: Tensor, blocks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each block of a chunk, shape (rows, dim), with its labels, shape (rows,)."""
-    for features in blocks:
-        yield features, labels[: len(features)]
-        labels = labels[len(features) :]
-
-
-def chunks_of(features: Tensor, labels: Tensor) -> list[ReadChunk]:
-    """Splits features in memory and their labels into chunks."""
-    _require_a_label_each(len(features), labels)
-
-    def chunk(rows: slice) -> ReadChunk:
-        return lambda _work: (labels[rows], features[rows].split(block_rows(features.device)))
-
-    return [chunk(rows) for rows in chunk_ranges(len(features), summed_rows(len(features)))]
+    source = TensorChunks(features, labels)
+    return accumulate_moments(source, pilot, num_classes, matmul_dtype=matmul_dtype)
 
 
 def accumulate_moments(
-    chunks: Iterable[ReadChunk],
+    source: ChunkSource[Chunk],
     pilot: Tensor,
     num_classes: int,
     *,
@@ -133,7 +114,7 @@ def accumulate_moments(
     """Computes the moments of a dataset in chunks, a few of which are in memory at a time.
 
     Args:
-        chunks: Chunks, each of which is read once, on a pool of one thread per core.
+        source: Source of the chunks, which are read on a pool of one thread per core.
         pilot: As for `compute_moments`.
         num_classes: As for `compute_moments`.
         matmul_dtype: As for `compute_moments`.
@@ -145,8 +126,8 @@ def accumulate_moments(
     offset = pilot.to(matmul_dtype)
     work = Workspace()
 
-    def sum_chunk(read: ReadChunk) -> _ChunkSums:
-        labels, blocks = read(work)
+    def sum_chunk(chunk: Chunk) -> _ChunkSums:
+        labels, blocks = source.read(chunk, work)
         _check_labels(labels, num_classes)
         present, class_rows = torch.unique(labels, return_inverse=True)
         sums = offset.new_zeros(len(present), len(pilot), device=labels.device)
@@ -162,18 +143,18 @@ def accumulate_moments(
                 first_bad = first + bad[0] if bad else PRODUCTS_OVERFLOW
                 return _ChunkSums(present, torch.bincount(class_rows), sums, scatter, first_bad)
             first += len(features)
-        _require_a_label_each(first, labels)
+        require_a_label_each(first, labels)
         return _ChunkSums(present, torch.bincount(class_rows), sums, scatter)
 
     with one_thread_per_product():
-        for chunk in map_in_order(sum_chunk, chunks, num_workers()):
-            present = chunk.present.cpu()
-            moments.counts.index_add_(0, present, chunk.counts.cpu())
-            moments.class_sums.index_add_(0, present, chunk.sums.cpu().double())
-            moments.scatter.add_(chunk.scatter.cpu())
-            if chunk.first_bad is not None:
-                first_row = moments.num_samples - int(chunk.counts.sum())
-                raise _not_finite(chunk.first_bad, first_row)
+        for chunk_sums in map_in_order(sum_chunk, source.chunks(), num_workers()):
+            present = chunk_sums.present.cpu()
+            moments.counts.index_add_(0, present, chunk_sums.counts.cpu())
+            moments.class_sums.index_add_(0, present, chunk_sums.sums.cpu().double())
+            moments.scatter.add_(chunk_sums.scatter.cpu())
+            if chunk_sums.first_bad is not None:
+                first_row = moments.num_samples - int(chunk_sums.counts.sum())
+                raise _not_finite(chunk_sums.first_bad, first_row)
     upper = moments.scatter.triu()
     return replace(moments, scatter=upper + upper.triu(1).T)
 
@@ -249,11 +230,6 @@ def _check_labels(labels: Tensor, num_classes: int) -> None:
             f"labels run from {int(labels.min())} to {int(labels.max())}, "
             f"expected 0 to {num_classes - 1}"
         )
-
-
-def _require_a_label_each(num_rows: int, labels: Tensor) -> None:
-    if labels.shape != (num_rows,):
-        raise StatisticsError(f"{num_rows} feature rows but labels of shape {tuple(labels.shape)}")
 
 
 def _not_finite(first_bad: int, first_row: int) -> StatisticsError:

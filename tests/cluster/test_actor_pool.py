@@ -9,10 +9,11 @@ import pytest
 import torch
 import typer
 
-from difficulty_service.commands.options import parse_actors
-from difficulty_service.engines.actor_pool import ActorDied, Pool
-from difficulty_service.engines.cluster import ClusterOptions, Share, plan
+from difficulty_service.commands.options import as_option, parse_actors
+from difficulty_service.engines.actor_pool import ActorDied, ActorPool
+from difficulty_service.engines.cluster import ActorPlan, ClusterOptions, plan_actors
 from difficulty_service.errors import BackboneError, EngineError
+from difficulty_service.extraction.shards import ExtractedShard
 from difficulty_service.feature_store.part import BadImage, Part
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -78,7 +79,7 @@ class Scripted:
         if self.deadly.get(answer, 0):
             self.deadly[answer] -= 1
             raise ActorDied("killed")
-        return NOTHING, [BadImage("x", "damaged")] if answer == 0 else []
+        return ExtractedShard(NOTHING, [BadImage("x", "damaged")] if answer == 0 else [])
 
     def counts(self) -> Mapping[int, tuple[int, int]]:
         return {}
@@ -93,7 +94,7 @@ class Scripted:
 def run(actors: Scripted, shards: int = 6, number: int = 2) -> tuple[list[int], list[Any]]:
     """The shards that came back, in order, and what progress was told."""
     told: list[Any] = []
-    pool = Pool(actors, Share(1, number, 1, 0), dict.fromkeys(range(shards), 10), SAME)
+    pool = ActorPool(actors, ActorPlan(1, number, 1, 0), dict.fromkeys(range(shards), 10), SAME)
     found = pool.results(lambda done, bad: told.append((done, bad)))
     return [shard for shard, _ in found], told
 
@@ -113,7 +114,7 @@ def test_a_run_can_be_ended_before_any_actor_has_found_room() -> None:
         raise Cancelled
 
     actors = Scripted()
-    pool = Pool(actors, Share(1, 2, 1, 0), {0: 10}, SAME)
+    pool = ActorPool(actors, ActorPlan(1, 2, 1, 0), {0: 10}, SAME)
 
     with pytest.raises(Cancelled):
         next(pool.results(cancel))
@@ -154,7 +155,7 @@ def test_on_the_only_node_a_shard_is_tried_there_again() -> None:
 
 
 def test_a_shard_that_kills_every_actor_ends_the_run_and_is_named() -> None:
-    with pytest.raises(EngineError, match="shard 1 brought down 3 actors, the last one on host-a"):
+    with pytest.raises(EngineError, match="3 actors died on shard 1, the last one on host-a"):
         run(Scripted(deadly={1: 9}), number=1)
 
 
@@ -169,44 +170,54 @@ def test_a_backbone_that_cannot_be_loaded_is_told_with_the_host() -> None:
 
 
 def test_a_node_with_other_weights_is_refused() -> None:
-    with pytest.raises(EngineError, match="host-b has weights v, not w"):
+    with pytest.raises(EngineError, match=r'host-b .*weights: "v" on host-b, "w" on the driver'):
         run(Scripted(nodes=("a", "b"), identities={"b": {"weights": "v"}}))
 
 
 @pytest.mark.parametrize(
-    ("nodes", "device", "options", "expected"),
+    ("nodes", "device", "options", "workers", "expected"),
     [
-        ([{"CPU": 4}, {"CPU": 2}], CPU, ClusterOptions(), Share(1, 6, 1, 0)),
-        ([{"CPU": 4}, {"CPU": 2}], CPU, ClusterOptions(cpus_per_actor=4), Share(1, 1, 4, 0)),
-        ([{"CPU": 4}], CPU, ClusterOptions(None, 2, 3), Share(2, 3, 1, 0)),
-        ([{"CPU": 2}], CPU, ClusterOptions(None, 2, 64), Share(2, 64, 1, 0)),
-        ([{"CPU": 16, "GPU": 2}, {"CPU": 8}], GPU, ClusterOptions(), Share(1, 2, 8, 1)),
-        ([{"CPU": 64, "GPU": 1}], GPU, ClusterOptions(), Share(1, 1, 16, 1)),
+        ([{"CPU": 4}, {"CPU": 2}], CPU, ClusterOptions(), None, ActorPlan(1, 6, 1, 0)),
+        ([{"CPU": 4}, {"CPU": 2}], CPU, ClusterOptions(), 4, ActorPlan(1, 1, 4, 0)),
+        ([{"CPU": 4}], CPU, ClusterOptions(None, 2, 3), None, ActorPlan(2, 3, 1, 0)),
+        ([{"CPU": 2}], CPU, ClusterOptions(None, 2, 64), None, ActorPlan(2, 64, 1, 0)),
+        ([{"CPU": 16, "GPU": 2}, {"CPU": 8}], GPU, ClusterOptions(), None, ActorPlan(1, 2, 8, 1)),
+        ([{"CPU": 64, "GPU": 1}], GPU, ClusterOptions(), None, ActorPlan(1, 1, 16, 1)),
     ],
 )
 def test_actors_are_as_many_as_fit_on_nodes_whole(
-    nodes: list[dict[str, float]], device: torch.device, options: ClusterOptions, expected: Share
+    nodes: list[dict[str, float]],
+    device: torch.device,
+    options: ClusterOptions,
+    workers: int | None,
+    expected: ActorPlan,
 ) -> None:
-    assert plan(nodes, device, options, num_shards=100) == expected
+    assert plan_actors(nodes, device, options, 100, workers) == expected
 
 
 def test_there_are_no_more_actors_than_shards() -> None:
-    assert plan([{"CPU": 8}], CPU, ClusterOptions(), num_shards=3).max_actors == 3
+    assert plan_actors([{"CPU": 8}], CPU, ClusterOptions(), num_shards=3).max_actors == 3
 
 
 @pytest.mark.parametrize(
-    ("nodes", "device", "options", "remedy"),
+    ("nodes", "device", "options", "workers", "remedy"),
     [
-        ([{"CPU": 2}, {"CPU": 2}], CPU, ClusterOptions(None, 5, 9), "--ray-actors 4"),
-        ([{"CPU": 2}, {"CPU": 2}], CPU, ClusterOptions(cpus_per_actor=3), "a smaller --workers"),
-        ([{"CPU": 2}], GPU, ClusterOptions(), "a smaller --workers"),
+        ([{"CPU": 2}, {"CPU": 2}], CPU, ClusterOptions(None, 5, 9), None, "use --ray-actors 4"),
+        ([{"CPU": 2}, {"CPU": 2}], CPU, ClusterOptions(), 3, "use a smaller --workers"),
+        ([{"CPU": 2}], GPU, ClusterOptions(), None, "use a smaller --workers"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_would(
-    nodes: list[dict[str, float]], device: torch.device, options: ClusterOptions, remedy: str
+    nodes: list[dict[str, float]],
+    device: torch.device,
+    options: ClusterOptions,
+    workers: int | None,
+    remedy: str,
 ) -> None:
-    with pytest.raises(EngineError, match=f"do not fit on the cluster.*{remedy}"):
-        plan(nodes, device, options, num_shards=100)
+    with pytest.raises(EngineError, match="do not fit on the cluster") as raised:
+        plan_actors(nodes, device, options, 100, workers)
+
+    assert remedy in raised.value.message(as_option)
 
 
 @pytest.mark.parametrize(("text", "expected"), [(None, (1, None)), ("3", (3, 3)), ("2:8", (2, 8))])

@@ -1,4 +1,4 @@
-"""What was made apart is joined to what would have been made at once, or refused by name."""
+"""What several runs made is joined into what one run would have made, or refused by name."""
 
 import json
 from dataclasses import replace
@@ -16,13 +16,12 @@ from difficulty_service.errors import FeatureStoreError, StatisticsError
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.merging import merge_gaussians, merge_stores
-from difficulty_service.pipeline import ExtractRequest, Share, extract
+from difficulty_service.pipeline import ExtractRequest, ShardSubset, extract
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.statistics.fit_options import FitOptions, Shrinkage
 from difficulty_service.statistics.fitting import fit
-from difficulty_service.statistics.gaussian_file import save_gaussians
 
-SHARES = 3
+NUM_SUBSETS = 3
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +40,19 @@ def request_whole(tmp_path_factory: pytest.TempPathFactory) -> ExtractRequest:
 
 
 @pytest.fixture
-def shares(request_whole: ExtractRequest, tmp_path: Path) -> list[Path]:
-    folders = [tmp_path / f"share{index}" for index in range(SHARES)]
+def subsets(request_whole: ExtractRequest, tmp_path: Path) -> list[Path]:
+    folders = [tmp_path / f"subset{index}" for index in range(NUM_SUBSETS)]
     for index, folder in enumerate(folders):
-        extract(replace(request_whole, out=folder, share=Share(index, SHARES)))
+        extract(replace(request_whole, out=folder, subset=ShardSubset(index, NUM_SUBSETS)))
     return folders
 
 
-def test_shares_together_are_the_store_of_one_run_byte_for_byte(
-    request_whole: ExtractRequest, shares: list[Path], tmp_path: Path
+def test_subsets_together_are_the_store_of_one_run_byte_for_byte(
+    request_whole: ExtractRequest, subsets: list[Path], tmp_path: Path
 ) -> None:
     whole = extract(request_whole)
 
-    merged = merge_stores(shares, tmp_path / "merged")
+    merged = merge_stores(subsets, tmp_path / "merged")
 
     names = sorted(path.name for path in whole.store.folder.iterdir())
     assert sorted(path.name for path in merged.folder.iterdir()) == names
@@ -62,42 +61,49 @@ def test_shares_together_are_the_store_of_one_run_byte_for_byte(
     assert [bad.sample_id for bad in merged.bad_images()] == ["dog/damaged.png"]
 
 
-def test_a_share_counts_its_own_images(request_whole: ExtractRequest, tmp_path: Path) -> None:
+def test_a_subset_counts_its_own_images(request_whole: ExtractRequest, tmp_path: Path) -> None:
     made = [
-        extract(replace(request_whole, out=tmp_path / str(index), share=Share(index, SHARES)))
-        for index in range(SHARES)
+        extract(
+            replace(
+                request_whole, out=tmp_path / str(index), subset=ShardSubset(index, NUM_SUBSETS)
+            )
+        )
+        for index in range(NUM_SUBSETS)
     ]
 
     assert sum(each.num_samples for each in made) == 21
     assert sum(len(each.bad_images) for each in made) == 1
 
 
-def test_a_share_that_nobody_made_is_missed_by_name(shares: list[Path], tmp_path: Path) -> None:
+def test_parts_that_no_run_extracted_are_missed_by_name(
+    subsets: list[Path], tmp_path: Path
+) -> None:
     with pytest.raises(FeatureStoreError, match=r"2 of 7 parts.*part-00001\.parquet"):
-        merge_stores([shares[0], shares[2]], tmp_path / "merged")
+        merge_stores([subsets[0], subsets[2]], tmp_path / "merged")
 
 
-def test_a_merge_that_was_killed_is_completed(shares: list[Path], tmp_path: Path) -> None:
-    merged = merge_stores(shares, tmp_path / "merged")
+def test_a_merge_that_was_killed_is_completed(subsets: list[Path], tmp_path: Path) -> None:
+    merged = merge_stores(subsets, tmp_path / "merged")
     lost = merged.part_file(4)
     content = lost.read_bytes()
     lost.unlink()
 
-    merge_stores(shares, tmp_path / "merged")
+    merge_stores(subsets, tmp_path / "merged")
 
     assert lost.read_bytes() == content
 
 
-def test_stores_made_otherwise_are_refused_with_what_differs(
-    shares: list[Path], tmp_path: Path
+def test_stores_of_other_settings_are_refused_with_what_differs(
+    subsets: list[Path], tmp_path: Path
 ) -> None:
-    described = json.loads((shares[1] / "store.json").read_text())
+    described = json.loads((subsets[1] / "store.json").read_text())
     described |= {"backbone": "timm:resnet18", "class_names": ["cat", "fox"]}
-    (shares[1] / "store.json").write_text(json.dumps(described))
+    (subsets[1] / "store.json").write_text(json.dumps(described))
 
-    with pytest.raises(FeatureStoreError, match=r"backbone: .*resnet18.*class_names: .*fox"):
-        merge_stores(shares, tmp_path / "merged")
+    with pytest.raises(FeatureStoreError, match=r"backbone: .*class_names: .*fox") as raised:
+        merge_stores(subsets, tmp_path / "merged")
 
+    assert f'"timm:resnet18" in {subsets[1]}' in str(raised.value)
     assert not (tmp_path / "merged").exists()
 
 
@@ -130,7 +136,7 @@ def fitted(
 ) -> Path:
     store = store_of(folder, seed, rows, **described)
     path = folder.with_suffix(".safetensors")
-    save_gaussians(path, fit_store(store, FitOptions(shrinkage, "float64")), store.description)
+    fit_store(store, FitOptions(shrinkage, "float64")).save(path)
     return path
 
 
@@ -139,8 +145,9 @@ def test_merged_gaussians_are_those_of_all_samples_at_once(tmp_path: Path) -> No
     pairs = [features(1, 200), features(2, 90)]
     values, labels = (torch.cat(each) for each in zip(*pairs, strict=True))
 
-    merged, description = merge_gaussians(files)
+    fitted_to_both = merge_gaussians(files)
 
+    merged, description = fitted_to_both.gaussians, fitted_to_both.description
     at_once = fit(values, labels, 3, FitOptions("none", "float64"))
     torch.testing.assert_close(merged.class_means, at_once.class_means, rtol=1e-12, atol=1e-12)
     for name in ("within", "agnostic"):

@@ -3,13 +3,12 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.errors import ScoreFileError
-from difficulty_service.score_file import METADATA_KEY, SCHEMA, extremes, read_scores, write_scores
+from difficulty_service.score_file import METADATA_KEY, SCHEMA, read_scores, write_scores
 
 
 def make_table() -> pa.Table:
@@ -117,29 +116,10 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         read_scores(tmp_path / "s.parquet")
 
 
-def make_scored(generator: np.random.Generator, rows: int) -> pa.Table:
-    names = pa.array([f"class {index}" for index in generator.integers(0, 5, rows)])
-    scores = pa.array([None if row % 7 == 0 else float(generator.normal()) for row in range(rows)])
-    ids = pa.array([f"s{number}" for number in generator.integers(0, 1 << 40, rows)])
-    labels = pa.array([0] * rows, pa.int32())
-    columns = {"sample_id": ids, "label": labels, "label_name": names.dictionary_encode()}
-    return pa.table({**columns, "rmd": scores})
+def test_each_table_becomes_a_row_group(tmp_path: Path) -> None:
+    write_scores(tmp_path / "s.parquet", [make_table(), make_table()], {})
 
-
-def test_the_extremes_are_those_of_all_row_groups(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    parts = [make_scored(generator, rows) for rows in (40, 3, 90)]
-    rows = [row for part in parts for row in part.to_pylist() if row["rmd"] is not None]
-    ordered = sorted(rows, key=lambda row: -row["rmd"])
-
-    write_scores(tmp_path / "s.parquet", parts, {})
-
-    found = extremes(tmp_path / "s.parquet", 10)
-    for name, expected in (("hardest", ordered[:10]), ("easiest", ordered[-10:])):
-        assert found[name].to_pylist() == [
-            {key: row[key] for key in ("sample_id", "label_name", "rmd")} for row in expected
-        ]
-    assert pq.read_metadata(tmp_path / "s.parquet").num_row_groups == 3
+    assert pq.read_metadata(tmp_path / "s.parquet").num_row_groups == 2
 
 
 def test_a_bad_part_leaves_no_file(tmp_path: Path) -> None:

@@ -91,13 +91,13 @@ def test_extract_fit_and_score_give_what_score_gives_alone(
 
     assert [run.returncode for run in (extracted, fitted, done)] == [0, 0, 0]
     assert "600 of 600 images have features" in extracted.stdout
-    assert "fitted to 600 rows, 3 classes, 512 dimensions" in fitted.stdout
+    assert "fitted to 600 images of 3 classes" in fitted.stdout
     alone = scored[0] / "scores.parquet"
     for column in ("md", "md_agnostic", "rmd", "rmd_loo"):
         np.testing.assert_allclose(numbers(scores, column), numbers(alone, column), rtol=1e-6)
 
 
-def test_shares_that_are_merged_score_as_one_run_does(
+def test_parts_that_are_merged_score_as_one_run_does(
     difficulty: Command, photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
     stores = [tmp_path / "share0", tmp_path / "share1"]
@@ -122,14 +122,14 @@ def test_shares_that_are_merged_score_as_one_run_does(
 
     assert [run.returncode for run in (*shares, joined, done)] == [0, 0, 0, 0]
     assert "300 of 300 images have features" in shares[0].stdout
-    assert "share 0 of 2" in shares[0].stdout
+    assert "part 0 of 2" in shares[0].stdout
     assert "6 parts of 2 stores" in joined.stdout
     alone = scored[0] / "scores.parquet"
     np.testing.assert_allclose(numbers(scores, "rmd"), numbers(alone, "rmd"), rtol=1e-6)
 
 
 @pytest.mark.parametrize("share", ["2/2", "1", "a/b", "-1/2", "0/0"])
-def test_a_share_that_there_is_not_is_a_wrong_call(
+def test_a_part_that_does_not_exist_is_a_wrong_call(
     difficulty: Command, photos: Path, tmp_path: Path, share: str
 ) -> None:
     done = difficulty("extract", photos, "--out", tmp_path / "store", f"--shard={share}")
@@ -147,7 +147,7 @@ def test_gaussians_of_two_datasets_are_merged(
     done = difficulty("merge", fitted, fitted, "--out", merged)
 
     assert done.returncode == 0
-    assert "fitted to 1,200 rows, 3 classes" in done.stdout
+    assert "fitted to 1,200 images of 3 classes" in done.stdout
 
 
 def test_other_data_are_scored_against_the_classes_of_the_same_name(
@@ -166,8 +166,8 @@ def test_other_data_are_scored_against_the_classes_of_the_same_name(
     )
 
     assert done.returncode == 0
-    assert "warning: 1 classes were not there" in done.stderr
-    assert "['ant']" in done.stderr
+    assert "warning: samples of classes that the Gaussians were not fitted to" in done.stderr
+    assert "have no score: ant" in done.stderr
     new, old = by_id(tmp_path / "new.parquet", "rmd"), by_id(known, "rmd")
     names = by_id(tmp_path / "new.parquet", "label_name")
     assert {name: key.partition("/")[0] for key, name in names.items()} == {
@@ -310,6 +310,22 @@ def test_audit_says_how_well_the_hardest_samples_are_the_flagged_ones(
     assert done.stdout.startswith("rmd against wrong (")
     assert "flag" in done.stdout.splitlines()[0]
     assert "AUROC 1.0" in done.stdout
+
+
+def test_numbers_for_statisticians_are_printed_on_request_only(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    store = scored[0] / "scores.features"
+    commands = (("fit", store), ("score", store), ("merge", tmp_path / "fit", tmp_path / "fit"))
+
+    for name, *inputs in commands:
+        plain = difficulty(name, *inputs, "--out", tmp_path / name)
+        verbose = difficulty(name, *inputs, "--out", tmp_path / name, "--verbose")
+
+        assert "fitted to" in plain.stdout
+        for term in ("condition number", "rank", "shrinkage", "dimensions"):
+            assert term not in plain.stdout
+            assert term in verbose.stdout
 
 
 def test_every_backbone_is_listed(difficulty: Command) -> None:

@@ -144,7 +144,7 @@ def test_too_few_samples_are_scored_by_force_and_marked(
     assert read_scores(scores).provenance["reliable"] is False
 
 
-def test_features_made_otherwise_are_not_replaced_unasked(
+def test_features_of_other_settings_are_replaced_on_request_only(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
     arguments = ("extract", few_photos, "--out", tmp_path / "store", *builtin)
@@ -199,7 +199,7 @@ def test_gaussians_of_other_features_are_refused(
     done = difficulty(*arguments)
 
     assert done.returncode == 1
-    assert "mode: exact here, fast there" in only_line(done.stderr)
+    assert 'mode: "exact" in the features, "fast" in the Gaussians' in only_line(done.stderr)
     with pytest.raises(StatisticsError):
         difficulty("--debug", *arguments)
 

@@ -22,8 +22,7 @@ import json, sys, threading
 from pathlib import Path
 
 from difficulty_service.feature_store.store import open_store
-from difficulty_service.scoring.fit_store import fit_store, write_store_scores
-from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.process_setup import keep_freed_memory
 
 def megabytes():  # of what is no mapped file
@@ -41,9 +40,7 @@ def watch():
 
 watcher = threading.Thread(target=watch, daemon=True)
 watcher.start()
-gaussians = fit_store(store, FitOptions())
-description = dict(store.description)
-write_store_scores(store, store.folder / "s.parquet", gaussians, description, ["rmd"])
+score_features(store, ScoreRequest(store.folder / "s.parquet"))
 done.set()
 watcher.join()
 print(json.dumps(peak[0] - before))

@@ -15,9 +15,17 @@ from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.extraction import shards as features
-from difficulty_service.extraction.batches import DECODE, FORWARD, READ, ExtractOptions
-from difficulty_service.extraction.shards import SMALL_SIZE, extract_shard, extract_shards
+from difficulty_service.extraction.batches import DECODE, FORWARD, READ
+from difficulty_service.extraction.shards import (
+    SMALL_SIZE,
+    BatchCallback,
+    extract_shards,
+    ignore_batch,
+)
+from difficulty_service.extraction.shards import extract_shard as extract_shard_of_task
 from difficulty_service.extraction.stage_clock import StageClock
+from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.feature_store.part import BadImage, Part
 
 SIZE = 8
 
@@ -77,6 +85,19 @@ def levels(count: int) -> list[ImageOpener]:
     return [partial(io.BytesIO, png(level)) for level in range(count)]
 
 
+def extract_shard(
+    dataset: Dataset,
+    shard: int,
+    backbone: AveragePixel,
+    options: ExtractOptions,
+    on_batch: BatchCallback = ignore_batch,
+) -> tuple[Part, list[BadImage]]:
+    """Features of a shard, and its bad images."""
+    task = ExtractionTask(dataset, backbone.name, options=options)
+    extracted = extract_shard_of_task(task, backbone, shard, on_batch)
+    return extracted.part, extracted.bad_images
+
+
 def test_features_come_in_the_order_of_the_samples() -> None:
     part, bad = extract_shard(make_dataset(levels(70)), 0, AveragePixel(), ExtractOptions())
 
@@ -110,7 +131,7 @@ def test_the_first_bad_image_ends_a_run_that_stops_on_errors() -> None:
     openers = levels(5)
     openers[3] = refuse
 
-    with pytest.raises(ImageError, match=r"image 3 in memory: not a regular file; --on-error skip"):
+    with pytest.raises(ImageError, match=r"image 3 in memory: not a regular file; on_error='skip'"):
         extract_shard(make_dataset(openers), 0, AveragePixel(), ExtractOptions(stop_on_error=True))
 
 
@@ -184,15 +205,15 @@ def test_many_threads_give_the_shards_of_one_thread_in_order(
         for shard in shards
     ]
 
-    many = list(
-        extract_shards(dataset, shards, backbone(), ExtractOptions(workers=8, batch_size=7))
-    )
+    options = ExtractOptions(workers=8, batch_size=7)
+    task = ExtractionTask(dataset, backbone.name, options=options)
+    many = list(extract_shards(task, backbone(), shards))
 
     assert [shard for shard, _ in many] == list(shards)
-    for (_, (part, bad)), (expected, expected_bad) in zip(many, one, strict=True):
-        assert torch.equal(part.features, expected.features)
-        assert part.sample_ids == expected.sample_ids
-        assert bad == expected_bad
+    for (_, extracted), (expected, expected_bad) in zip(many, one, strict=True):
+        assert torch.equal(extracted.part.features, expected.features)
+        assert extracted.part.sample_ids == expected.sample_ids
+        assert extracted.bad_images == expected_bad
 
 
 @pytest.mark.parametrize("backbone", [AveragePixel, LargeAveragePixel])
@@ -200,8 +221,9 @@ def test_a_clock_changes_no_feature_and_sees_every_stage(backbone: type[AverageP
     dataset, clock = make_dataset(levels(30)), StageClock()
     expected, _ = extract_shard(dataset, 0, backbone(), ExtractOptions())
 
-    ((_, (part, _)),) = extract_shards(dataset, [0], backbone(), ExtractOptions(), clock=clock)
+    task = ExtractionTask(dataset, backbone.name)
+    ((_, extracted),) = extract_shards(task, backbone(), [0], clock=clock)
 
-    assert torch.equal(part.features, expected.features)
+    assert torch.equal(extracted.part.features, expected.features)
     assert [stage.name for stage in clock.stages()] == [READ, DECODE, FORWARD]
     assert all(stage.busy > 0 for stage in clock.stages())

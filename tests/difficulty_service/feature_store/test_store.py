@@ -12,7 +12,12 @@ import torch
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store import store as feature_store
 from difficulty_service.feature_store.part import BadImage, Part
-from difficulty_service.feature_store.store import PARTS_AHEAD, create_store, is_store, open_store
+from difficulty_service.feature_store.store import (
+    PREFETCHED_PARTS,
+    create_store,
+    is_store,
+    open_store,
+)
 
 DESCRIPTION = {
     "class_names": ["cat", "dog"],
@@ -89,12 +94,12 @@ def test_every_part_is_asked_for_once_and_some_parts_before_it_is_given(
 ) -> None:
     store = create_store(tmp_path, DESCRIPTION | {"num_shards": 12, "shard_size": 5})
     asked: list[Path] = []
-    monkeypatch.setattr(feature_store, "expect_part", asked.append)
+    monkeypatch.setattr(feature_store, "prefetch_part", asked.append)
 
     asked_by_then = [len(asked) for _ in store.pieces(5)]
 
     assert asked == [store.part_file(shard) for shard in range(12)]
-    assert asked_by_then == [min(12, PARTS_AHEAD + shard) for shard in range(12)]
+    assert asked_by_then == [min(12, PREFETCHED_PARTS + shard) for shard in range(12)]
 
 
 def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_for(
@@ -154,7 +159,7 @@ def test_not_resuming_deletes_the_parts(tmp_path: Path) -> None:
 def test_features_made_otherwise_are_not_mixed(tmp_path: Path, change: dict[str, Any]) -> None:
     create_store(tmp_path, DESCRIPTION)
 
-    with pytest.raises(FeatureStoreError, match=f"{next(iter(change))}.*--no-resume"):
+    with pytest.raises(FeatureStoreError, match=f"{next(iter(change))}.*resume=False"):
         create_store(tmp_path, DESCRIPTION | change)
 
 

@@ -21,9 +21,10 @@ from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.score_file import METADATA_KEY, read_scores
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.scoring import fit_store as fit_and_score
-from difficulty_service.scoring.fit_store import write_store_scores
-from difficulty_service.scoring.score_store import match_classes
+from difficulty_service.scoring import score_store as score_store_module
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+from difficulty_service.scoring.score_rows import match_classes
+from difficulty_service.scoring.score_store import score_store
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.gaussian import Gaussians
@@ -85,7 +86,7 @@ def score(
     scorers: Sequence[str] = ("rmd",),
 ) -> pa.Table:
     out = store.folder / "scores.parquet"
-    write_store_scores(store, out, gaussians, dict(fitted_on), scorers)
+    score_store(store, FittedGaussians(gaussians, fitted_on), scorers, out)
     return read_scores(out).table
 
 
@@ -137,7 +138,7 @@ def test_runs_are_averaged_and_their_spread_is_kept(tmp_path: Path) -> None:
     assert table["rmd_loo"].null_count == 0
 
 
-def test_the_rivals_have_a_score_for_every_sample(tmp_path: Path) -> None:
+def test_the_baselines_have_a_score_for_every_sample(tmp_path: Path) -> None:
     store = make_store(tmp_path)
 
     table = score(store, fit_to(store), store.description, ["rmd", "kmeans", "knn"])
@@ -163,20 +164,38 @@ def test_a_class_that_only_the_new_data_has_is_null_and_named(tmp_path: Path) ->
     new = make_store(tmp_path / "new", class_names=["cat", "newt"], fingerprint="other")
 
     out = tmp_path / "s.parquet"
-    scored = write_store_scores(new, out, fit_to(fitted), dict(fitted.description), ["rmd"])
+    summary = score_store(new, FittedGaussians(fit_to(fitted), fitted.description), ["rmd"], out)
 
     rows = read_scores(out).table.to_pylist()
     assert all((row["rmd"] is None) == (row["label_name"] == "newt") for row in rows)
     assert all(row["md_agnostic"] is not None and row["nearest_label"] < 2 for row in rows)
-    assert any("1 classes were not there" in text and "newt" in text for text in scored.warnings)
+    assert summary.warnings[-2:] == (
+        "samples of classes that the Gaussians were not fitted to have no score: newt",
+        "30 of 60 samples have no score",
+    )
 
 
 def test_gaussians_of_another_backbone_are_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     other = dict(store.description) | {"backbone": "clip-vit-b16"}
 
-    with pytest.raises(StatisticsError, match="backbone: builtin here, clip-vit-b16 there"):
+    with pytest.raises(
+        StatisticsError, match='backbone: "builtin" in the features, "clip-vit-b16" in the G'
+    ):
         score(store, fit_to(store), other)
+
+
+def test_the_summary_holds_the_hardest_and_the_easiest_samples(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store")
+    out = tmp_path / "s.parquet"
+
+    summary = score_store(store, FittedGaussians(fit_to(store), store.description), ["rmd"], out)
+
+    ordered = read_scores(out).table.sort_by([("rmd", "descending")])
+    for actual, expected in ((summary.hardest, ordered[:20]), (summary.easiest, ordered[-20:])):
+        assert actual["sample_id"].to_pylist() == expected["sample_id"].to_pylist()
+        assert actual["rmd"].to_pylist() == expected["rmd"].to_pylist()
+    assert (summary.num_samples, summary.num_scored) == (60, 60)
 
 
 def test_classes_of_the_gaussians_keep_their_labels() -> None:
@@ -193,9 +212,9 @@ def test_the_metadata_of_singular_features_is_json_for_every_reader(tmp_path: Pa
         part = store.read_part(shard)
         doubled = torch.cat([part.features, part.features], dim=1)
         store.write_part(shard, replace(part, features=doubled), [])
-    gaussians = fit_to(store)
+    fitted = FittedGaussians(fit_to(store), store.description)
 
-    write_store_scores(store, tmp_path / "s.parquet", gaussians, dict(store.description), ["rmd"])
+    score_store(store, fitted, ["rmd"], tmp_path / "s.parquet")
 
     described = pq.read_schema(tmp_path / "s.parquet").metadata[METADATA_KEY].decode()
     assert "Infinity" not in described
@@ -243,7 +262,7 @@ def test_the_score_file_is_written_in_groups_of_rows(
 ) -> None:
     whole = make_store(tmp_path, 3 * CHUNK_ROWS)
     expected = score(whole, fit_to(whole), whole.description)
-    monkeypatch.setattr(fit_and_score, "ROWS_PER_GROUP", 2 * CHUNK_ROWS)
+    monkeypatch.setattr(score_store_module, "ROWS_PER_GROUP", 2 * CHUNK_ROWS)
 
     table = score(whole, fit_to(whole), whole.description)
 
@@ -260,11 +279,11 @@ def test_neither_fitting_nor_scoring_a_store_loads_pandas(tmp_path: Path) -> Non
 import sys
 from pathlib import Path
 from difficulty_service.feature_store.store import open_store
-from difficulty_service.scoring.fit_store import fit_store, write_store_scores
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.score_store import score_store
 from difficulty_service.statistics.fit_options import FitOptions
 store = open_store(Path({str(store.folder)!r}))
-gaussians = fit_store(store, FitOptions())
-write_store_scores(store, store.folder / "s.parquet", gaussians, store.description, ["rmd"])
+score_store(store, fit_store(store, FitOptions()), ["rmd"], store.folder / "s.parquet")
 sys.exit("pandas" in sys.modules)
 """
 

@@ -1,15 +1,36 @@
 """Fitting chooses the dtype of its products, and parts give the same result as the whole."""
 
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pytest
 import sklearn.covariance
 import torch
 from torch import Tensor
 
+from difficulty_service.statistics.chunks import TensorChunks
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit, fit_chunks
-from difficulty_service.statistics.moments import chunks_of
+from difficulty_service.statistics.products import Workspace
+
+
+@dataclass
+class ManyBlocks:
+    """A source of chunks that hold several blocks each."""
+
+    features: Tensor
+    labels: Tensor
+
+    def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return zip(self.labels.split(700), self.features.split(700), strict=True)
+
+    def read(
+        self,
+        chunk: tuple[Tensor, Tensor],
+        work: Workspace,  # noqa: ARG002
+    ) -> tuple[Tensor, Iterable[Tensor]]:
+        labels, features = chunk
+        return labels, features.split(100)
 
 
 def make_features(smallest_scale: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -23,12 +44,8 @@ def make_features(smallest_scale: float = 1.0) -> tuple[Tensor, Tensor]:
 def test_parts_give_the_gaussians_of_the_whole() -> None:
     features, labels = make_features()
     whole = fit(features, labels, 5)
-    pieces = [
-        partial(lambda labels, blocks, _work: (labels, blocks), labels, features.split(100))
-        for features, labels in zip(features.split(700), labels.split(700), strict=True)
-    ]
 
-    parts = fit_chunks(lambda: pieces, features, 5, FitOptions())
+    parts = fit_chunks(ManyBlocks(features, labels), features, 5, FitOptions())
 
     torch.testing.assert_close(
         parts.within.whitening, whole.within.whitening, rtol=1e-12, atol=1e-12
@@ -54,7 +71,7 @@ def test_a_float32_fit_with_an_ill_conditioned_result_is_repeated_in_float64() -
     misleading_pilot = torch.randn(100, 6, generator=torch.Generator().manual_seed(0))
 
     gaussians = fit_chunks(
-        lambda: chunks_of(features.float(), labels), misleading_pilot, 5, FitOptions()
+        TensorChunks(features.float(), labels), misleading_pilot, 5, FitOptions()
     )
 
     assert gaussians.matmul_dtype == torch.float64

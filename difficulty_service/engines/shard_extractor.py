@@ -1,0 +1,71 @@
+"""Extracts shards in a process of a cluster, whose nodes must have the same environment."""
+
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from difficulty_service.backbones import load_backbone
+from difficulty_service.differences import differences
+from difficulty_service.errors import EngineError
+from difficulty_service.extraction.shards import ExtractedShard, extract_shard
+from difficulty_service.extraction.task import ExtractionTask
+from difficulty_service.process_setup import keep_freed_memory
+
+REPORT_SECONDS = 0.5
+
+
+def environment(task: ExtractionTask, weights_sha256: str) -> dict[str, str]:
+    """Weights and library versions on which the features depend."""
+    return {
+        "weights": weights_sha256,
+        "decoder": task.options.decoder,
+        "difficulty-service": version("difficulty-service"),
+        "torch": torch.__version__,
+    }
+
+
+def require_same_environment(
+    host: str, reported: Mapping[str, str], expected: Mapping[str, str]
+) -> None:
+    """Refuses a node whose features would differ from those of the other nodes.
+
+    Raises:
+        EngineError: Weights or libraries differ; the message names the node and each difference.
+    """
+    different = differences(reported, expected, names=(f"on {host}", "on the driver"))
+    if different:
+        raise EngineError(
+            f"the node {host} would extract other features than the driver "
+            f"({'; '.join(different)})",
+            "install the same weights and versions on every node",
+        )
+
+
+class ShardExtractor:
+    """Extracts shards, one after another, with the backbone loaded once."""
+
+    def load(self, task: ExtractionTask) -> dict[str, str]:
+        """Loads the backbone; returns the environment, which must be the same on every node."""
+        keep_freed_memory()
+        if task.options.workers:
+            torch.set_num_threads(task.options.workers)
+        self._task = task
+        self._backbone = load_backbone(task.backbone, task.network)
+        return environment(task, self._backbone.weights_sha256)
+
+    def extract(self, shard: int, counter: Any) -> ExtractedShard:  # noqa: ANN401 - an actor's handle
+        """Extracts a shard; reports its progress to the counter about twice a second."""
+        done = bad = 0
+        reported = time.monotonic()
+
+        def report(images: int, bad_images: int) -> None:
+            nonlocal done, bad, reported
+            done, bad = done + images, bad + bad_images
+            if time.monotonic() - reported >= REPORT_SECONDS:
+                reported = time.monotonic()
+                counter.report.remote(shard, done, bad)
+
+        return extract_shard(self._task, self._backbone, shard, report)

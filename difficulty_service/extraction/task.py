@@ -1,0 +1,53 @@
+"""An extraction task: a dataset, a backbone, and how images become features."""
+
+from dataclasses import dataclass, field
+
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.datasets.sample import Dataset
+from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode, decoder_name
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    """Settings by which images become features.
+
+    Attributes:
+        batch_size: Number of images in one forward pass; None for what suits the device.
+        augment_runs: Number of randomly augmented passes over each image; 0 for one plain pass.
+        seed: Seed of the augmentation.
+        mode: `fast` or `exact` preprocessing.
+        max_pixels: Largest number of pixels of an image.
+        stop_on_error: Whether to end at the first bad image instead of listing it.
+        workers: Number of threads that read and decode, and on a CPU also run small networks;
+            None for as many as there are cores, or on a cluster for what suits an actor.
+    """
+
+    batch_size: int | None = None
+    augment_runs: int = 0
+    seed: int = 0
+    mode: Mode = "fast"
+    max_pixels: int = DEFAULT_MAX_PIXELS
+    stop_on_error: bool = False
+    workers: int | None = None
+
+    @property
+    def decoder(self) -> str:
+        """Name and version of the library that decodes the images."""
+        return decoder_name() if self.mode == "fast" else "pillow"
+
+
+@dataclass(frozen=True)
+class ExtractionTask:
+    """All that a machine needs to extract any shard of a dataset.
+
+    Attributes:
+        dataset: The dataset, whose images every node of a cluster must be able to reach.
+        backbone: Name of the backbone.
+        network: Device, precision and weights of the backbone.
+        options: Settings by which images become features.
+    """
+
+    dataset: Dataset
+    backbone: str
+    network: BackboneOptions = field(default_factory=BackboneOptions)
+    options: ExtractOptions = field(default_factory=ExtractOptions)

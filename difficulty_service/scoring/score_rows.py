@@ -1,0 +1,189 @@
+"""The rows of a score file: the columns of each sample of a feature store."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from difficulty_service.arrow_columns import strings_to_arrow, to_arrow
+from difficulty_service.feature_store.store import FeatureStore
+from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.scorers.faiss_package import load_faiss
+from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
+from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
+from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
+from difficulty_service.statistics.gaussian import Gaussians
+from difficulty_service.statistics.leave_one_out import leave_one_out_rmd
+from difficulty_service.statistics.products import (
+    BLOCK_ROWS,
+    CHUNK_ROWS,
+    Workspace,
+    chunk_ranges,
+    one_thread_per_product,
+)
+
+BASELINES = {"kmeans", "knn"}
+"""Scorers that need all features in memory, and the package faiss."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a score file: those of the Gaussians, then those only the data has.
+
+    Attributes:
+        names: Name of each label of the score file.
+        num_fitted: Number of classes that the Gaussians know.
+        label_of: Label in the score file of each label of the store. Shape (store classes,).
+    """
+
+    names: tuple[str, ...]
+    num_fitted: int
+    label_of: Tensor
+
+
+def match_classes(store_names: Sequence[str], fitted_names: Sequence[str]) -> Classes:
+    """Matches classes by name, so that two datasets may number them differently."""
+    names = [*fitted_names, *(name for name in store_names if name not in set(fitted_names))]
+    index = {name: position for position, name in enumerate(names)}
+    label_of = torch.tensor([index[name] for name in store_names], dtype=torch.int64)
+    return Classes(tuple(names), len(fitted_names), label_of)
+
+
+def require_packages(scorers: Sequence[str]) -> None:
+    """Raises MissingPackage where a scorer needs a package that is not installed."""
+    if BASELINES & set(scorers):
+        load_faiss()
+
+
+def score_rows(
+    store: FeatureStore,
+    gaussians: Gaussians,
+    classes: Classes,
+    scorers: Sequence[str],
+    *,
+    left_out: bool,
+) -> Iterator[pa.RecordBatch]:
+    """Scores every sample of a store: all columns of a score file but the percentile.
+
+    Args:
+        store: A complete store.
+        gaussians: Gaussians fitted to this store or to another one with the same kind of features.
+        classes: Classes of the score file.
+        scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
+        left_out: Whether the Gaussians were fitted to these samples, so that each sample can also
+            be scored as if they had not been fitted to it.
+
+    Yields:
+        A few thousand rows at a time, in the order of the store.
+    """
+    baselines = _baseline_scores(store, scorers)
+    score_piece = _PieceScorer(
+        store=store,
+        classes=classes,
+        names=strings_to_arrow(classes.names),
+        gaussians=gaussians,
+        distances=relative_mahalanobis(gaussians).distances_of_block,
+        left_out=left_out,
+        work=Workspace(),
+    )
+    first_row = 0
+    with one_thread_per_product():
+        for batch in map_in_order(score_piece, store.pieces(CHUNK_ROWS), num_workers()):
+            if batch is None:
+                continue
+            rows = slice(first_row, first_row + len(batch))
+            for name, values in baselines.items():
+                batch = batch.append_column(name, to_arrow(values[rows]))
+            yield batch
+            first_row = rows.stop
+
+
+@dataclass(frozen=True)
+class _PieceScorer:
+    """Scores pieces of a store; may be called by any thread.
+
+    Attributes:
+        store: The store.
+        classes: Classes of the score file.
+        names: Names of the classes, as a column.
+        gaussians: Gaussians to score against.
+        distances: Distances of a block of features to them.
+        left_out: Whether the Gaussians were fitted to these samples.
+        work: Memory for intermediate results.
+    """
+
+    store: FeatureStore
+    classes: Classes
+    names: pa.StringArray
+    gaussians: Gaussians
+    distances: Callable[[Tensor, Tensor, Workspace], Distances]
+    left_out: bool
+    work: Workspace
+
+    def __call__(self, piece: tuple[int, slice]) -> pa.RecordBatch | None:
+        """All columns that need no other samples; None where the piece has no rows."""
+        shard, rows = piece
+        part = self.store.open_part(shard, ["sample_id"], rows)
+        if not len(part.labels):
+            return None
+        labels = self.classes.label_of[part.labels]
+        block_rows = max(1, BLOCK_ROWS // self.store.runs) * self.store.runs
+        # Features of several runs are needed once more after they are scored.
+        allocate = self.work.rows if self.store.runs == 1 else torch.empty
+        blocks = [
+            self._columns(part.read_features(block, allocate), labels[block])
+            for block in chunk_ranges(len(labels), block_rows)
+        ]
+        columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+        arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
+        arrays["sample_id"] = part.sample_ids.combine_chunks()[:: self.store.runs]
+        arrays["label_name"] = pa.DictionaryArray.from_arrays(arrays["label"], self.names)
+        return pa.record_batch(arrays)
+
+    def _columns(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Columns of one block; the runs of a sample are averaged."""
+        runs = self.store.runs
+        fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
+        rows = self.distances(features, fitted, self.work)
+        by_sample = {
+            name: getattr(rows, name).view(-1, runs) for name in ("md", "md_agnostic", "rmd")
+        }
+        # Distances to two classes differ by a linear function of the features, so the margin of
+        # the mean features is the mean margin.
+        compared = rows
+        if runs > 1:
+            means = features.double().view(-1, runs, features.shape[1]).mean(dim=1)
+            compared = self.distances(means, fitted[::runs], self.work)
+        columns = {
+            "label": labels[::runs].int(),
+            **{name: values.mean(dim=1) for name, values in by_sample.items()},
+            "nearest_label": compared.nearest_label.int(),
+            "label_margin": compared.label_margin,
+        }
+        if runs > 1:
+            columns["rmd_std"] = by_sample["rmd"].std(dim=1).float()
+        if self.left_out:
+            columns["rmd_loo"] = leave_one_out_rmd(
+                self.gaussians, features, fitted, rows.md, rows.md_agnostic
+            )
+        return columns
+
+
+def _baseline_scores(store: FeatureStore, scorers: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+    """The K-means and nearest-neighbour columns among `scorers`; holds all features in memory."""
+    if not BASELINES & set(scorers):
+        return {}
+    parts = (store.open_part(shard, []).features() for shard in range(store.num_parts))
+    features = torch.cat([rows.view(-1, store.runs, rows.shape[1]).mean(dim=1) for rows in parts])
+    columns = {}
+    if "kmeans" in scorers:
+        num_clusters = len(store.class_names)
+        centroids = fit_kmeans(features, num_clusters, seed=int(store.description["seed"]))
+        columns["kmeans"] = kmeans_distance(features, centroids).numpy()
+    if "knn" in scorers:
+        columns["knn"] = knn_distance(features, features, NUM_NEIGHBOURS, exclude_self=True).numpy()
+    return columns
