@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from difficulty_service.commands.console import ImageProgressBar, err, out, print_table
+from difficulty_service.commands.console import err, out, print_table
 from difficulty_service.commands.extraction import Extraction, takes_extraction
 from difficulty_service.commands.options import (
     Engine,
@@ -20,6 +20,7 @@ from difficulty_service.commands.options import (
     choose_precision,
     parse_actors,
 )
+from difficulty_service.commands.progress import ImageProgressBar
 
 if TYPE_CHECKING:
     import torch

@@ -37,6 +37,6 @@ def test_others_are_not_answered_as_long_as_there_is_no_key(host: str) -> None:
     check_address(host, has_keys=True)
 
 
-def test_a_host_that_there_is_not_is_named() -> None:
-    with pytest.raises(ConfigError, match="unknown here"):
+def test_an_unknown_host_is_named() -> None:
+    with pytest.raises(ConfigError, match="is unknown"):
         check_address("no such host", has_keys=False)

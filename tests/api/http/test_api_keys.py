@@ -1,15 +1,16 @@
-"""Who is let in, and what they may."""
+"""Requests are authenticated by key, and a key's scopes decide what they may do."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Annotated
 
 import pytest
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.http.api_keys import AdminKey, Principal, ReadKey, WriteKey
+from api.http.api_keys import Principal, ReadKey, WriteKey, require_scope
 from api.http.problem_responses import add_handlers
 from api.settings import Settings
 from api.storage.keys import create_key, revoke_key
@@ -25,7 +26,9 @@ def add_routes(app: FastAPI) -> None:
         return key.owner
 
     @app.delete("/v1/mine")
-    async def administer(key: AdminKey) -> list[str]:
+    async def administer(
+        key: Annotated[Principal, Depends(require_scope("admin"))],
+    ) -> list[str]:
         return sorted(key.scopes)
 
 
@@ -190,7 +193,7 @@ def test_with_a_key_any_name_is_answered(
     assert client.get("/v1/mine", headers=headers).status_code == 200
 
 
-def test_a_route_that_no_gate_stands_before_is_closed() -> None:
+def test_a_route_without_the_middleware_is_closed() -> None:
     app = FastAPI()
 
     add_handlers(app)

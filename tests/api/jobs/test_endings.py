@@ -17,7 +17,7 @@ from api.jobs.store import (
     get_job,
     submit,
 )
-from api.storage.database import writing
+from api.storage.database import write_transaction
 from api.storage.tables import JOBS
 
 LEASE = 3600.0
@@ -53,7 +53,7 @@ def stored(engine: Engine, job: Job) -> Job:
 
 
 def set_columns(engine: Engine, job: Job, **columns: Any) -> None:  # noqa: ANN401 - of any type
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(JOBS.update().where(JOBS.c.id == job.id).values(columns))
 
 

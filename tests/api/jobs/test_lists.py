@@ -15,7 +15,7 @@ from api.jobs.store import (
     request_cancel,
     submit,
 )
-from api.storage.database import writing
+from api.storage.database import write_transaction
 from api.storage.tables import JOBS
 
 LIMITS = SubmitLimits(max_queued=100, max_attempts=3)
@@ -41,7 +41,7 @@ def finished(engine: Engine, owner: str = "owner") -> Job:
 
 
 def set_columns(engine: Engine, job: Job, **columns: Any) -> None:  # noqa: ANN401 - of any type
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(JOBS.update().where(JOBS.c.id == job.id).values(columns))
 
 

@@ -21,7 +21,7 @@ from api.jobs.store import (
     request_cancel,
     submit,
 )
-from api.storage.database import writing
+from api.storage.database import write_transaction
 from api.storage.tables import EVENTS, JOBS
 
 LIMITS = SubmitLimits(max_queued=100, max_attempts=3)
@@ -48,7 +48,7 @@ def finished(engine: Engine, owner: str = "owner") -> Job:
 
 
 def set_columns(engine: Engine, job: Job, **columns: Any) -> None:  # noqa: ANN401 - of any type
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(JOBS.update().where(JOBS.c.id == job.id).values(columns))
 
 
@@ -214,12 +214,12 @@ def test_who_reads_on_from_the_last_event_misses_none_that_others_write(engine: 
     submitted(engine)
     job = claimed(engine)
 
-    def beat(done: int) -> None:
+    def record_heartbeat(done: int) -> None:
         heartbeat(engine, job, 3600, Progress(done, 40, 0, None))
 
     seen: list[int] = []
     with ThreadPoolExecutor(4) as pool:
-        beats = [pool.submit(beat, done) for done in range(40)]
+        beats = [pool.submit(record_heartbeat, done) for done in range(40)]
         while True:
             all_written = all(each.done() for each in beats)
             new = events_after(engine, job.id, seen[-1] if seen else 0, 7)

@@ -103,13 +103,13 @@ def test_no_more_rows_are_held_than_a_page_and_a_batch(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
-    best = score_pages._Found.best
+    best = score_pages._Candidates.best
 
-    def watched(found: score_pages._Found, number: int) -> score_pages._Found:
+    def watched(found: score_pages._Candidates, number: int) -> score_pages._Candidates:
         held.append(len(found.rows))
         return best(found, number)
 
-    monkeypatch.setattr(score_pages._Found, "best", watched)
+    monkeypatch.setattr(score_pages._Candidates, "best", watched)
     with pq.ParquetFile(path) as file:
         read_page(file, PageQuery("-rmd", None, 10, None))
 

@@ -142,13 +142,40 @@ def test_what_is_no_event_id_is_refused(client: TestClient, job: Job, value: str
     assert answer.json()["field"] == "Last-Event-ID"
 
 
-def test_nobody_holds_all_streams() -> None:
-    streams = EventStreams(most=3, most_of_one=2)
+def test_no_key_takes_all_streams() -> None:
+    streams = EventStreams(max_streams=3, max_per_owner=2)
 
-    with streams.one_more("one"), streams.one_more("one"), streams.one_more("two"):
-        with pytest.raises(Problem, match="2 event streams"):
-            streams.require_room("one")
-        with pytest.raises(Problem):
-            streams.require_room("three")
+    with streams.opened("one"), streams.opened("one"), streams.opened("two"):
+        with pytest.raises(Problem, match="2 event streams"), streams.opened("one"):
+            pass
+        with pytest.raises(Problem), streams.opened("three"):
+            pass
 
-    streams.require_room("one")
+    with streams.opened("one"):
+        pass
+
+
+def test_a_key_with_too_many_streams_is_refused_until_one_ends(
+    client: TestClient, engine: Engine, job: Job
+) -> None:
+    client.app.state.event_streams = EventStreams(max_per_owner=1)  # type: ignore[attr-defined]
+    with client.app.state.event_streams.opened(""):  # type: ignore[attr-defined]
+        refused = client.get(f"/v1/jobs/{job.id}/events")
+    work(engine, job, batches=1)
+
+    for _ in range(2):
+        assert read(client, job)
+    assert refused.status_code == 429
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert refused.json()["type"] == "/problems/too-many-requests"
+
+
+def test_no_proxy_may_store_or_hold_back_the_stream(
+    client: TestClient, engine: Engine, job: Job
+) -> None:
+    work(engine, job, batches=1)
+
+    headers = client.get(f"/v1/jobs/{job.id}/events").headers
+
+    assert "no-store" in headers["Cache-Control"]
+    assert headers["X-Accel-Buffering"] == "no"

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from api.app import create_app
-from api.jobs.queue import Progress, claim, heartbeat, succeed
+from api.jobs.queue import Progress, claim, fail, heartbeat, succeed
 from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
@@ -184,7 +184,10 @@ def test_deleting_a_running_job_asks_it_to_stop(client: TestClient, body: Body) 
 
 
 def test_deleting_a_finished_job_removes_its_files(
-    client: TestClient, finished: Callable, tmp_path: Path
+    client: TestClient,
+    finished: Callable,
+    tmp_path: Path,
+    keys_below: Callable[[Artifacts, str], list[str]],
 ) -> None:
     job = finished()
     artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
@@ -195,7 +198,7 @@ def test_deleting_a_finished_job_removes_its_files(
 
     assert (answer.status_code, answer.content) == (204, b"")
     assert client.get(f"/v1/jobs/{job.id}").status_code == 404
-    assert artifacts.list_prefix(f"jobs/{job.id}") == []
+    assert keys_below(artifacts, f"jobs/{job.id}") == []
 
 
 def test_a_finished_job_links_to_what_it_has(client: TestClient, finished: Callable) -> None:
@@ -214,6 +217,22 @@ def test_a_finished_job_links_to_what_it_has(client: TestClient, finished: Calla
     assert shown["result"] == RESULT
 
 
+@pytest.mark.parametrize("advice", [{}, {"remedy": "use another", "field": "backbone"}])
+def test_a_failed_job_tells_why_and_what_to_do_where_that_is_known(
+    client: TestClient, body: Body, advice: dict[str, str]
+) -> None:
+    address = client.post("/v1/jobs", json=body).headers["Location"]
+    engine = client.app.state.engine  # type: ignore[attr-defined]
+    job = claim(engine, "worker", "cpu", 60.0)
+    assert job is not None
+    error = {"type": "backbone-error", "detail": "it is broken", **advice}
+    assert fail(engine, job, error, retry_in=None)
+
+    shown = client.get(address).json()["error"]
+
+    assert shown == {"remedy": None, "field": None} | error
+
+
 def test_one_key_sees_nothing_of_anothers_jobs(client: TestClient, body: Body) -> None:
     engine = client.app.state.engine  # type: ignore[attr-defined]
     mine, theirs = (
@@ -230,6 +249,60 @@ def test_one_key_sees_nothing_of_anothers_jobs(client: TestClient, body: Body) -
         assert answer.json() | {"detail": ""} == unknown.json() | {"detail": ""}
     assert client.get("/v1/jobs", headers=theirs).json()["jobs"] == []
     assert client.get(address, headers=mine).json()["state"] == "queued"
+
+
+@pytest.fixture
+def keys(client: TestClient) -> dict[str, dict[str, str]]:
+    """Headers with a key of two users and of an administrator, by name."""
+    engine = client.app.state.engine  # type: ignore[attr-defined]
+    scopes = {"mine": "write", "theirs": "write", "admin": "admin"}
+    return {
+        name: {"X-API-Key": create_key(engine, name, [scope])[1]} for name, scope in scopes.items()
+    }
+
+
+Keys = dict[str, dict[str, str]]
+
+
+def test_an_administrator_sees_the_jobs_of_all_keys_or_of_one(
+    client: TestClient, body: Body, keys: Keys
+) -> None:
+    mine, theirs = (
+        client.post("/v1/jobs", json=body, headers=keys[name]).json() for name in ("mine", "theirs")
+    )
+
+    def listed(query: str = "") -> list[str]:
+        page = client.get(f"/v1/jobs{query}", headers=keys["admin"]).json()
+        return [job["id"] for job in page["jobs"]]
+
+    assert mine["owner"] != theirs["owner"]
+    assert listed() == [theirs["id"], mine["id"]]
+    assert listed(f"?owner={mine['owner']}") == [mine["id"]]
+    assert listed("?owner=nobody") == []
+    assert client.get(mine["links"]["self"], headers=keys["admin"]).json() == mine
+
+
+def test_only_an_administrator_lists_by_owner(client: TestClient, body: Body, keys: Keys) -> None:
+    job = client.post("/v1/jobs", json=body, headers=keys["mine"]).json()
+
+    for name in ("mine", "theirs"):
+        answer = client.get(f"/v1/jobs?owner={job['owner']}", headers=keys[name])
+        assert_problem(answer, 403, "forbidden")
+
+
+def test_an_administrator_cancels_and_removes_the_jobs_of_others(
+    client: TestClient, body: Body, keys: Keys
+) -> None:
+    address = client.post("/v1/jobs", json=body, headers=keys["mine"]).headers["Location"]
+
+    cancelled = client.delete(address, headers=keys["admin"])
+    events = client.get(f"{address}/events", headers=keys["admin"])
+    removed = client.delete(address, headers=keys["admin"])
+
+    assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
+    assert "cancelled" in events.text
+    assert removed.status_code == 204
+    assert client.get(address, headers=keys["mine"]).status_code == 404
 
 
 def test_a_key_that_may_read_submits_nothing(client: TestClient, body: Body) -> None:

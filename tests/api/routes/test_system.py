@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
 from api.storage.tables import METADATA
-from api.storage.worker_registry import beat
+from api.storage.worker_registry import record_heartbeat
 from difficulty_service.backbones import list_backbones
 
 Start = Callable[..., TestClient]
@@ -48,7 +48,7 @@ def test_without_a_worker_the_service_is_not_ready_and_says_so(start: Start) -> 
 
 def test_with_a_worker_that_was_heard_of_it_is_ready(start: Start) -> None:
     client = start()
-    beat(client.app.state.engine, "ant", "cpu", None, 0)  # type: ignore[attr-defined]
+    record_heartbeat(client.app.state.engine, "ant", "cpu", None, 0)  # type: ignore[attr-defined]
 
     response = client.get("/readyz")
 

@@ -20,7 +20,7 @@ from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, submit
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from api.worker.backbone_cache import keep_last
+from api.worker.backbone_cache import cached_loader
 from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
@@ -32,10 +32,11 @@ from difficulty_service.statistics.fit_options import FitOptions
 
 CLASSES = ("bird", "cat")
 EACH = 20
-LOAD = keep_last()
+LOAD = cached_loader()
 
 Claim = Callable[..., Job]
 Run = Callable[..., dict[str, Any]]
+ListKeys = Callable[[Artifacts, str], list[str]]
 
 
 @pytest.fixture
@@ -117,12 +118,14 @@ def test_the_scores_are_those_of_the_command_line(
         assert pq.read_table(file).equals(read_scores(expected).table)
 
 
-def test_the_result_says_what_was_published(claimed: Claim, run: Run, artifacts: Artifacts) -> None:
+def test_the_result_says_what_was_published(
+    claimed: Claim, run: Run, artifacts: Artifacts, keys_below: ListKeys
+) -> None:
     job = claimed()
 
     result = run(job)
 
-    assert artifacts.list_prefix("jobs") == [
+    assert keys_below(artifacts, "jobs") == [
         f"jobs/{job.id}/a1/{name}"
         for name in ("errors.parquet", "gaussians.safetensors", "scores.parquet")
     ]
@@ -167,7 +170,7 @@ def test_an_attempt_goes_on_at_the_first_missing_shard(
 
 
 def test_a_check_that_raises_publishes_nothing(
-    claimed: Claim, run: Run, artifacts: Artifacts
+    claimed: Claim, run: Run, artifacts: Artifacts, keys_below: ListKeys
 ) -> None:
     def stop_at_the_end(progress: Progress) -> None:
         if progress.done == 40:
@@ -176,7 +179,7 @@ def test_a_check_that_raises_publishes_nothing(
     with pytest.raises(Interrupted):
         run(claimed(), stop_at_the_end)
 
-    assert artifacts.list_prefix("jobs") == []
+    assert keys_below(artifacts, "jobs") == []
 
 
 def test_bad_images_are_published_without_the_servers_paths(
@@ -195,11 +198,11 @@ def test_bad_images_are_published_without_the_servers_paths(
 
 
 def test_no_published_file_names_a_path_of_the_server(
-    claimed: Claim, run: Run, artifacts: Artifacts, tmp_path: Path
+    claimed: Claim, run: Run, artifacts: Artifacts, keys_below: ListKeys, tmp_path: Path
 ) -> None:
     result = run(claimed())
 
-    for key in artifacts.list_prefix(result["prefix"]):
+    for key in keys_below(artifacts, result["prefix"]):
         with artifacts.open(key) as file:
             assert str(tmp_path).encode() not in file.read()
 
