@@ -289,6 +289,8 @@ def _require_every_class(
     unreadable = sorted(set(dataset.labels.tolist()) - set(dataset.labels[readable].tolist()))
     if unreadable:
         names = [dataset.class_names[label] for label in unreadable]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""  # noqa: PLR2004
         raise DatasetError(
-            f"no image can be read of {len(unreadable)} classes: {names[:5]}", f"see {errors_file}"
+            f"no image of these classes can be read: {', '.join(names[:5])}{more}",
+            f"see {errors_file}",
         )
