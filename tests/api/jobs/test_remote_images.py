@@ -122,7 +122,7 @@ def test_an_image_is_fetched_under_its_hosts_name(server: Server, limits: FetchL
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("moved", "302; redirects do not count"),
+        ("moved", "302; redirects are refused"),
         ("missing", "answers 404"),
         ("large", "more than 1,000 bytes"),
         ("endless", "more than 1,000 bytes"),

@@ -2,33 +2,17 @@
 
 import json
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
-from api.app import create_app
 from api.http.problems import Problem
 from api.jobs.event_stream import EventStreams
 from api.jobs.queue import Progress, claim, heartbeat, succeed
 from api.jobs.store import Job, SubmitLimits, request_cancel, submit
-from api.settings import Settings
 
 Event = dict[str, object]
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    app = create_app(Settings(data_dir=tmp_path))
-    with TestClient(app, base_url="http://localhost") as client:
-        yield client
-
-
-@pytest.fixture
-def engine(client: TestClient) -> Engine:
-    return client.app.state.engine  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 import io
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
+from sqlalchemy import Engine
 
 from api.app import create_app
 from api.jobs.queue import Progress, claim, fail, heartbeat, succeed
@@ -17,6 +18,7 @@ from api.storage.artifacts import Artifacts
 from api.storage.keys import create_key
 
 Body = dict[str, object]
+Keys = dict[str, dict[str, str]]
 
 RESULT = {
     "num_samples": 4,
@@ -41,29 +43,31 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def client(settings: Settings) -> Iterator[TestClient]:
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
-        yield client
-
-
-@pytest.fixture
 def body() -> Body:
     return {"dataset": {"root": "photos", "path": "train"}}
 
 
 @pytest.fixture
-def finished(client: TestClient, body: Body) -> Callable[[], Job]:
+def finished(client: TestClient, engine: Engine, body: Body) -> Callable[[], Job]:
     """Submits a job and plays its worker; gives the job as claimed."""
 
     def finish() -> Job:
         client.post("/v1/jobs", json=body)
-        engine = client.app.state.engine  # type: ignore[attr-defined]
         job = claim(engine, "worker", "cpu", 60.0)
         assert job is not None
         assert succeed(engine, job, RESULT | {"prefix": f"jobs/{job.id}/a1"})
         return job
 
     return finish
+
+
+@pytest.fixture
+def keys(engine: Engine) -> Keys:
+    """Headers with a key of two users and of an administrator, by name."""
+    scopes = {"mine": "write", "theirs": "write", "admin": "admin"}
+    return {
+        name: {"X-API-Key": create_key(engine, name, [scope])[1]} for name, scope in scopes.items()
+    }
 
 
 def test_a_submitted_job_waits_where_its_location_says(client: TestClient, body: Body) -> None:
@@ -99,9 +103,10 @@ def test_the_same_idempotency_key_and_body_give_the_same_job(
     assert_problem(other, 409, "conflict", "Idempotency-Key")
 
 
-def test_a_running_job_tells_how_long_it_will_take(client: TestClient, body: Body) -> None:
+def test_a_running_job_tells_how_long_it_will_take(
+    client: TestClient, engine: Engine, body: Body
+) -> None:
     address = client.post("/v1/jobs", json=body).headers["Location"]
-    engine = client.app.state.engine  # type: ignore[attr-defined]
     job = claim(engine, "worker", "cpu", 60.0)
     assert job is not None
     heartbeat(engine, job, 60.0, Progress(30, 100, 2, 10.0))
@@ -172,9 +177,11 @@ def test_deleting_a_waiting_job_cancels_it(client: TestClient, body: Body) -> No
     assert answer.json()["state"] == "cancelled"
 
 
-def test_deleting_a_running_job_asks_it_to_stop(client: TestClient, body: Body) -> None:
+def test_deleting_a_running_job_asks_it_to_stop(
+    client: TestClient, engine: Engine, body: Body
+) -> None:
     address = client.post("/v1/jobs", json=body).headers["Location"]
-    claim(client.app.state.engine, "worker", "cpu", 60.0)  # type: ignore[attr-defined]
+    claim(engine, "worker", "cpu", 60.0)
 
     answer = client.delete(address)
 
@@ -219,10 +226,9 @@ def test_a_finished_job_links_to_what_it_has(client: TestClient, finished: Calla
 
 @pytest.mark.parametrize("advice", [{}, {"remedy": "use another", "field": "backbone"}])
 def test_a_failed_job_tells_why_and_what_to_do_where_that_is_known(
-    client: TestClient, body: Body, advice: dict[str, str]
+    client: TestClient, engine: Engine, body: Body, advice: dict[str, str]
 ) -> None:
     address = client.post("/v1/jobs", json=body).headers["Location"]
-    engine = client.app.state.engine  # type: ignore[attr-defined]
     job = claim(engine, "worker", "cpu", 60.0)
     assert job is not None
     error = {"type": "backbone-error", "detail": "it is broken", **advice}
@@ -233,8 +239,9 @@ def test_a_failed_job_tells_why_and_what_to_do_where_that_is_known(
     assert shown == {"remedy": None, "field": None} | error
 
 
-def test_one_key_sees_nothing_of_anothers_jobs(client: TestClient, body: Body) -> None:
-    engine = client.app.state.engine  # type: ignore[attr-defined]
+def test_one_key_sees_nothing_of_anothers_jobs(
+    client: TestClient, engine: Engine, body: Body
+) -> None:
     mine, theirs = (
         {"Authorization": f"Bearer {create_key(engine, name, ['write'])[1]}"}
         for name in ("mine", "theirs")
@@ -249,19 +256,6 @@ def test_one_key_sees_nothing_of_anothers_jobs(client: TestClient, body: Body) -
         assert answer.json() | {"detail": ""} == unknown.json() | {"detail": ""}
     assert client.get("/v1/jobs", headers=theirs).json()["jobs"] == []
     assert client.get(address, headers=mine).json()["state"] == "queued"
-
-
-@pytest.fixture
-def keys(client: TestClient) -> dict[str, dict[str, str]]:
-    """Headers with a key of two users and of an administrator, by name."""
-    engine = client.app.state.engine  # type: ignore[attr-defined]
-    scopes = {"mine": "write", "theirs": "write", "admin": "admin"}
-    return {
-        name: {"X-API-Key": create_key(engine, name, [scope])[1]} for name, scope in scopes.items()
-    }
-
-
-Keys = dict[str, dict[str, str]]
 
 
 def test_an_administrator_sees_the_jobs_of_all_keys_or_of_one(
@@ -305,8 +299,9 @@ def test_an_administrator_cancels_and_removes_the_jobs_of_others(
     assert client.get(address, headers=keys["mine"]).status_code == 404
 
 
-def test_a_key_that_may_read_submits_nothing(client: TestClient, body: Body) -> None:
-    engine = client.app.state.engine  # type: ignore[attr-defined]
+def test_a_key_that_may_read_submits_nothing(
+    client: TestClient, engine: Engine, body: Body
+) -> None:
     headers = {"X-API-Key": create_key(engine, "reader", ["read"])[1]}
 
     assert_problem(client.post("/v1/jobs", json=body, headers=headers), 403, "forbidden")

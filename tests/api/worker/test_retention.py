@@ -11,7 +11,7 @@ from api.jobs.queue import claim, succeed
 from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, get_job, submit
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.artifacts import Artifacts
 from api.storage.database import write_transaction
 from api.storage.tables import JOBS, UPLOADS
 from api.uploads.files import upload_path
@@ -31,11 +31,6 @@ Finish = Callable[[], Job]
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path / "data", keep_jobs=10 * DAY, keep_uploads=2 * DAY)
-
-
-@pytest.fixture
-def artifacts(settings: Settings) -> Artifacts:
-    return open_artifacts(settings.artifact_root)
 
 
 @pytest.fixture

@@ -1,0 +1,30 @@
+"""The application with a database of its own, and a client of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import Engine
+
+from api.app import create_app
+from api.settings import Settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings with a folder of their own."""
+    return Settings(data_dir=tmp_path / "data", device="cpu")
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[TestClient]:
+    """A client on this machine, of the application with these settings."""
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        yield client
+
+
+@pytest.fixture
+def engine(client: TestClient) -> Engine:
+    """The database of the application."""
+    return client.app.state.engine  # type: ignore[attr-defined]
