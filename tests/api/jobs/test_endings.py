@@ -74,7 +74,7 @@ def test_an_ending_that_is_written_again_is_recognised_and_changes_nothing(
     assert events_after(engine, job.id, 0, 100) == events
 
 
-def test_another_result_is_not_taken_for_the_one_written_before(
+def test_another_result_is_not_mistaken_for_the_recorded_one(
     engine: Engine, queue: "Queue"
 ) -> None:
     queue.submit()
@@ -99,9 +99,7 @@ def test_a_failure_that_would_happen_again_ends_the_job_at_once(
     assert events_after(engine, job.id, 0, 100)[-1].data == {"state": "failed", "error": ERROR}
 
 
-def test_a_failed_attempt_is_repeated_when_its_time_has_come(
-    engine: Engine, queue: "Queue"
-) -> None:
+def test_a_failed_attempt_is_retried_after_its_delay(engine: Engine, queue: "Queue") -> None:
     queue.submit()
     job = queue.claim()
 
@@ -156,7 +154,7 @@ def test_the_reason_names_the_failure_before(engine: Engine, queue: "Queue") -> 
     assert ERROR["detail"] in ended.error["detail"]
 
 
-def test_jobs_that_are_given_up_do_not_hide_those_that_wait(engine: Engine, queue: "Queue") -> None:
+def test_abandoned_jobs_do_not_block_queued_ones(engine: Engine, queue: "Queue") -> None:
     for _ in range(3):
         queue.submit(max_attempts=1)
     for job in [queue.claim() for _ in range(3)]:
@@ -181,7 +179,7 @@ def test_handing_back_costs_no_attempt(engine: Engine, queue: "Queue") -> None:
     assert queue.stored(job).state == "failed"
 
 
-def test_who_handed_a_job_back_is_fenced_from_it(engine: Engine, queue: "Queue") -> None:
+def test_a_worker_that_handed_a_job_back_is_fenced_from_it(engine: Engine, queue: "Queue") -> None:
     queue.submit()
     first = queue.claim("first")
     hand_back(engine, first)
@@ -237,9 +235,7 @@ def test_the_first_worker_finds_its_job_lost_and_cannot_end_it(
 
 
 @pytest.mark.parametrize("name", ["fail", "retry", "hand back"])
-def test_a_job_that_nobody_wants_is_not_tried_again(
-    engine: Engine, queue: "Queue", name: str
-) -> None:
+def test_a_job_to_cancel_is_not_retried(engine: Engine, queue: "Queue", name: str) -> None:
     queue.submit()
     job = queue.claim()
     request_cancel(engine, "owner", job.id)

@@ -49,7 +49,7 @@ def test_pages_hold_each_job_once_while_new_jobs_come_and_old_ones_go(
     assert [job.id for page in pages for job in page] == [job.id for job in expected]
 
 
-def test_a_list_may_be_of_one_state(engine: Engine, queue: "Queue") -> None:
+def test_jobs_are_listed_by_state(engine: Engine, queue: "Queue") -> None:
     done = queue.finish()
     waiting = queue.submit()
 

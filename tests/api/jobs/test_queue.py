@@ -79,7 +79,7 @@ def test_six_workers_claim_each_of_sixty_jobs_once(
     assert queue.states(jobs[0]) == ["queued", "running", "succeeded"]
 
 
-def test_one_of_many_workers_takes_a_job_over(engine: Engine, queue: "Queue") -> None:
+def test_only_one_worker_claims_a_job_with_an_expired_lease(engine: Engine, queue: "Queue") -> None:
     queue.submit()
     first = queue.claim("first")
     queue.expire_lease(first)
@@ -102,7 +102,7 @@ def test_a_job_is_not_claimed_while_its_lease_lasts(engine: Engine, queue: "Queu
     assert claim(engine, "second", "cpu", LEASE) is None
 
 
-def test_a_silent_worker_s_job_is_claimed_by_another_as_the_next_attempt(queue: "Queue") -> None:
+def test_a_job_with_an_expired_lease_is_claimed_as_the_next_attempt(queue: "Queue") -> None:
     queue.submit()
     first = queue.claim("first")
     queue.expire_lease(first)
@@ -113,7 +113,7 @@ def test_a_silent_worker_s_job_is_claimed_by_another_as_the_next_attempt(queue: 
     assert second.started_at == first.started_at
 
 
-def test_a_silent_worker_s_job_comes_before_those_that_wait(queue: "Queue") -> None:
+def test_a_job_with_an_expired_lease_comes_before_queued_ones(queue: "Queue") -> None:
     queue.submit()
     first = queue.claim()
     queue.expire_lease(first)
@@ -169,7 +169,7 @@ def test_of_two_attempts_that_publish_at_the_same_moment_one_does(
     assert queue.states(attempts[0]).count("succeeded") == 1
 
 
-def test_a_heartbeat_keeps_the_job_and_says_how_far_it_is(engine: Engine, queue: "Queue") -> None:
+def test_a_heartbeat_renews_the_lease_and_records_progress(engine: Engine, queue: "Queue") -> None:
     queue.submit()
     job = queue.claim()
     queue.set_columns(job, lease_until=1000.0)
@@ -195,7 +195,7 @@ def test_a_rate_that_is_no_number_is_left_out(
     assert events_after(engine, job.id, 0, 100)[-1].data["rate"] is None
 
 
-def test_a_wish_to_cancel_rides_on_the_heartbeat(engine: Engine, queue: "Queue") -> None:
+def test_the_heartbeat_reports_a_cancellation(engine: Engine, queue: "Queue") -> None:
     queue.submit()
     job = queue.claim()
     request_cancel(engine, "owner", job.id)
@@ -209,7 +209,7 @@ def test_a_wish_to_cancel_rides_on_the_heartbeat(engine: Engine, queue: "Queue")
     assert queue.states(job) == ["queued", "running", "running", "cancelled"]
 
 
-def test_a_result_that_was_ready_first_is_published_in_spite_of_a_wish_to_cancel(
+def test_a_result_that_is_ready_before_the_cancellation_is_published(
     engine: Engine,
     queue: "Queue",
 ) -> None:
@@ -221,9 +221,7 @@ def test_a_result_that_was_ready_first_is_published_in_spite_of_a_wish_to_cancel
     assert queue.stored(job).state == "succeeded"
 
 
-def test_a_job_that_nobody_wants_ends_when_its_worker_falls_silent(
-    engine: Engine, queue: "Queue"
-) -> None:
+def test_a_job_to_cancel_ends_when_its_lease_expires(engine: Engine, queue: "Queue") -> None:
     queue.submit()
     job = queue.claim()
     request_cancel(engine, "owner", job.id)

@@ -44,7 +44,7 @@ def test_an_owner_without_a_key_is_not_everybody(engine: Engine, queue: "Queue")
     assert list_jobs(engine, "", limit=10) == []
 
 
-def test_who_asks_for_no_owner_sees_all_jobs(engine: Engine, queue: "Queue") -> None:
+def test_without_an_owner_all_jobs_are_listed(engine: Engine, queue: "Queue") -> None:
     jobs = [queue.submit(owner) for owner in ("one", "two")]
 
     assert {job.id for job in list_jobs(engine, None, limit=10)} == {job.id for job in jobs}
@@ -52,7 +52,7 @@ def test_who_asks_for_no_owner_sees_all_jobs(engine: Engine, queue: "Queue") -> 
 
 
 @pytest.mark.parametrize("job_id", NO_IDS)
-def test_what_is_not_there_is_answered_with_nothing(engine: Engine, job_id: str) -> None:
+def test_a_missing_job_is_none(engine: Engine, job_id: str) -> None:
     assert get_job(engine, "owner", job_id) is None
     assert request_cancel(engine, "owner", job_id) is None
     assert delete_job(engine, "owner", job_id) is None
@@ -82,7 +82,7 @@ def test_cancelling_a_job_that_runs_asks_its_worker(engine: Engine, queue: "Queu
     assert queue.heartbeat(job) == "cancel"
 
 
-def test_cancelling_a_job_whose_worker_fell_silent_is_immediate(
+def test_cancelling_a_job_with_an_expired_lease_is_immediate(
     engine: Engine, queue: "Queue"
 ) -> None:
     queue.submit()
@@ -152,7 +152,7 @@ def test_a_worker_that_still_runs_a_deleted_job_has_lost_it(engine: Engine, queu
         assert connection.execute(select(func.count()).select_from(EVENTS)).scalar_one() == 0
 
 
-def test_events_tell_a_job_in_order_and_go_on_after_any_of_them(
+def test_events_are_in_order_and_can_be_read_after_any_of_them(
     engine: Engine, queue: "Queue"
 ) -> None:
     queue.submit()
@@ -183,7 +183,7 @@ def test_events_of_other_jobs_are_not_among_them(engine: Engine, queue: "Queue")
     assert queue.events(two) == [("state", {"state": "queued"})]
 
 
-def test_who_reads_on_from_the_last_event_misses_none_that_others_write(
+def test_a_reader_who_resumes_after_the_last_event_misses_none(
     engine: Engine, queue: "Queue"
 ) -> None:
     queue.submit()

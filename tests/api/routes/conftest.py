@@ -13,8 +13,15 @@ from api.settings import Settings
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Settings with a folder of their own."""
-    return Settings(data_dir=tmp_path / "data", device="cpu")
+    """Settings with the root `photos`, which has an empty folder `train`."""
+    (tmp_path / "photos" / "train").mkdir(parents=True)
+    return Settings(
+        data_dir=tmp_path / "data",
+        roots={"photos": str(tmp_path / "photos")},
+        default_backbone="builtin",
+        device="cpu",
+        max_queued_jobs=5,
+    )
 
 
 @pytest.fixture
@@ -28,3 +35,9 @@ def client(settings: Settings) -> Iterator[TestClient]:
 def engine(client: TestClient) -> Engine:
     """The database of the application."""
     return client.app.state.engine  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def body() -> dict[str, object]:
+    """Body of a request that submits a job."""
+    return {"dataset": {"root": "photos", "path": "train"}}

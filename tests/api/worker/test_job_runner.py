@@ -66,7 +66,7 @@ def test_the_scores_are_those_of_the_command_line(
         assert pq.read_table(file).equals(read_scores(expected).table)
 
 
-def test_the_result_says_what_was_published(
+def test_the_result_describes_the_published_files(
     claimed: Claim, run: Run, artifacts: Artifacts, keys_below: ListKeys
 ) -> None:
     job = claimed()
@@ -84,7 +84,7 @@ def test_the_result_says_what_was_published(
     assert result["class_names"] == ["bird", "cat"]
 
 
-def test_progress_begins_at_nothing_and_ends_with_all(claimed: Claim, run: Run) -> None:
+def test_progress_goes_from_none_to_all_samples(claimed: Claim, run: Run) -> None:
     seen: list[Progress] = []
 
     run(claimed(), seen.append)
@@ -96,7 +96,7 @@ def test_progress_begins_at_nothing_and_ends_with_all(claimed: Claim, run: Run) 
     assert any(progress.rate for progress in seen)
 
 
-def test_an_attempt_goes_on_at_the_first_missing_shard(
+def test_an_attempt_resumes_at_the_first_missing_shard(
     claimed: Claim, run: Run, artifacts: Artifacts
 ) -> None:
     job = claimed()

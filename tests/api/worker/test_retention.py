@@ -74,7 +74,7 @@ def test_a_job_that_finished_long_ago_goes_with_its_files(
     assert artifacts.list_folders("jobs") == [f"jobs/{young.id}"]
 
 
-def test_an_upload_goes_when_nobody_used_it_for_long(engine: Engine, settings: Settings) -> None:
+def test_an_unused_upload_is_deleted(engine: Engine, settings: Settings) -> None:
     old, young = (create_upload(engine, "", "parquet", 4) for _ in range(2))
     for upload in (old, young):
         path = upload_path(settings, upload.id, "parquet")

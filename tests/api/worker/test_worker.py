@@ -217,7 +217,7 @@ def test_a_cancelled_job_stops_and_the_worker_takes_the_next(
     assert files_below(settings.work_dir) == []
 
 
-def test_an_attempt_that_was_given_up_publishes_nothing_over_the_one_that_took_its_place(
+def test_an_abandoned_attempt_does_not_overwrite_its_successor(
     settings: Settings,
     submitted: Submit,
     wait_for: Wait,
@@ -243,7 +243,7 @@ def test_an_attempt_that_was_given_up_publishes_nothing_over_the_one_that_took_i
     assert artifacts.list_folders(f"jobs/{job.id}") == [f"jobs/{job.id}/a2"]
 
 
-def test_a_worker_told_to_stop_hands_its_job_back_after_the_grace_time_and_another_goes_on(
+def test_a_stopping_worker_hands_its_job_back_after_the_grace_period_and_another_resumes_it(
     settings: Settings,
     submitted: Submit,
     wait_for: Wait,
@@ -287,7 +287,7 @@ def test_a_job_that_ends_within_the_grace_time_is_not_handed_back(
     assert wait_for(job, "succeeded").attempt == 1
 
 
-def test_an_idle_worker_that_is_told_to_stop_ends(settings: Settings) -> None:
+def test_an_idle_worker_stops_when_told_to(settings: Settings) -> None:
     with working(settings) as worker:
         assert worker.is_alive()
 
@@ -305,7 +305,7 @@ def test_a_worker_waits_for_the_tables(settings: Settings, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_the_first_signal_lets_the_job_end(
+def test_the_first_signal_lets_the_job_finish(
     settings: Settings, submitted: Submit, wait_for: Wait, sqlite_engine: Engine
 ) -> None:
     job = submitted(augment_runs=30)
