@@ -1,7 +1,9 @@
-# Every target installs what it needs into .venv first. Settings: PYTHON=python3.12, VENV=folder.
+# Every target installs what it needs into .venv first. Settings: PYTHON=python3.12, VENV=folder,
+# WORKERS=processes of the tests.
 
 PYTHON ?= python3
 VENV ?= .venv
+WORKERS ?= logical
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Only the driver knows whether its GPU can be used.
@@ -16,8 +18,10 @@ help: ## this list
 demo: $(INSTALLED) ## score bundled images offline, show the hardest and the easiest
 	$(BIN)/difficulty demo
 
-test: $(INSTALLED) ## all tests
-	$(BIN)/python -m pytest
+# A file's tests share fixtures and stay in one process. WORKERS=0 runs all in one, for a debugger.
+test: $(INSTALLED) ## all tests, in a process per core
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+	    --durations 10
 
 check: lint types architecture docs test ## everything that must pass before a change lands
 

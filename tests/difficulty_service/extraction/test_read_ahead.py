@@ -54,7 +54,7 @@ def test_what_an_opener_raises_comes_when_the_image_is_opened() -> None:
             opened()
 
 
-@pytest.mark.parametrize("bound", ["LARGEST_FILE", "BYTES_AHEAD"])
+@pytest.mark.parametrize("bound", ["MAX_FILE_BYTES", "MAX_BYTES_AHEAD"])
 def test_what_would_take_too_much_memory_is_read_when_it_is_asked_for(
     bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
