@@ -252,11 +252,17 @@ def test_a_stopping_worker_hands_its_job_back_after_the_grace_period_and_another
 ) -> None:
     job = submitted()
     hasty = settings.model_copy(update={"grace": 0.01})
-    stopping = threading.Event()
+    stopping, noticed = threading.Event(), threading.Event()
 
-    with attempting(sqlite_engine, hasty, gate, stopping.is_set):
+    def stop() -> bool:
+        if stopping.is_set():
+            noticed.set()
+        return stopping.is_set()
+
+    with attempting(sqlite_engine, hasty, gate, stop):
         assert gate.reached.wait(60)
         stopping.set()
+        assert noticed.wait(60)
         time.sleep(5 * hasty.grace)
         gate.go_on.set()
     handed_back = get_job(sqlite_engine, None, job.id)
