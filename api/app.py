@@ -1,4 +1,4 @@
-"""The web application: routes, what stands before them, and what they work with."""
+"""The web application: its routes, its middleware and the resources they use."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,16 +8,16 @@ from asgi_correlation_id import CorrelationIdMiddleware
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import Gate
+from api.http.api_keys import Authentication
 from api.http.body_limits import BodyLimits, limits_of
-from api.http.openapi import described
+from api.http.openapi import with_problems
 from api.http.problem_responses import add_handlers
 from api.http.rate_limits import rate_limiter
 from api.jobs.event_stream import EventStreams
 from api.metrics import Metrics
 from api.online.models import ScoringModels
-from api.online.process import ScoringProcess
-from api.request_log import RequestsSeen
+from api.online.process import EncoderProcess
+from api.request_log import RequestLog
 from api.results.thumbnails import Thumbnails
 from api.routes import events, gaussians, jobs, results, system, uploads
 from api.settings import Settings
@@ -36,21 +36,21 @@ ROUTERS = (
 
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
-Errors are problem details (RFC 9457) with a stable `type`, what is wrong in `detail`, where in
-`field` and what to do in `remedy`.
+Errors are problem details (RFC 9457): a stable `type`, what is wrong in `detail`, the field at
+fault in `field` and what to do in `remedy`.
 """
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application; it opens nothing before it is started.
+    """Creates the application, which opens its resources when it is started.
 
     Args:
-        settings: Kept in `app.state.settings`. While the application runs, `app.state` has
-            `engine`, `artifacts`, `scoring`, `thumbnails` and `scoring_models` as well;
-            `stopping` says whether long answers should end, as the server is about to.
+        settings: Settings, kept in `app.state.settings`. While the application runs, `app.state`
+            also has `engine`, `artifacts`, `encoder`, `thumbnails` and `scoring_models`;
+            `stopping` says whether long answers should end because the server is stopping.
 
     Raises:
-        ConfigError: A setting makes no sense.
+        ConfigError: A setting is invalid.
     """
     app = FastAPI(
         title="difficulty",
@@ -66,33 +66,33 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.stopping = lambda: False
     app.state.event_streams = EventStreams()
     add_handlers(app)
-    # The last one added is the first to see a request.
+    # The middleware added last is the first to get a request.
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))
-    app.add_middleware(Gate, count=rate_limiter(settings.rate_limit))
-    app.add_middleware(RequestsSeen, metrics=app.state.metrics)
+    app.add_middleware(Authentication, count=rate_limiter(settings.rate_limit))
+    app.add_middleware(RequestLog, metrics=app.state.metrics)
     app.add_middleware(CorrelationIdMiddleware)
     for router in ROUTERS:
         app.include_router(router)
-    app.openapi = described(app)  # type: ignore[method-assign]
+    app.openapi = with_problems(app)  # type: ignore[method-assign]
     return app
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Opens what requests need, the newest tables included, and closes it at the end."""
+    """Opens the resources, upgrades the tables, and closes everything at the end."""
     settings: Settings = app.state.settings
     state = app.state
     state.engine = connect(settings.resolved_database_url.get_secret_value())
     try:
         await run_in_threadpool(migrate, state.engine)
         state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
-        await run_in_threadpool(choose_device, settings.device)  # a wrong one is told now
-        state.scoring = ScoringProcess(settings)
+        await run_in_threadpool(choose_device, settings.device)  # fails now if it is invalid
+        state.encoder = EncoderProcess(settings)
         state.thumbnails = Thumbnails(settings, state.engine)
         state.scoring_models = ScoringModels(state.artifacts, settings.data_dir / "gaussians")
         try:
             yield
         finally:
-            await run_in_threadpool(state.scoring.close)
+            await run_in_threadpool(state.encoder.close)
     finally:
         state.engine.dispose()

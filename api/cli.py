@@ -16,10 +16,10 @@ Device = Annotated[
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Adds the commands to the application."""
+    """Adds the commands to the command line."""
     app.command()(serve)
     app.command()(worker)
-    keys = typer.Typer(no_args_is_help=True, help="API keys: who may use the service.")
+    keys = typer.Typer(no_args_is_help=True, help="API keys, which callers of the service need.")
     keys.command("create")(create)
     keys.command("list")(show)
     keys.command("revoke")(revoke)
@@ -32,19 +32,19 @@ def serve(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="0 for any free one; instead of DIFFICULTY_PORT."),
+        typer.Option(min=0, max=65535, help="0 for any free port; instead of DIFFICULTY_PORT."),
     ] = None,
     with_worker: Annotated[
-        bool, typer.Option("--with-worker", help="Run workers as well, on this machine.")
+        bool, typer.Option("--with-worker", help="Also run workers on this machine.")
     ] = False,
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="How many, with --with-worker; one per GPU.")
+        int, typer.Option(min=1, max=64, help="Number of workers, with --with-worker; one per GPU.")
     ] = 1,
     device: Device = None,
 ) -> None:
-    """Serves datasets' scores over HTTP; settings come from DIFFICULTY_... variables.
+    """Scores datasets over HTTP; settings come from DIFFICULTY_... variables.
 
-    Without API keys only this machine is answered. SIGTERM or Ctrl-C ends it in order.
+    Without API keys, only this machine is answered. SIGTERM or Ctrl-C stops the server cleanly.
     """
     from api.server import run_server
 
@@ -55,18 +55,18 @@ def serve(
 def worker(
     device: Device = None,
     once: Annotated[
-        bool, typer.Option("--once", help="End as soon as no job is waiting or running.")
+        bool, typer.Option("--once", help="Exit as soon as no job is queued or running.")
     ] = False,
 ) -> None:
-    """Runs the jobs that were sent to the service; start one per device.
+    """Runs the jobs of the service; start one worker per device.
 
-    SIGTERM or Ctrl-C lets it finish its job within DIFFICULTY_GRACE seconds, or hand it back.
+    After SIGTERM or Ctrl-C it finishes its job within DIFFICULTY_GRACE seconds, or hands it back.
     """
-    from api.logs import set_up_logs
+    from api.logs import set_up_logging
     from api.worker.worker import run_worker
 
     settings = read_settings(device=device)
-    set_up_logs(settings)
+    set_up_logging(settings)
     if not once:
         run_worker(settings)
         return
@@ -80,31 +80,34 @@ def worker(
 
 
 def create(
-    name: Annotated[str, typer.Argument(help="What it is for; shown in `difficulty keys list`.")],
+    name: Annotated[str, typer.Argument(help="Purpose of the key, for `difficulty keys list`.")],
     scopes: Annotated[
         str,
-        typer.Option(help="Of read, write, admin, with commas between; each implies those before."),
+        typer.Option(
+            help="read, write (also submit, upload, delete) or admin (also the jobs of all keys); "
+            "several with commas between."
+        ),
     ] = "write",
 ) -> None:
-    """Makes an API key and prints its secret, once."""
+    """Creates an API key and prints its secret, once."""
+    from api.storage.database import open_database
     from api.storage.keys import create_key
-    from api.storage.opened_database import opened_database
 
-    wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
-    with opened_database(read_settings()) as engine:
-        key, secret = create_key(engine, name, wanted)
+    names = [scope.strip() for scope in scopes.split(",") if scope.strip()]
+    with open_database(read_settings()) as engine:
+        key, secret = create_key(engine, name, names)
     typer.echo(f"key {key.id} ({name}): {', '.join(sorted(key.scopes))}", err=True)
-    typer.echo("Keep the secret now; it cannot be shown again:", err=True)
+    typer.echo("Save the secret now; it cannot be shown again:", err=True)
     typer.echo(secret)
 
 
 def show() -> None:
     """Lists the API keys, without their secrets."""
+    from api.storage.database import open_database
     from api.storage.keys import list_keys
-    from api.storage.opened_database import opened_database
     from difficulty_service.commands.console import print_table
 
-    with opened_database(read_settings()) as engine:
+    with open_database(read_settings()) as engine:
         keys = list_keys(engine)
     print_table(
         ("id", "name", "scopes", "created", "revoked"),
@@ -122,34 +125,34 @@ def show() -> None:
 
 
 def revoke(
-    key_id: Annotated[
-        str, typer.Argument(metavar="ID", help="As `difficulty keys list` shows it.")
-    ],
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="Id from `difficulty keys list`.")],
 ) -> None:
-    """Ends an API key for good."""
+    """Revokes an API key permanently."""
+    from api.storage.database import open_database
     from api.storage.keys import revoke_key
-    from api.storage.opened_database import opened_database
     from difficulty_service.errors import ConfigError
 
-    with opened_database(read_settings()) as engine:
+    with open_database(read_settings()) as engine:
         key = revoke_key(engine, key_id)
     if key is None:
-        raise ConfigError(f"there is no key {key_id!r}; see `difficulty keys list`")
+        raise ConfigError(
+            f"there is no key {key_id!r}", "`difficulty keys list` shows all", parameter="key_id"
+        )
     typer.echo(f"key {key.id} ({key.name}) is revoked")
 
 
 def moment(seconds: float | None) -> str:
-    """A time as a person reads it."""
+    """A time in UTC, to the minute; a dash for none."""
     from datetime import UTC, datetime
 
     return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def read_settings(**given: object) -> "Settings":
-    """Settings of the environment, with what was given on the command line instead.
+    """Settings from the environment, overridden by options of the command line.
 
     Raises:
-        ConfigError: A variable has no sensible value; the message names it, not its value.
+        ConfigError: A variable has an invalid value; the message names it, not its value.
     """
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
@@ -157,22 +160,21 @@ def read_settings(**given: object) -> "Settings":
     from api.settings import Settings
     from difficulty_service.errors import ConfigError
 
-    wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     try:
-        return Settings(**wanted)
+        return Settings(**options)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
         reasons = [
             f"DIFFICULTY_{'.'.join(map(str, each['loc']))}".upper() + f": {each['msg']}"
-            for each in found
+            for each in error.errors(include_url=False, include_input=False)
         ]
         raise ConfigError("; ".join(reasons)) from None
     except SettingsError as error:
-        raise ConfigError(f"{error}; lists and mappings are written as JSON") from None
+        raise ConfigError(str(error), "write lists and mappings as JSON") from None
 
 
 def idle_since_start(engine: "Engine") -> Callable[[], bool]:
-    """Says whether there has been a moment without a job that waits or runs."""
+    """A function that says whether there has been a moment without a queued or running job."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from api.jobs.store import counts
@@ -181,13 +183,13 @@ def idle_since_start(engine: "Engine") -> Callable[[], bool]:
 
     def was_idle() -> bool:
         nonlocal idle
-        # Once is enough: a job that came later would be claimed and handed back at once.
+        # Once is enough: a job that came later would be claimed and handed back immediately.
         if not idle:
             try:
-                found = counts(engine)
+                jobs = counts(engine)
             except SQLAlchemyError:
                 return False
-            idle = found["queued"] + found["running"] == 0
+            idle = jobs["queued"] + jobs["running"] == 0
         return idle
 
     return was_idle

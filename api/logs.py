@@ -1,4 +1,4 @@
-"""What is logged: events with the ids of request and job, never secrets or contents."""
+"""Structured logs: events with the ids of request and job, never secrets or contents."""
 
 import logging
 import re
@@ -17,18 +17,18 @@ LONGEST_TEXT = 8000  # characters; a traceback fits, an image does not
 SECRET_NAME = re.compile(r"authorization|cookie|passw|secret|token|api[-_]?key", re.IGNORECASE)
 
 SECRETS = (
-    # Keys of this service, wherever they turn up.
+    # Keys of this service, wherever they occur.
     (re.compile(r"difficulty_[A-Za-z0-9_-]{20,}"), HIDDEN),
     (re.compile(r"(?i)\b(bearer|basic)\s+[^\s'\",]+"), rf"\1 {HIDDEN}"),
     # Passwords and access keys in URLs: before the host, and in the query.
     (re.compile(r"(?<=://)[^/@\s]+@"), f"{HIDDEN}@"),
     (re.compile(r"(?<=[\w/.:])\?[^\s'\"]*=[^\s'\"]*"), f"?{HIDDEN}"),
 )
-"""Patterns of what must not be read in a log, and what stands there instead."""
+"""Patterns of what must not appear in a log, and their replacements."""
 
 
-def set_up_logs(settings: Settings, stream: TextIO | None = None) -> None:
-    """Has the whole process log in one form and at one level; to standard error by default."""
+def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
+    """Sets the format and level of all logs of this process; to standard error by default."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -64,8 +64,8 @@ def set_up_logs(settings: Settings, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
-    # These tell every statement, request or step at their lower levels.
-    for noisy in ("alembic", "asyncio", "httpcore2", "httpx2", "PIL", "slowapi", "sqlalchemy"):
+    # These log every statement, request or step at their lower levels.
+    for noisy in ("alembic", "asyncio", "httpcore2", "httpx2", "PIL", "sqlalchemy"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)
 
@@ -77,7 +77,7 @@ def _renderer(settings: Settings) -> Processor:
 
 
 def add_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Names the request that is being answered, if one is."""
+    """Adds the id of the request that is being answered, if there is one."""
     identity = correlation_id.get()
     if identity is not None:
         event.setdefault("request_id", identity)
@@ -85,35 +85,35 @@ def add_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> Ev
 
 
 def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Takes secrets and contents out of an event, however deep they are in it."""
-    # What begins with _ belongs to structlog.
+    """Removes secrets and contents from an event, however deeply they are nested."""
+    # Names that begin with _ belong to structlog.
     return {
-        name: value if name.startswith("_") else _shown(name, value)
+        name: value if name.startswith("_") else _redacted(name, value)
         for name, value in event.items()
     }
 
 
-def _shown(name: str, value: object) -> object:
+def _redacted(name: str, value: object) -> object:
     if SECRET_NAME.search(name):
         return HIDDEN
     if isinstance(value, dict):
-        return {str(key): _shown(str(key), each) for key, each in value.items()}
+        return {str(key): _redacted(str(key), each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_shown(name, each) for each in value]
+        return [_redacted(name, each) for each in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return f"[{len(value)} bytes]"
     return without_secrets(value) if isinstance(value, str) else value
 
 
 def without_secrets(text: str) -> str:
-    """The text with every secret in it replaced, and cut where it is very long."""
+    """The text with every secret replaced, and cut where it is very long."""
     for pattern, replacement in SECRETS:
         text = pattern.sub(replacement, text)
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}... [cut]"
 
 
-def shown_settings(settings: Settings) -> dict[str, Any]:
-    """The settings as they may be printed."""
+def printable_settings(settings: Settings) -> dict[str, Any]:
+    """The settings by name, with secrets hidden."""
     values = settings.model_dump(mode="json", exclude={"database_url"})
     values["database_url"] = settings.resolved_database_url.get_secret_value()
-    return {name: _shown(name, value) for name, value in values.items()}
+    return {name: _redacted(name, value) for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""What Prometheus is told: requests of this process, jobs and workers of the database."""
+"""Metrics for Prometheus: requests of this process, jobs and workers in the database."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from api.jobs.store import counts, oldest_queued_age
 from api.storage.tables import JOBS
-from api.storage.worker_registry import alive
+from api.storage.worker_registry import live_workers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -21,8 +21,8 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 class Metrics:
     """The counters of one application.
 
-    Labels take few values whatever clients send: a path counts as its route, and what is no route
-    counts as `unknown`.
+    Labels take few values whatever clients send: a path is counted as its route, and a path without
+    a route as `unknown`.
     """
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ class Metrics:
             registry=self._registry,
         )
 
-    def see_request(self, scope: Scope, status: int, seconds: float, problem: str | None) -> None:
-        """Counts one request that was answered.
+    def record(self, scope: Scope, status: int, seconds: float, problem: str | None) -> None:
+        """Counts a request that was answered.
 
         Args:
-            scope: Of the request.
-            status: Of the answer.
-            seconds: Until its end.
-            problem: Its type, where the answer is one.
+            scope: ASGI scope of the request.
+            status: Status of the answer.
+            seconds: Time until the end of the answer.
+            problem: Type of the problem, where the answer is one.
         """
         route = getattr(scope.get("route"), "path", "unknown")
         method = scope["method"] if scope["method"] in METHODS else "other"
@@ -67,16 +67,16 @@ class Metrics:
         """All metrics in Prometheus' text format.
 
         Args:
-            engine: The database; if it does not answer, what it knows is left out.
-            within: Seconds in which a living worker must have been heard of.
+            engine: The database; if it does not answer, its metrics are left out.
+            within: Seconds since the last heartbeat in which a worker counts as alive.
         """
         registry = CollectorRegistry()
-        registry.register(_Stored(engine, within))
+        registry.register(_DatabaseMetrics(engine, within))
         return generate_latest(self._registry) + generate_latest(registry)
 
 
-class _Stored:
-    """What the database knows, read when it is asked for."""
+class _DatabaseMetrics:
+    """Metrics of jobs and workers, read from the database when they are collected."""
 
     def __init__(self, engine: Engine, within: float) -> None:
         self._engine = engine
@@ -85,22 +85,20 @@ class _Stored:
     def collect(self) -> Iterator[Metric]:
         """The metrics, and whether the database answered."""
         try:
-            found = [*self._jobs(), *self._workers()]
+            metrics = [*self._jobs(), *self._workers()]
         except SQLAlchemyError as error:
             structlog.get_logger().warning("metrics-incomplete", reason=type(error).__name__)
-            found = []
+            metrics = []
         up = GaugeMetricFamily("difficulty_database_up", "Whether the database answers")
-        up.add_metric((), float(bool(found)))
-        yield from (up, *found)
+        up.add_metric((), float(bool(metrics)))
+        yield from (up, *metrics)
 
     def _jobs(self) -> Iterator[Metric]:
-        jobs = GaugeMetricFamily(
-            "difficulty_jobs", "Jobs in each state; queued ones wait", labels=("state",)
-        )
+        jobs = GaugeMetricFamily("difficulty_jobs", "Jobs in each state", labels=("state",))
         for state, number in counts(self._engine).items():
             jobs.add_metric((state,), number)
         age = GaugeMetricFamily(
-            "difficulty_oldest_queued_job_seconds", "How long the oldest waiting job has waited"
+            "difficulty_oldest_queued_job_seconds", "Time that the oldest queued job has waited"
         )
         age.add_metric((), oldest_queued_age(self._engine) or 0.0)
         yield from (jobs, age, *self._images())
@@ -115,8 +113,8 @@ class _Stored:
         with self._engine.connect() as connection:
             done, bad, rate = connection.execute(query).one()
         for name, meaning, value in (
-            ("difficulty_job_images", "Images done of all jobs that are kept", done),
-            ("difficulty_job_bad_images", "Those of them that cannot be read", bad),
+            ("difficulty_job_images", "Images processed by all jobs in the database", done),
+            ("difficulty_job_bad_images", "Unreadable ones among them", bad),
             ("difficulty_images_per_second", "Speed of all running jobs together", rate),
         ):
             gauge = GaugeMetricFamily(name, meaning)
@@ -124,12 +122,12 @@ class _Stored:
             yield gauge
 
     def _workers(self) -> Iterator[Metric]:
-        workers = alive(self._engine, self._within)
+        workers = live_workers(self._engine, self._within)
         number = GaugeMetricFamily("difficulty_workers", "Workers that are alive")
         number.add_metric((), len(workers))
         images = CounterMetricFamily(
             "difficulty_worker_images",
-            "Images a worker has worked through since it started",
+            "Images a worker has processed since it started",
             labels=("worker", "device"),
         )
         for worker in workers:

@@ -1,4 +1,4 @@
-"""Every request: in the log, in the metrics, and answered even where the unforeseen happens."""
+"""Logs and counts every request, and answers those that fail unexpectedly."""
 
 import time
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.http.problem_responses import answer, from_unexpected
 from api.metrics import Metrics
 
-QUIET_PATHS = ("/healthz", "/readyz", "/metrics")  # asked for every few seconds
+QUIET_PATHS = ("/healthz", "/readyz", "/metrics")  # requested every few seconds
 ABORTED = 499  # the client went away; no answer has this status
 
 
 @dataclass
-class _Answer:
-    """What has been sent so far."""
+class _AnswerCounter:
+    """Counts what is sent as the answer."""
 
     send: Send
     status: int = 0
@@ -32,57 +32,57 @@ class _Answer:
 
 
 @dataclass(frozen=True)
-class RequestsSeen:
+class RequestLog:
     """Middleware that logs and counts requests, and answers 500 where nothing else answered.
 
     Attributes:
-        app: What is behind it.
-        metrics: Where requests are counted.
+        app: Application behind it.
+        metrics: Counts the requests.
     """
 
     app: ASGIApp
     metrics: Metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hands on a request and takes note of the answer."""
+        """Passes a request on and records its answer."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = _Answer(send)
+        sent = _AnswerCounter(send)
         try:
-            await self._handle(scope, receive, given)
+            await self._handle(scope, receive, sent)
         finally:
-            self._note(scope, given)
+            self._record(scope, sent)
 
-    async def _handle(self, scope: Scope, receive: Receive, given: _Answer) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, sent: _AnswerCounter) -> None:
         try:
-            await self.app(scope, receive, given)
+            await self.app(scope, receive, sent)
         except ClientDisconnect:
-            given.status = ABORTED
+            sent.status = ABORTED
         except Exception as error:
             structlog.get_logger().error("request-failed", exc_info=error)
-            if given.status:
-                # What was sent is not whole; the server closes the connection to say so.
+            if sent.status:
+                # The answer is incomplete; the server closes the connection to signal it.
                 raise
-            await answer(from_unexpected(), scope)(scope, receive, given)
+            await answer(from_unexpected(), scope)(scope, receive, sent)
 
-    def _note(self, scope: Scope, given: _Answer) -> None:
-        seconds = time.perf_counter() - given.began
+    def _record(self, scope: Scope, sent: _AnswerCounter) -> None:
+        seconds = time.perf_counter() - sent.began
         state: dict[str, Any] = scope.get("state", {})
         problem = state.get("problem")
-        # Whoever goes away in the middle of an answer has seen its status.
-        status = given.status or ABORTED
-        self.metrics.see_request(scope, status, seconds, problem)
+        # A client that disconnects during an answer has already received its status.
+        status = sent.status or ABORTED
+        self.metrics.record(scope, status, seconds, problem)
         quiet = scope["path"] in QUIET_PATHS and status < 400  # noqa: PLR2004 - no error
         log = structlog.get_logger()
         (log.debug if quiet else log.info)(
             "request",
             method=scope["method"],
-            path=_path(scope),  # without the query, which may name what is nobody's business
+            path=_path(scope),  # without the query, which may contain private names
             status=status,
             problem=problem,
             milliseconds=round(1000 * seconds, 1),
-            bytes=given.size,
+            bytes=sent.size,
             client=(scope.get("client") or ("unknown",))[0],
             key=getattr(state.get("principal"), "owner", None) or None,
             job=_job(scope),

@@ -1,4 +1,4 @@
-"""Runs the web application: checks that it may, listens, and ends in order."""
+"""Runs the web application: checks its address, listens, and shuts down cleanly."""
 
 import gc
 import ipaddress
@@ -12,34 +12,34 @@ import structlog
 import uvicorn
 
 from api.app import create_app
-from api.logs import set_up_logs, shown_settings
+from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
+from api.storage.database import open_database
 from api.storage.keys import any_keys
-from api.storage.opened_database import opened_database
 from api.worker.processes import running_workers
-from difficulty_service.errors import ConfigError
+from difficulty_service.errors import ConfigError, Setting
 
 SHUTDOWN_SECONDS = 10
-"""How long answers under way may take once the server is told to stop."""
+"""Time limit for answers in progress once the server is told to stop."""
 
-IDLE_SECONDS = 30  # a connection without a request is closed
+IDLE_SECONDS = 30  # after which a connection without a request is closed
 
 
 def run_server(settings: Settings, workers: int) -> None:
     """Serves until SIGTERM or SIGINT.
 
     Args:
-        settings: Of server and workers.
-        workers: How many worker processes to run beside it.
+        settings: Settings of server and workers.
+        workers: Number of worker processes to run beside the server.
 
     Raises:
-        ConfigError: The address may not be listened on, or the database does not answer.
+        ConfigError: The address is not allowed, or the database does not answer.
         OSError: The address is in use.
     """
-    set_up_logs(settings)
+    set_up_logging(settings)
     log = structlog.get_logger()
-    log.info("settings", **shown_settings(settings))
-    with opened_database(settings) as engine:
+    log.info("settings", **printable_settings(settings))
+    with open_database(settings) as engine:
         has_keys = any_keys(engine)
     check_address(settings.host, has_keys=has_keys)
     app = create_app(settings)
@@ -63,68 +63,71 @@ def run_server(settings: Settings, workers: int) -> None:
                 consequence="only this machine is answered",
                 remedy="difficulty keys create",
             )
-        # What is loaded by now stays; without it a full collection takes milliseconds, not 300.
+        # What is loaded by now stays; without these objects a full collection takes a few
+        # milliseconds instead of 300.
         gc.collect()
         gc.freeze()
         with signals_stop(server), running_workers(settings, workers):
             server.run(sockets=[listener])
     if not server.started:
-        raise ConfigError("the server could not start; the reason is logged above")
+        raise ConfigError("the server could not start", "see the reason logged above")
     log.info("server-stopped")
 
 
 def check_address(host: str, *, has_keys: bool) -> None:
-    """Keeps a server that asks for no key away from other machines.
+    """Refuses an address that other machines can reach while no key is required.
 
     Raises:
-        ConfigError: Others could reach the address and there is no key, or there is no such host.
+        ConfigError: Other machines could reach it and there is no key, or there is no such host.
     """
     if has_keys or all(ipaddress.ip_address(address).is_loopback for address in addresses(host)):
         return
     raise ConfigError(
-        f"{host or 'an empty host'} can be reached from other machines, and there is no API key; "
-        "make one with `difficulty keys create NAME --scopes write`, or serve 127.0.0.1"
+        f"{host or 'an empty host'} can be reached from other machines, and there is no API key",
+        "make a key with `difficulty keys create NAME`, or use ",
+        Setting("host", "127.0.0.1"),
+        parameter="host",
     )
 
 
 def addresses(host: str) -> list[str]:
-    """All addresses that a host stands for.
+    """All addresses of a host.
 
     Raises:
         ConfigError: There are none.
     """
     try:
-        found = socket.getaddrinfo(
+        infos = socket.getaddrinfo(
             host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:
-        raise ConfigError(f"host {host!r} is unknown here: {error}") from None
+        raise ConfigError(f"the host {host!r} is unknown: {error}", parameter="host") from None
     # Without the scope that an IPv6 address may end with.
-    return [str(place[4][0]).partition("%")[0] for place in found]
+    return [str(info[4][0]).partition("%")[0] for info in infos]
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 is any that is free."""
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = found[0]
+    """A listening socket; port 0 stands for any free one."""
+    infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = infos[0]
     listener = socket.create_server(address[:2], family=family)
-    # Connections inherit it. The event loop sets it only on sockets that were made by number of
-    # protocol; without it every answer waits 40 ms for the client's acknowledgement.
+    # Connections inherit the option. The event loop sets it only on sockets created with a protocol
+    # number; without it every answer waits 40 ms for the client's acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where a client finds it."""
+    """URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @contextmanager
 def signals_stop(server: uvicorn.Server) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the server and do nothing else, so that the process ends in order.
+    """SIGTERM and SIGINT stop the server and do nothing else, so that the process exits cleanly.
 
-    uvicorn stops at a signal and then sends it once more to the handler that was there before.
+    uvicorn stops at a signal and then raises it again for the handler that was installed before.
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Everything an operator may set, from environment variables that begin with `DIFFICULTY_`."""
+"""Settings for operators, from environment variables that begin with `DIFFICULTY_`."""
 
 from functools import cached_property
 from pathlib import Path
@@ -14,40 +14,40 @@ MEBIBYTE = 1 << 20
 
 
 class Settings(BaseSettings):
-    """Settings of the server and of its workers; both read the same.
+    """Settings that the server and its workers share.
 
     Attributes:
-        roots: Folders or URIs that jobs may read, by the name that requests use for them.
-        data_dir: Folder for the database, uploads and features, where these have no place of
-            their own.
-        database_url: As SQLAlchemy takes it; None is a SQLite file in `data_dir`.
-        artifacts: Folder or URI for results; None is a folder in `data_dir`.
-        host: Address to listen on; only loopback as long as there is no key.
+        roots: Folders or URIs that jobs may read, by their names in requests.
+        data_dir: Folder for uploads and features, and for database and results unless these are
+            set.
+        database_url: URL in SQLAlchemy's form; None for a SQLite file in `data_dir`.
+        artifacts: Folder or URI for results; None for a folder in `data_dir`.
+        host: Address to listen on; without keys, a loopback address only.
         port: Port to listen on.
-        backbones: Names that jobs may ask for; empty allows all.
-        default_backbone: Of jobs that name none.
-        device: Of workers and of single images.
-        engine: Who runs the shards of a job.
-        ray_address: Of the cluster that the engine ray uses; None for `RAY_ADDRESS`, or this
-            machine alone.
-        remote_images: Whether tables may name https addresses of images.
-        max_body_bytes: Of a request that is not an upload.
-        max_upload_bytes: Of one upload.
-        max_images_per_request: Of one call that scores single images.
-        max_image_bytes: Of one image.
-        max_pixels: Of one image.
-        max_queued_jobs: Of one key, before more are refused.
-        rate_limit: Requests of one key or address, as slowapi writes limits.
-        lease: How long a worker may be silent before its job is given to another.
-        heartbeat: How often a worker is heard of.
-        poll: How often an idle worker looks for a job.
-        max_attempts: After so many a job fails.
-        retry_delay: Before a failed attempt is repeated, doubled each time.
-        grace: How long a worker that is told to stop may go on with its job.
-        keep_jobs: How long finished jobs and their files are kept.
-        keep_uploads: How long uploads are kept after their last use.
+        backbones: Backbones that jobs may use; empty allows all.
+        default_backbone: Backbone of jobs that name none.
+        device: Device of workers and of the encoder of single images.
+        engine: Engine that runs the shards of a job.
+        ray_address: Address of the Ray cluster; None for `RAY_ADDRESS`, or this machine alone.
+        remote_images: Whether tables may refer to images by https URLs.
+        max_body_bytes: Maximum number of bytes of a request that is not an upload.
+        max_upload_bytes: Maximum number of bytes of an upload.
+        max_images_per_request: Maximum number of images in a request that scores single images.
+        max_image_bytes: Maximum number of bytes of an image.
+        max_pixels: Maximum number of pixels of an image.
+        max_queued_jobs: Maximum number of queued jobs of one key.
+        rate_limit: Maximum rate of requests of one key or address, in the notation of the package
+            `limits`: `600/minute`, `10/second;10000/day`.
+        lease: Seconds without a heartbeat after which another worker may claim a job.
+        heartbeat: Seconds between heartbeats of a worker.
+        poll: Seconds between polls of an idle worker for a job.
+        max_attempts: Number of attempts before a job fails.
+        retry_delay: Seconds before a failed attempt is retried, doubled each time.
+        grace: Seconds that a worker has to finish its job once it is told to stop.
+        keep_jobs: Seconds until finished jobs and their files are deleted.
+        keep_uploads: Seconds until unused uploads are deleted.
         log_format: One JSON object or one readable line per event.
-        log_level: Least severe kind of event that is logged.
+        log_level: Least severe level that is logged.
     """
 
     model_config = SettingsConfigDict(env_prefix="DIFFICULTY_", extra="ignore", frozen=True)
@@ -84,7 +84,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def resolved_database_url(self) -> SecretStr:
-        """Where the database is."""
+        """URL of the database."""
         if self.database_url is not None:
             return self.database_url
         return SecretStr(f"sqlite:///{(self.data_dir / 'difficulty.sqlite').resolve()}")
@@ -101,5 +101,5 @@ class Settings(BaseSettings):
 
     @property
     def work_dir(self) -> Path:
-        """Folder for what jobs have under way, features among them."""
+        """Folder for the work of running jobs, such as features."""
         return self.data_dir / "work"

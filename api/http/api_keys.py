@@ -1,4 +1,4 @@
-"""Who asks, and what they may: keys, scopes, and what holds as long as there are no keys."""
+"""Authentication and authorisation by API key, and the rules that hold while there are no keys."""
 
 import ipaddress
 import re
@@ -28,60 +28,79 @@ HEADER = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header")
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks.
+    """The caller of a request.
 
     Attributes:
-        owner: Id of the key; "" where there are no keys.
-        scopes: All that is allowed, implied scopes included.
+        owner: Id of the key, which owns what the caller submits; "" where there are no keys.
+        scopes: Everything the caller is allowed, implied scopes included.
     """
 
     owner: str
     scopes: frozenset[str]
 
+    @property
+    def visible_owner(self) -> str | None:
+        """Owner whose jobs the caller sees and manages; None, for an administrator, is any."""
+        return None if "admin" in self.scopes else self.owner
 
-EVERYBODY = Principal("", frozenset(SCOPES))
-"""Who asks where there are no keys."""
+    def require(self, scope: str) -> None:
+        """Refuses a caller who lacks a scope.
+
+        Raises:
+            Problem: The scope is not among those of the key.
+        """
+        if scope not in self.scopes:
+            raise Problem(
+                403,
+                "forbidden",
+                f"the key has the scopes {', '.join(sorted(self.scopes))}, this needs {scope}",
+                f"use a key made with `--scopes {scope}`",
+            )
+
+
+ANONYMOUS = Principal("", frozenset(SCOPES))
+"""The caller where there are no keys."""
 
 
 @dataclass(frozen=True)
-class Gate:
-    """Middleware that lets a request in only if it has a valid key and does not come too often.
+class Authentication:
+    """Middleware that refuses requests without a valid key, and those above the rate limit.
 
     Attributes:
-        app: What is behind it; finds the `Principal` in `request.state.principal`.
-        count: Counts a request of a client; raises a `Problem` where that is too often.
+        app: Application behind it; finds the `Principal` in `request.state.principal`.
+        count: Counts a request of a client; raises a `Problem` above the rate limit.
     """
 
     app: ASGIApp
-    count: Callable[[Scope, str], None]
+    count: Callable[[str], None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hands on a request, or answers 401, 403 or 429."""
+        """Passes a request on, or answers 401, 403 or 429."""
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self.app(scope, receive, send)
             return
         try:
-            await self._let_in(scope)
+            await self._authenticate(scope)
         except Exception as error:  # noqa: BLE001 - no handler of the application sees them here
             await answer(problem_of(error), scope)(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
-    async def _let_in(self, scope: Scope) -> None:
+    async def _authenticate(self, scope: Scope) -> None:
         engine: Engine = scope["app"].state.engine
         state = scope.setdefault("state", {})
         try:
             state["principal"] = await run_in_threadpool(identify, engine, Headers(scope=scope))
         except Problem:
-            # Guessing keys counts too, on the address, or there would be no end to it.
-            self.count(scope, f"address {_address(scope)}")
+            # A guessed key counts too, on the address; otherwise guessing would have no limit.
+            self.count(f"address {_address(scope)}")
             raise
         owner = state["principal"].owner
-        self.count(scope, f"key {owner}" if owner else f"address {_address(scope)}")
+        self.count(f"key {owner}" if owner else f"address {_address(scope)}")
 
 
 def identify(engine: Engine, headers: Headers) -> Principal:
-    """Finds out who asks.
+    """The caller of a request.
 
     Raises:
         Problem: There is no valid key although keys are in use.
@@ -93,14 +112,14 @@ def identify(engine: Engine, headers: Headers) -> Principal:
     if any_keys(engine):
         raise _unauthorised("the key is unknown or revoked" if secret else "there is no key")
     _check_host(headers.get("host", ""))
-    return EVERYBODY
+    return ANONYMOUS
 
 
 def presented_secret(headers: Headers) -> str | None:
     """The key in the headers, if there is one.
 
     Raises:
-        Problem: It is sent in another form than ours.
+        Problem: The authentication scheme is not Bearer, or the key is too long.
     """
     authorization = headers.get("authorization")
     if authorization is None:
@@ -108,15 +127,15 @@ def presented_secret(headers: Headers) -> str | None:
     else:
         scheme, _, secret = authorization.partition(" ")
         if scheme.lower() != "bearer":
-            raise _unauthorised(f"the scheme {scheme[:20]!r} is not known here")
+            raise _unauthorised(f"the authentication scheme {scheme[:20]!r} is not supported")
     secret = (secret or "").strip()
     if len(secret) > LONGEST_SECRET:
-        raise _unauthorised("the key is longer than any")
+        raise _unauthorised("the key is longer than any valid one")
     return secret or None
 
 
 def _check_host(host: str) -> None:
-    """Refuses the names that a page elsewhere could give to this machine, to read from it.
+    """Refuses host names that a foreign web page could resolve to this machine (DNS rebinding).
 
     Without keys only this machine is answered, but a browser on it visits other sites. One of
     them may have its name resolve to the loopback address, which makes the browser treat both as
@@ -129,7 +148,7 @@ def _check_host(host: str) -> None:
         403,
         "forbidden",
         f"without keys the service answers local names only, not {name[:100]!r}",
-        "ask for localhost, or make a key with `difficulty keys create`",
+        "use the name localhost, or make a key with `difficulty keys create`",
     )
 
 
@@ -156,8 +175,12 @@ def _address(scope: Scope) -> str:
     return client[0] if client else "unknown"
 
 
-def _needs(wanted: str) -> Callable[..., Awaitable[Principal]]:
-    # `Gate` has read the two headers; here they are only told to /openapi.json.
+def require_scope(scope: str) -> Callable[..., Awaitable[Principal]]:
+    """A dependency that gives the caller, who must have a scope.
+
+    `Authentication` has read the two headers; here they are declared for /openapi.json only.
+    """
+
     async def check(
         request: Request,
         _bearer: Annotated[object, Depends(BEARER)],
@@ -166,22 +189,14 @@ def _needs(wanted: str) -> Callable[..., Awaitable[Principal]]:
         principal: Principal | None = getattr(request.state, "principal", None)
         if principal is None:
             raise _unauthorised("there is no key")
-        if wanted not in principal.scopes:
-            raise Problem(
-                403,
-                "forbidden",
-                f"the key may {', '.join(sorted(principal.scopes))}, this needs {wanted}",
-                f"use a key made with `--scopes {wanted}`",
-            )
+        principal.require(scope)
         return principal
 
     return check
 
 
-read_key = _needs("read")
-write_key = _needs("write")
-admin_key = _needs("admin")
+read_key = require_scope("read")
+write_key = require_scope("write")
 
 ReadKey = Annotated[Principal, Depends(read_key)]
 WriteKey = Annotated[Principal, Depends(write_key)]
-AdminKey = Annotated[Principal, Depends(admin_key)]

@@ -1,4 +1,4 @@
-"""The description of the service: every status that an address answers with, problems included."""
+"""The OpenAPI description, completed by the problems that each address may answer with."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,20 +19,20 @@ MEANINGS = {
     "413": "The body is larger than allowed",
     "415": "The body is of another kind than expected",
     "422": "A field of the request is wrong",
-    "429": "Too often; the Retry-After header says when to try again",
+    "429": "Too many requests; the Retry-After header says when to try again",
     "500": "Something went wrong inside",
     "503": "The service cannot do this now",
 }
-"""What a status means where the address says nothing of its own."""
+"""Description of a status where the route gives none."""
 
-GUARDED = ("401", "403", "429", "500", "503")  # wherever a key may be needed
+AUTHENTICATED = ("401", "403", "429", "500", "503")  # wherever a key may be needed
 WITH_BODY = ("400", "413", "415", "422")
 WITH_PARAMETERS = ("404", "422")
-LEFT_OVER = ("HTTPValidationError", "ValidationError")  # the framework's form of an error
+UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")  # the framework's own errors
 
 
 class ProblemSchema(BaseModel):
-    """What went wrong (RFC 9457)."""
+    """An error (RFC 9457)."""
 
     model_config = ConfigDict(
         title="Problem",
@@ -55,22 +55,22 @@ class ProblemSchema(BaseModel):
     status: int
     detail: str = Field(description="What is wrong, with the value")
     remedy: str = Field(description="What to do about it")
-    field: str | None = Field(default=None, description="Where in the request")
+    field: str | None = Field(default=None, description="Field of the request that is at fault")
 
 
-def described(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    """A replacement of `app.openapi` that declares the problems of every address."""
-    plain = app.openapi
+def with_problems(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """A replacement for `app.openapi` that declares the problems of every address."""
+    original = app.openapi
 
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _with_problems(plain())
+            app.openapi_schema = _complete(original())
         return app.openapi_schema
 
     return describe
 
 
-def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
+def _complete(schema: dict[str, Any]) -> dict[str, Any]:
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     schemas["Problem"] = ProblemSchema.model_json_schema()
     for path, operations in schema["paths"].items():
@@ -78,30 +78,30 @@ def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
             for status in _statuses(path, operation):
                 operation["responses"].setdefault(status, {})
             for status, response in operation["responses"].items():
-                _complete(status, response)
-    for name in LEFT_OVER:
+                _complete_response(status, response)
+    for name in UNUSED_SCHEMAS:
         schemas.pop(name, None)
     return schema
 
 
 def _statuses(path: str, operation: dict[str, Any]) -> list[str]:
     return [
-        *(() if path in OPEN_PATHS else GUARDED),
+        *(() if path in OPEN_PATHS else AUTHENTICATED),
         *(WITH_BODY if "requestBody" in operation else ()),
         *(WITH_PARAMETERS if operation.get("parameters") else ()),
     ]
 
 
-def _complete(status: str, response: dict[str, Any]) -> None:
-    """Gives an error its meaning and the form of a problem, unless it has a form of its own."""
+def _complete_response(status: str, response: dict[str, Any]) -> None:
+    """Gives an error a description and the schema of a problem, unless it has its own."""
     if not status.startswith(("4", "5")):
         return
     if response.get("description") in (None, "", "Validation Error"):
         response["description"] = MEANINGS.get(status, "A problem")
-    if not _has_form(response):
+    if not _has_schema(response):
         response["content"] = {CONTENT_TYPE: {"schema": {"$ref": REFERENCE}}}
 
 
-def _has_form(response: dict[str, Any]) -> bool:
-    forms = [form["schema"] for form in response.get("content", {}).values() if form.get("schema")]
-    return bool(forms) and not any("HTTPValidationError" in str(form) for form in forms)
+def _has_schema(response: dict[str, Any]) -> bool:
+    schemas = [body["schema"] for body in response.get("content", {}).values() if "schema" in body]
+    return any(schemas) and not any("HTTPValidationError" in str(schema) for schema in schemas)

@@ -1,4 +1,4 @@
-"""Whatever goes wrong in a request, answered as a problem."""
+"""Exception handlers that answer every error of a request with a problem."""
 
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
@@ -11,70 +11,71 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
 from api.http.problems import CONTENT_TYPE, Problem
 from api.storage.database import DatabaseUnusable
-from difficulty_service.errors import DifficultyError, MissingPackage
+from difficulty_service.errors import DifficultyError, MissingPackage, Setting
 
 RETRY_AFTER = 5  # seconds; a restart of the database takes about that long
-MOST_ERRORS = 10  # of one request, that the answer names
-LONGEST_DETAIL = 2000  # characters; what was sent may be part of it
+MAX_ERRORS = 10  # that the answer to one request names
+MAX_DETAIL_LENGTH = 2000  # characters; the detail may quote the request
 SERVER_ERROR = 500
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 KINDS: Mapping[int, tuple[str, str]] = {
-    400: ("bad-request", "see /openapi.json for what the address takes"),
+    400: ("bad-request", "see /openapi.json for what the address accepts"),
     401: ("unauthorised", "send a key as `Authorization: Bearer KEY`"),
-    403: ("forbidden", "use a key with the scope that this needs"),
-    404: ("not-found", "see /openapi.json for the addresses there are"),
+    403: ("forbidden", "use a key with the required scope"),
+    404: ("not-found", "see /openapi.json for all addresses"),
     405: ("method-not-allowed", "use one of the methods in the Allow header"),
-    409: ("conflict", "look at the present state first"),
+    409: ("conflict", "read the current state first"),
     413: ("too-large", "send a smaller body"),
-    415: ("unsupported-media-type", "see /openapi.json for what the address takes"),
-    422: ("invalid-request", "see /openapi.json for what the address takes"),
+    415: ("unsupported-media-type", "see /openapi.json for what the address accepts"),
+    422: ("invalid-request", "see /openapi.json for what the address accepts"),
     429: ("too-many-requests", "try again later"),
     503: ("unavailable", "try again later"),
 }
-"""Type and remedy of statuses that the framework answers with."""
+"""Type and remedy of the statuses of the framework's own errors."""
 
 
 def answer(problem: Problem, scope: MutableMapping[str, Any]) -> Response:
-    """The problem as a response; its type is kept in the scope, for the log and the metrics."""
+    """The response for a problem; its type is stored in the scope, for the log and the metrics."""
     scope.setdefault("state", {})["problem"] = problem.type
     body = problem.body()
-    body["detail"] = body["detail"][:LONGEST_DETAIL]
+    body["detail"] = body["detail"][:MAX_DETAIL_LENGTH]
     return JSONResponse(
         body, problem.status, headers=dict(problem.headers), media_type=CONTENT_TYPE
     )
 
 
 def from_validation(error: RequestValidationError) -> Problem:
-    """Names the first field in `field` and up to ten in `detail`, never their values."""
+    """For invalid fields: the first one in `field` and up to ten in `detail`, without values."""
     errors = error.errors()
     if any(each["type"] == "json_invalid" for each in errors):
         reason = errors[0].get("ctx", {}).get("error", "")
         return Problem(400, "bad-request", f"the body is not JSON: {reason}", "send valid JSON")
-    found = [f"{_field(each['loc'])}: {each['msg']}" for each in errors[:MOST_ERRORS]]
-    if len(errors) > MOST_ERRORS:
-        found.append(f"and {len(errors) - MOST_ERRORS} more")
+    messages = [f"{_field(each['loc'])}: {each['msg']}" for each in errors[:MAX_ERRORS]]
+    if len(errors) > MAX_ERRORS:
+        messages.append(f"and {len(errors) - MAX_ERRORS} more")
     return Problem(
         422,
         "invalid-request",
-        "; ".join(found) or "the request is not as expected",
-        "correct the fields named; /openapi.json has their schema",
+        "; ".join(messages) or "the request is invalid",
+        "correct these fields; /openapi.json has their schema",
         field=_field(errors[0]["loc"]) if errors else None,
     )
 
 
 def _field(location: tuple[str | int, ...]) -> str:
-    """Without where it stands (body, query, path), unless there is nothing else."""
+    """Path of a field without its part of the request (body, query), unless there is no more."""
     return ".".join(map(str, location[1:] or location))
 
 
 def from_http(error: HTTPException) -> Problem:
-    """An answer of the framework's own."""
+    """For an error that the framework raises."""
     kind, remedy = KINDS.get(
         error.status_code, KINDS[400] if error.status_code < SERVER_ERROR else ("", "")
     )
@@ -90,23 +91,43 @@ def from_http(error: HTTPException) -> Problem:
     )
 
 
+def body_too_large(limit: int) -> Problem:
+    """For a body of more than `limit` bytes; closes the connection, as the rest is not read."""
+    return Problem(
+        413,
+        "too-large",
+        f"the body is larger than {limit:,} bytes",
+        "send less at a time; whole datasets go to POST /v1/uploads",
+        headers={"Connection": "close"},
+    )
+
+
 def from_difficulty(error: DifficultyError) -> Problem:
-    """A named failure of the pipeline: what was sent cannot be worked with, or we cannot now."""
+    """For an error of the library: unusable data, or a part of the service that is missing."""
     if isinstance(error, DatabaseUnusable | MissingPackage):
         return _unavailable("a part of the service is not installed or not up to date")
-    return Problem(422, "unreadable", " ".join(str(error).split()), "correct what the detail names")
+    # Parameters of the library are no fields of this request: a remedy that names one is of no use.
+    names_parameters = any(isinstance(part, Setting) for part in error.remedy)
+    remedy = "" if names_parameters else _one_line("".join(map(str, error.remedy)))
+    return Problem(
+        422, "unreadable", _one_line(error.problem), remedy or "correct what the detail names"
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def from_database(error: DBAPIError | PoolTimeout) -> Problem:
-    """The database does not answer, refuses a value that was sent, or something worse."""
+    """For an error of the database: it does not answer, or refuses a value of the request."""
     if isinstance(error, DataError):
         return Problem(
             422,
             "invalid-request",
-            "the request holds a value that cannot be stored",
+            "the request contains a value that cannot be stored",
             "send text without NUL and numbers of at most 64 bits",
         )
-    # Only these two say that the database is not there; others are mistakes of ours.
+    # Only these mean that the database is unreachable; others are bugs.
     if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
         return _unavailable("the database does not answer")
     return from_unexpected()
@@ -123,11 +144,11 @@ def _unavailable(detail: str) -> Problem:
 
 
 def from_unexpected() -> Problem:
-    """Says nothing of the cause, which the log has under the same request id."""
+    """For a bug: without its cause, which the log has under the same request id."""
     return Problem(
         500,
         "internal",
-        "something went wrong that should not; it is in the log",
+        "an unexpected error occurred; the log has the details",
         "report it with the X-Request-ID of this answer",
     )
 
@@ -140,11 +161,11 @@ CONVERSIONS: Mapping[type[Exception], Callable[[Any], Problem]] = {
     DBAPIError: from_database,
     PoolTimeout: from_database,
 }
-"""What each exception means that a request may end with."""
+"""Conversion of each kind of exception to a problem."""
 
 
 def problem_of(error: Exception) -> Problem:
-    """What to answer to an exception; a failure of ours is logged."""
+    """The problem for an exception; errors of the server are logged."""
     for kind, convert in CONVERSIONS.items():
         if isinstance(error, kind):
             problem = convert(error)
@@ -157,7 +178,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def allowed_methods(request: Request) -> set[str]:
-    """Every method that the address of a request takes."""
+    """All methods that the address of a request allows."""
     return {
         method
         for method in METHODS
@@ -166,15 +187,27 @@ def allowed_methods(request: Request) -> set[str]:
     }
 
 
+def _completed(problem: Problem, request: Request) -> Problem:
+    """Adds what the request knows and the framework's own error does not."""
+    if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The framework names the methods of the first route of that address only.
+        allow = ", ".join(sorted(allowed_methods(request)))
+        return replace(problem, headers={**problem.headers, "Allow": allow})
+    limit = request.scope.get(MAX_BODY_SIZE_SCOPE_KEY)
+    if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and limit is not None:
+        return body_too_large(limit)
+    return problem
+
+
 def add_handlers(app: FastAPI) -> None:
-    """Has the application answer with a problem to every exception that has a meaning."""
+    """Makes the application answer every known exception with a problem."""
 
     def handle(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException) and error.status_code == HTTPStatus.NO_CONTENT:
+            return Response(status_code=HTTPStatus.NO_CONTENT)
         problem = problem_of(error)
-        if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
-            # The framework names the methods of the first route of that address only.
-            allow = ", ".join(sorted(allowed_methods(request)))
-            problem = replace(problem, headers={**problem.headers, "Allow": allow})
+        if isinstance(error, HTTPException):
+            problem = _completed(problem, request)
         return answer(problem, request.scope)
 
     for kind in CONVERSIONS:

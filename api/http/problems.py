@@ -9,15 +9,15 @@ CONTENT_TYPE = "application/problem+json"
 
 @dataclasses.dataclass(eq=False)
 class Problem(Exception):
-    """An answer that is not what was asked for.
+    """An error answer.
 
     Attributes:
         status: HTTP status.
         type: Stable name, such as "not-found"; a key of `TITLES`.
         detail: What is wrong, with the value.
         remedy: What to do about it.
-        field: Where in the request; a path such as "dataset.path".
-        headers: To send with it.
+        field: Path of the field of the request that is at fault, such as "dataset.path".
+        headers: Headers to send with it.
     """
 
     status: int
@@ -28,7 +28,7 @@ class Problem(Exception):
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[object, ...]]:
-        """Lets a problem cross from one process to another."""
+        """Supports pickling, with which a problem crosses from one process to another."""
         values = (self.status, self.type, self.detail, self.remedy, self.field, dict(self.headers))
         return self.__class__, values
 
@@ -62,11 +62,11 @@ TITLES = {
     "unavailable": "The service cannot do this now",
     "internal": "Something went wrong inside",
 }
-"""What each type means, in a few words."""
+"""Title of each type."""
 
 
-def not_found(what: str, identity: str) -> Problem:
-    """For what is not there, and for what another key owns: nobody can tell the two apart."""
+def not_found(kind: str, identity: str) -> Problem:
+    """For what does not exist, and for what another key owns: callers cannot tell them apart."""
     return Problem(
-        404, "not-found", f"no {what} {identity!r}", f"list what there is with GET /v1/{what}s"
+        404, "not-found", f"there is no {kind} {identity!r}", f"GET /v1/{kind}s lists what there is"
     )

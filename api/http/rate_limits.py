@@ -1,67 +1,60 @@
-"""How often a key, or an address without a key, may ask."""
+"""The number of requests that a key, or an address without a key, may send in a time window."""
 
 import math
 import time
 from collections.abc import Callable
 
-from limits import parse_many
-from slowapi import Limiter
-from slowapi.errors import RateLimitExceeded
-from starlette.requests import Request
-from starlette.types import Scope
+from limits import RateLimitItem, parse_many
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
 
 from api.http.problems import Problem
 from difficulty_service.errors import ConfigError
 
 
-def rate_limiter(rate: str) -> Callable[[Scope, str], None]:
-    """Makes what counts requests.
+def rate_limiter(rate: str) -> Callable[[str], None]:
+    """Makes a counter of requests, which lives in the memory of this process.
 
     Args:
-        rate: As slowapi writes limits: `600/minute`, `10/second;10000/day`.
+        rate: One or several limits in the notation of the package `limits`: `600/minute`,
+            `10/second;10000/day`.
 
     Returns:
-        Given the scope of a request and who asks, raises a `Problem` with status 429 where that
-        is too often.
+        A function that counts one request of the named client and raises a `Problem` with status
+        429 where the client has reached a limit.
 
     Raises:
-        ConfigError: The rate is not written so.
+        ConfigError: The rate is not in that notation.
     """
-    limiter = Limiter(key_func=lambda request: request.state.client)
+    limits = _parse(rate)
+    limiter = FixedWindowRateLimiter(MemoryStorage())
 
-    @limiter.shared_limit(_checked(rate), scope="requests")
-    def count(request: Request) -> None:
-        """Counted by being called."""
+    def count(client: str) -> None:
+        for limit in limits:
+            if not limiter.hit(limit, client):
+                reset_at = limiter.get_window_stats(limit, client).reset_time
+                raise _too_many_requests(limit, max(1, math.ceil(reset_at - time.time())))
 
-    def check(scope: Scope, client: str) -> None:
-        request = Request(scope)
-        request.state.client = client
-        try:
-            count(request)
-        except RateLimitExceeded as error:
-            item, identifiers = request.state.view_rate_limit
-            reset = limiter.limiter.get_window_stats(item, *identifiers).reset_time
-            raise _too_often(error, max(1, math.ceil(reset - time.time()))) from None
-
-    return check
+    return count
 
 
-def _too_often(error: RateLimitExceeded, wait: int) -> Problem:
+def _too_many_requests(limit: RateLimitItem, seconds: int) -> Problem:
     return Problem(
         429,
         "too-many-requests",
-        f"more than {error.detail} requests",
-        f"wait {wait} s, as the Retry-After header says",
-        headers={"Retry-After": str(wait)},
+        f"more than {limit} requests",
+        f"wait {seconds} s, as the Retry-After header says",
+        headers={"Retry-After": str(seconds)},
     )
 
 
-def _checked(rate: str) -> str:
-    # slowapi would only log it, and then count nothing.
+def _parse(rate: str) -> list[RateLimitItem]:
+    """The limits of a rate, the shortest time window first."""
     try:
-        parse_many(rate)
+        return sorted(parse_many(rate))
     except ValueError:
         raise ConfigError(
-            f"rate limit {rate!r} cannot be read; write for example 600/minute"
+            f"the rate limit {rate!r} cannot be read",
+            "write a number of requests and a time window, such as 600/minute",
+            parameter="rate_limit",
         ) from None
-    return rate

@@ -1,4 +1,4 @@
-"""The dataset that a job asks for: where it is here, and what it is called outside."""
+"""The dataset of a job: its location on this server and its name for clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,69 +16,69 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.boundary import Boundary
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 
-READING = ("split", "image_column", "label_column", "id_column", "limit")
-"""Fields of a request that say how to read the dataset."""
+DATASET_OPTIONS = ("split", "image_column", "label_column", "id_column", "limit")
+"""Fields of a request that are options of the dataset."""
 
 LARGEST_SHARD = 4096
 SMALLEST_SHARD = 16
-USUAL_SHARDS = 64
+TARGET_SHARDS = 64
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a dataset is.
+class DatasetLocation:
+    """Where the dataset of a job is.
 
     Attributes:
-        location: On this server; not for anybody outside.
-        name: For those outside.
-        boundary: What reading it may not leave.
+        uri: Path or URI on this server, which clients must not see.
+        name: Name that clients know it by.
+        boundary: Folder that reading it must not leave.
     """
 
-    location: str
+    uri: str
     name: str
     boundary: Boundary
 
 
-def find_place(job: Job, settings: Settings, engine: Engine) -> Place:
-    """Where the dataset of a job is.
+def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocation:
+    """Location of the dataset of a job.
 
     Raises:
-        Problem: The root or the upload is not there, or the path leads out of its root.
+        Problem: The root or the upload does not exist, or the path leads out of its root.
     """
-    wanted: Mapping[str, Any] = job.request["dataset"]
-    upload_id = wanted.get("upload")
+    dataset: Mapping[str, Any] = job.request["dataset"]
+    upload_id = dataset.get("upload")
     if upload_id is None:
-        root, path = wanted["root"], wanted["path"]
-        location = resolve_dataset(settings, root, path)
-        return Place(location, f"{root}/{path}", root_boundary(settings, root))
+        root, path = dataset["root"], dataset["path"]
+        uri = resolve_dataset(settings, root, path)
+        return DatasetLocation(uri, f"{root}/{path}", root_boundary(settings, root))
     upload = get_upload(engine, job.owner, upload_id)
     if upload is None or upload.state != "complete":
         raise Problem(
             410,
             "gone",
-            f"upload {upload_id!r} is not there any more, or not complete",
+            f"upload {upload_id!r} no longer exists, or is not complete",
             "upload the dataset again and submit a new job",
             field="dataset.upload",
         )
     touch(engine, upload_id)
     path = upload_path(settings, upload_id, upload.format)
-    # A table that was sent may hold images, but not point at files or addresses of ours.
-    return Place(str(path), f"upload {upload_id}", Boundary(str(path.resolve())))
+    # An uploaded table may hold images, but not refer to files or addresses of this server.
+    return DatasetLocation(str(path), f"upload {upload_id}", Boundary(str(path.resolve())))
 
 
-def open_job_dataset(job: Job, place: Place) -> Dataset:
-    """The dataset of a job, under its name for those outside and in shards that suit its size.
+def open_job_dataset(job: Job, location: DatasetLocation) -> Dataset:
+    """The dataset of a job, under its name for clients and in shards that suit its size.
 
     Raises:
         DatasetError: It cannot be read.
     """
-    reading: dict[str, Any] = {name: job.request.get(name) for name in READING}
-    options = DatasetOptions(**reading, boundary=place.boundary)
-    dataset = open_dataset(place.location, options)
+    values: dict[str, Any] = {name: job.request.get(name) for name in DATASET_OPTIONS}
+    options = DatasetOptions(**values, boundary=location.boundary)
+    dataset = open_dataset(location.uri, options)
     shard_size = suitable_shard_size(len(dataset.labels))
-    return replace(dataset, location=place.name, shard_size=shard_size)
+    return replace(dataset, location=location.name, shard_size=shard_size)
 
 
 def suitable_shard_size(num_samples: int) -> int:
-    """Small enough that an attempt that ends early loses little, large enough for full batches."""
-    return min(LARGEST_SHARD, max(SMALLEST_SHARD, -(-num_samples // USUAL_SHARDS)))
+    """Shard size that loses little when an attempt ends early, yet fills whole batches."""
+    return min(LARGEST_SHARD, max(SMALLEST_SHARD, -(-num_samples // TARGET_SHARDS)))

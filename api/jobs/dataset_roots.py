@@ -1,4 +1,4 @@
-"""Which datasets a request may name: those below the configured roots, and nothing else."""
+"""Resolves the datasets that requests name: those below the configured roots, and no others."""
 
 import re
 from functools import partial
@@ -11,40 +11,40 @@ from api.settings import Settings
 from difficulty_service.datasets.boundary import Boundary
 from difficulty_service.datasets.storage import boundary_at, is_uri
 
-MOST_DECODINGS = 5
+MAX_DECODINGS = 5
 """Nested percent-encoding beyond this is refused."""
 
-_PLAIN = "*[]!$&'()+,;=:@~ "  # what `storage.resolve` takes as it is
+_PLAIN = "*[]!$&'()+,;=:@~ "  # characters that `storage.resolve` takes literally
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
 def resolve_dataset(settings: Settings, root: str, path: str) -> str:
-    """Where a dataset lies that a request names.
+    """Location of a dataset that a request names.
 
-    That nothing below it leads out again is the matter of `root_boundary`.
+    `root_boundary` keeps links and URIs inside the dataset from leading out of the root.
 
     Args:
-        settings: Hold the roots.
-        root: Name of one of them.
-        path: Relative, with `/` between its parts; wildcards are allowed, "" is the root itself.
+        settings: Settings with the roots.
+        root: Name of a root.
+        path: Relative path, its parts separated by `/`; may have wildcards, "" is the root itself.
 
     Returns:
-        A location as `open_dataset` takes it; not for anybody outside.
+        A location for `open_dataset`, which clients must not see.
 
     Raises:
         Problem: There is no such root, or the path could lead out of it.
     """
-    place = _root(settings, root)
+    location = _root(settings, root)
     decoded = _decode(path)
     parts = PurePosixPath(decoded).parts
-    wrong = (
+    is_unsafe = (
         _UNSAFE.search(decoded) is not None
         or decoded.startswith(("/", "~"))
         or ".." in parts
         or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", decoded) is not None
     )
-    # What storage decodes on its own must not differ from what was checked here.
-    if wrong or (is_uri(place) and decoded != path) or ("?" in path and is_uri(place)):
+    # The path that the storage decodes must be the one that was checked here.
+    if is_unsafe or (is_uri(location) and decoded != path) or ("?" in path and is_uri(location)):
         raise Problem(
             422,
             "invalid-request",
@@ -53,16 +53,16 @@ def resolve_dataset(settings: Settings, root: str, path: str) -> str:
             field="dataset.path",
         )
     below = PurePosixPath(path).parts
-    if not is_uri(place):
-        return "/".join([place.rstrip("/"), *below])
-    # A root may bring a query, such as its server; what requests name is never part of one.
-    folder, question_mark, query = place.partition("?")
+    if not is_uri(location):
+        return "/".join([location.rstrip("/"), *below])
+    # The URI of a root may have a query, such as its server; requests must not add to it.
+    folder, question_mark, query = location.partition("?")
     quoted = [quote(part, safe=_PLAIN) for part in below]
     return "/".join([folder.rstrip("/"), *quoted]) + question_mark + query
 
 
 def root_boundary(settings: Settings, root: str) -> Boundary:
-    """What reading a dataset of this root may not leave.
+    """Boundary that reading a dataset of this root must not leave.
 
     Raises:
         Problem: There is no such root.
@@ -77,7 +77,7 @@ def _root(settings: Settings, name: str) -> str:
         raise Problem(
             422,
             "invalid-request",
-            f"there is no root {name[:100]!r}; there are: {known}",
+            f"there is no root {name[:100]!r}; the roots are: {known}",
             "name one of them, or have the operator add it to DIFFICULTY_ROOTS",
             field="dataset.root",
         )
@@ -85,10 +85,10 @@ def _root(settings: Settings, name: str) -> str:
 
 
 def _decode(path: str) -> str:
-    """The path with every layer of percent-encoding taken off."""
-    for _ in range(MOST_DECODINGS):
+    """The path with every layer of percent-encoding removed."""
+    for _ in range(MAX_DECODINGS):
         decoded = unquote(path)
         if decoded == path:
             return path
         path = decoded
-    return "../"  # so many layers hide something
+    return "../"  # refused: that many layers hide something

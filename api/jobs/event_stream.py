@@ -1,7 +1,5 @@
 """The events of a job as a stream that browsers and curl can follow (server-sent events)."""
 
-import json
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -17,42 +15,31 @@ from api.jobs.store import events_after, get_job
 from api.storage.tables import FINAL_STATES
 
 POLL_SECONDS = 0.5
-KEEP_ALIVE_SECONDS = 15.0
-KEEP_ALIVE = b": still here\n\n"  # so that no proxy takes the connection for dead
 PAGE = 500
 RETRY_AFTER = 10  # seconds
 
 
 class EventStreams:
-    """Counts the streams that are open, so that nobody has all of them.
+    """Counts the open streams, so that no key takes all of them.
 
     Args:
-        most: In all.
-        most_of_one: Of one owner.
+        max_streams: Maximum number of streams in all.
+        max_per_owner: Maximum number of streams of one owner.
     """
 
-    def __init__(self, most: int = 200, most_of_one: int = 20) -> None:
-        self._most = most
-        self._most_of_one = most_of_one
+    def __init__(self, max_streams: int = 200, max_per_owner: int = 20) -> None:
+        self._max_streams = max_streams
+        self._max_per_owner = max_per_owner
         self._open: Counter[str] = Counter()
 
     @contextmanager
-    def one_more(self, owner: str) -> Iterator[None]:
-        """Counts one while it is open; only to be used on the event loop."""
-        self._open[owner] += 1
-        try:
-            yield
-        finally:
-            self._open[owner] -= 1
-            self._open += Counter()  # forgets the owners that have none
-
-    def require_room(self, owner: str) -> None:
-        """Refuses one more.
+    def opened(self, owner: str) -> Iterator[None]:
+        """Counts a stream while it is open; only to be used on the event loop.
 
         Raises:
-            Problem: There are too many already.
+            Problem: Too many streams are open.
         """
-        if self._open[owner] >= self._most_of_one or self._open.total() >= self._most:
+        if self._open[owner] >= self._max_per_owner or self._open.total() >= self._max_streams:
             raise Problem(
                 429,
                 "too-many-requests",
@@ -60,50 +47,44 @@ class EventStreams:
                 "close some, or ask GET /v1/jobs/{id} now and then",
                 headers={"Retry-After": str(RETRY_AFTER)},
             )
+        self._open[owner] += 1
+        try:
+            yield
+        finally:
+            self._open[owner] -= 1
+            self._open += Counter()  # drops the owners that have none
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A job and from where on it is watched.
+class Subscription:
+    """The events of a job that a client does not have yet.
 
     Attributes:
         engine: The database.
-        job_id: Of the job.
-        last_id: Of the last event that is known already; 0 for none.
-        is_over: Whether the stream should end although the job goes on.
+        job_id: Id of the job.
+        last_id: Id of the last event that the client has; 0 for none.
+        is_stopping: Whether the stream should end although the job is not finished.
     """
 
     engine: Engine
     job_id: str
     last_id: int
-    is_over: Callable[[], bool]
+    is_stopping: Callable[[], bool]
 
 
-async def stream_events(watched: Watched) -> AsyncIterator[bytes]:
-    """Every event after the last one known, in order, each once; ends with the job.
-
-    Yields:
-        Events and, when there is none for long, comments.
-    """
-    last_id, last_sent = watched.last_id, time.monotonic()
-    while not watched.is_over():
-        goes_on, events = await run_in_threadpool(_look, watched, last_id)
-        if events:
-            yield b"".join(encode_event(event) for event in events)
-            last_id, last_sent = events[-1].id, time.monotonic()
-        elif not goes_on:
+async def new_events(subscription: Subscription) -> AsyncIterator[Event]:
+    """Every event after the last one that the client has, in order; ends with the job."""
+    last_id = subscription.last_id
+    while not subscription.is_stopping():
+        is_finished, events = await run_in_threadpool(_poll, subscription, last_id)
+        for event in events:
+            yield event
+            last_id = event.id
+        if len(events) == PAGE:
+            continue
+        if is_finished:
             return
-        elif time.monotonic() - last_sent >= KEEP_ALIVE_SECONDS:
-            yield KEEP_ALIVE
-            last_sent = time.monotonic()
-        if len(events) < PAGE and goes_on:
-            await anyio.sleep(POLL_SECONDS)
-
-
-def encode_event(event: Event) -> bytes:
-    """An event in the form of the stream."""
-    data = json.dumps({"at": event.at, **event.data}, separators=(",", ":"), allow_nan=False)
-    return f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n".encode()
+        await anyio.sleep(POLL_SECONDS)
 
 
 def is_complete(engine: Engine, job_id: str, last_id: int) -> bool:
@@ -113,9 +94,9 @@ def is_complete(engine: Engine, job_id: str, last_id: int) -> bool:
     return is_final and not events_after(engine, job_id, last_id, 1)
 
 
-def _look(watched: Watched, last_id: int) -> tuple[bool, list[Event]]:
-    """Whether the job goes on, and a page of its next events."""
-    # In this order: an event that is written between is found the next time.
-    job = get_job(watched.engine, None, watched.job_id)
-    goes_on = job is not None and job.state not in FINAL_STATES
-    return goes_on, events_after(watched.engine, watched.job_id, last_id, PAGE)
+def _poll(subscription: Subscription, last_id: int) -> tuple[bool, list[Event]]:
+    """Whether the job is finished, and a page of its next events."""
+    # In this order: an event that is written in between is found the next time.
+    job = get_job(subscription.engine, None, subscription.job_id)
+    is_finished = job is None or job.state in FINAL_STATES
+    return is_finished, events_after(subscription.engine, subscription.job_id, last_id, PAGE)

@@ -1,15 +1,17 @@
 """What the owner of a job is told when it fails, and whether it is tried again."""
 
 import errno
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from api.http.problems import Problem
+from api.schemas.jobs import JobCreate
 from api.settings import Settings
 from difficulty_service.datasets.storage import is_uri
-from difficulty_service.errors import DifficultyError, FeatureStoreError
+from difficulty_service.errors import DifficultyError, FeatureStoreError, Setting
 
 STORAGE_REASONS = {
     errno.ENOSPC: "the service has no space left to work in",
@@ -17,11 +19,11 @@ STORAGE_REASONS = {
     errno.EFBIG: "a file is larger than the service may write",
 }
 
-LASTING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+PERMANENT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 """Errors of reading a dataset that the next attempt would meet again."""
 
+_SERVER_ERROR = 500
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.:/~-])~?/(?:[^\s/'\":;,()]+/)*[^\s/'\":;,()]*")
-_OPTION = re.compile(r"(?<!\S)--([a-z][a-z-]*)")
 _SLUG = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -30,78 +32,119 @@ class Failure:
     """Why an attempt failed.
 
     Attributes:
-        type: Stable name.
-        detail: For the owner of the job.
-        repeat: Whether another attempt may end otherwise.
+        type: Stable name of the kind of failure.
+        detail: What is wrong, for the owner of the job.
+        retry: Whether another attempt may succeed.
+        remedy: What the owner can do about it; None where there is nothing.
+        field: Field of the job request that is at fault, where there is one.
     """
 
     type: str
     detail: str
-    repeat: bool
+    retry: bool
+    remedy: str | None = None
+    field: str | None = None
 
     def body(self) -> dict[str, str]:
-        """As it is kept with the job."""
-        return {"type": self.type, "detail": self.detail}
+        """The failure as it is stored with the job."""
+        values = {
+            "type": self.type,
+            "detail": self.detail,
+            "remedy": self.remedy,
+            "field": self.field,
+        }
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def describe_failure(error: Exception, names: Mapping[str, str]) -> Failure:
-    """What to tell about an error.
+    """The failure to report for an error.
 
     Args:
-        error: What ended the attempt.
-        names: What to write instead of paths and URIs of this server.
+        error: Exception that ended the attempt.
+        names: Public names of paths and URIs of this server.
     """
     if isinstance(error, Problem):
-        return Failure(error.type, hide_paths(error.detail, names), repeat=error.status >= 500)  # noqa: PLR2004
+        return Failure(
+            error.type,
+            hide_paths(error.detail, names),
+            retry=error.status >= _SERVER_ERROR,
+            remedy=error.remedy,
+            field=error.field,
+        )
     if isinstance(error, FeatureStoreError):
-        left = "what an earlier attempt left could not be used, and is made anew"
-        return Failure(_slug(error), left, repeat=True)
+        unusable = "the features of an earlier attempt could not be used and are extracted again"
+        return Failure(_slug(error), unusable, retry=True)
     if isinstance(error, DifficultyError):
-        detail = hide_paths(_OPTION.sub(_as_field, str(error)), names)
-        return Failure(_slug(error), detail, repeat=_may_pass(error))
+        return _named_failure(error, names)
     if isinstance(error, MemoryError):
-        return Failure("out-of-memory", "the worker has too little memory for it", repeat=True)
+        return Failure("out-of-memory", "the worker has too little memory for the job", retry=True)
     if isinstance(error, OSError):
         # pyarrow puts the whole message where others have the reason.
         reason = STORAGE_REASONS.get(error.errno or 0, "the service could not read or write a file")
-        return Failure("storage", reason, repeat=True)
-    # Its message was written for developers and may hold anything.
-    inside = "something went wrong inside; the worker's log says what"
-    return Failure("internal", inside, repeat=True)
+        return Failure("storage", reason, retry=True)
+    # The message was written for developers and may contain anything.
+    internal = "an unexpected error occurred; the worker's log has the details"
+    return Failure("internal", internal, retry=True)
+
+
+def _named_failure(error: DifficultyError, names: Mapping[str, str]) -> Failure:
+    return Failure(
+        _slug(error),
+        hide_paths(error.problem, names),
+        retry=_is_transient(error),
+        remedy=_remedy(error, names),
+        field=error.parameter if error.parameter in JobCreate.model_fields else None,
+    )
+
+
+def _remedy(error: DifficultyError, names: Mapping[str, str]) -> str | None:
+    """The remedy in terms of a job request; None where it names what no client can set."""
+    parameters = {part.parameter for part in error.remedy if isinstance(part, Setting)}
+    operators = parameters - JobCreate.model_fields.keys()
+    if operators - Settings.model_fields.keys():
+        return None
+    text = hide_paths(error.remedy_text(_as_field_or_variable), names)
+    if operators:
+        text += " (a setting of the operator)"
+    return text or None
+
+
+def _as_field_or_variable(setting: Setting) -> str:
+    """`"shrinkage": "auto"` where a job request has the field, else the operator's variable."""
+    if setting.parameter in JobCreate.model_fields:
+        value = "" if setting.value is None else f": {json.dumps(setting.value, default=str)}"
+        return f'"{setting.parameter}"{value}'
+    value = "" if setting.value is None else f"={setting.value}"
+    return f"DIFFICULTY_{setting.parameter.upper()}{value}"
 
 
 def public_names(settings: Settings) -> dict[str, str]:
-    """What to call the places of this server outside, by their paths and URIs."""
+    """Public names of the roots, by their paths and URIs on this server."""
     names: dict[str, str] = {}
     for name, root in settings.roots.items():
-        # Messages may name a folder as given or as it is found on the disk.
+        # Messages may name a folder as configured, or as an absolute or resolved path.
         local = () if is_uri(root) else (str(Path(root).absolute()), str(Path(root).resolve()))
-        names |= {place.rstrip("/"): name for place in (root, *local)}
-    return {place: name for place, name in names.items() if place}
+        names |= {path.rstrip("/"): name for path in (root, *local)}
+    return {path: name for path, name in names.items() if path}
 
 
 def hide_paths(text: str, names: Mapping[str, str]) -> str:
-    """A text for those outside, without paths of this server.
+    """A text for clients, without paths of this server.
 
     Args:
-        text: For those inside.
-        names: What to write instead of known paths and URIs; of all others only the last part is
-            left.
+        text: Message that may contain paths.
+        names: Public names of known paths and URIs; of all other paths only the last part remains.
     """
-    for place in sorted(names, key=len, reverse=True):
-        text = text.replace(place, names[place])
-    return _ABSOLUTE_PATH.sub(lambda found: PurePosixPath(found[0]).name or found[0], text)
+    for path in sorted(names, key=len, reverse=True):
+        text = text.replace(path, names[path])
+    return _ABSOLUTE_PATH.sub(lambda match: PurePosixPath(match[0]).name or match[0], text)
 
 
-def _may_pass(error: DifficultyError) -> bool:
-    """Whether it is the way to a storage that failed behind it."""
+def _is_transient(error: DifficultyError) -> bool:
+    """Whether the storage behind it failed in a way that may pass."""
     cause = error.__cause__
-    return isinstance(cause, OSError) and not isinstance(cause, LASTING)
+    return isinstance(cause, OSError) and not isinstance(cause, PERMANENT_ERRORS)
 
 
 def _slug(error: DifficultyError) -> str:
     return _SLUG.sub("-", type(error).__name__).lower()
-
-
-def _as_field(option: re.Match[str]) -> str:
-    return f'"{option[1].replace("-", "_")}"'

@@ -1,4 +1,4 @@
-"""The files of a job: what they are called, where it works, and how they go."""
+"""The files of a job: their names, its work folder, and their deletion."""
 
 import fcntl
 import shutil
@@ -18,29 +18,29 @@ LOCK_FILE = "lock"
 
 
 def job_prefix(job_id: str) -> str:
-    """Key of the folder for the files of all attempts of a job."""
+    """Key of the folder with the files of all attempts of a job."""
     return f"{JOBS_PREFIX}/{job_id}"
 
 
 def attempt_prefix(job: Job) -> str:
-    """Key of the folder for the files of the present attempt."""
+    """Key of the folder with the files of the current attempt."""
     return f"{job_prefix(job.id)}/a{job.attempt}"
 
 
 def thumbnail_folder(settings: Settings, job_id: str) -> Path:
-    """Where thumbnails of a job's images are kept."""
+    """Folder for the thumbnails of a job."""
     return settings.data_dir / "thumbnails" / job_id
 
 
 def delete_job_files(settings: Settings, artifacts: Artifacts, job_id: str) -> None:
-    """Deletes all that a job has published and has under way."""
+    """Deletes everything that a job has published or is working on."""
     delete_work(settings.work_dir, job_id)
     shutil.rmtree(thumbnail_folder(settings, job_id), ignore_errors=True)
     artifacts.delete_prefix(job_prefix(job_id))
 
 
 def delete_other_attempts(artifacts: Artifacts, job: Job) -> None:
-    """Deletes what attempts published that did not come to an end."""
+    """Deletes the files of unfinished attempts."""
     for folder in artifacts.list_folders(job_prefix(job.id)):
         if folder != attempt_prefix(job):
             artifacts.delete_prefix(folder)
@@ -48,21 +48,21 @@ def delete_other_attempts(artifacts: Artifacts, job: Job) -> None:
 
 @contextmanager
 def work_folder(work_dir: Path, job_id: str, attempt: int) -> Iterator[Path]:
-    """The folder of a job, for this attempt alone.
+    """The work folder of a job, for the exclusive use of this attempt.
 
-    An attempt that was given up may still be running: its worker was frozen, or out of reach of
-    the database. As long as it has the folder, the next attempt gets a new one.
+    An abandoned attempt may still be running: its worker was frozen, or had lost the connection to
+    the database. As long as it holds the folder, the next attempt gets a new one.
 
     Args:
-        work_dir: Of all jobs.
-        job_id: Of this one.
-        attempt: Of this job.
+        work_dir: Folder of all jobs.
+        job_id: Id of the job.
+        attempt: Number of the attempt.
     """
     folder = work_dir / job_id
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK_FILE).open("w") as lock:
         try:
-            # The kernel lets go of it when the process ends, however it ends.
+            # The kernel releases the lock when the process ends, however it ends.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             folder /= f"a{attempt}"
@@ -71,13 +71,13 @@ def work_folder(work_dir: Path, job_id: str, attempt: int) -> Iterator[Path]:
 
 
 def delete_work(work_dir: Path, job_id: str) -> None:
-    """Deletes the folder of a job; nothing where there is none."""
-    # An attempt that was given up may be writing there; what it adds goes with the next sweep.
+    """Deletes the work folder of a job, if it exists."""
+    # An abandoned attempt may still be writing there; a later clean-up deletes what it adds.
     shutil.rmtree(work_dir / job_id, ignore_errors=True)
 
 
 def jobs_with_work(work_dir: Path) -> list[str]:
-    """Ids of the jobs that have a folder, sorted."""
+    """Ids of the jobs that have a work folder, sorted."""
     if not work_dir.is_dir():
         return []
     return sorted(path.name for path in work_dir.iterdir() if path.is_dir())

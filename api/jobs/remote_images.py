@@ -1,7 +1,7 @@
-"""Images at https addresses that tables name, fetched without letting them reach inside.
+"""Images at https URLs in tables, fetched without access to internal networks.
 
-The host is looked up once and the connection made to the address that was checked, so that a
-name that changes its mind meanwhile gains nothing. There are no redirects.
+The host is resolved once and the connection made to the address that was checked, so that a name
+which resolves differently later gains nothing (DNS rebinding). Redirects are not followed.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ from api.settings import Settings
 from difficulty_service.errors import ImageError
 
 PORT = 443
-TIMEOUT = 30.0  # seconds for everything
+TIMEOUT = 30.0  # seconds for the whole download
 CHUNK = 1 << 16
-LONGEST_URL = 8192
-MOST_ADDRESSES = 4
+MAX_URL_LENGTH = 8192
+MAX_ADDRESSES = 4
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -31,14 +31,14 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """What fetching one image may take.
+    """Limits for fetching one image.
 
     Attributes:
-        max_bytes: Of the image.
+        max_bytes: Maximum number of bytes of the image.
         timeout: Seconds from the first byte sent to the last one received.
-        port: The only one that is asked.
-        authorities: File of the certificates to trust; None are the system's.
-        is_allowed: Whether an address may be asked.
+        port: The only port to connect to.
+        authorities: File with certificates to trust; None for those of the system.
+        is_allowed: Whether an address may be connected to; None allows public addresses.
     """
 
     max_bytes: int
@@ -49,15 +49,15 @@ class FetchLimits:
 
 
 def fetch_limits(settings: Settings) -> FetchLimits:
-    """The limits that the operator set."""
+    """The limits that the operator has set."""
     return FetchLimits(settings.max_image_bytes)
 
 
 def fetch_image(url: str, limits: FetchLimits) -> BinaryIO:
-    """The image at an https address, in memory.
+    """The image at an https URL, in memory.
 
     Raises:
-        ImageError: It is not there, too large, too slow, or not somewhere public.
+        ImageError: It does not exist, is too large or too slow, or its address is not public.
     """
     parts = _split(url, limits)
     addresses = _public_addresses(str(parts.hostname), limits)
@@ -65,42 +65,42 @@ def fetch_image(url: str, limits: FetchLimits) -> BinaryIO:
         with _connected(parts, addresses, limits) as connection:
             return io.BytesIO(_read(connection, parts, limits))
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise ImageError(f"{parts.hostname} does not give it: {error}") from error
+        raise ImageError(f"{parts.hostname} could not deliver it: {error}") from error
 
 
 def _split(url: str, limits: FetchLimits) -> SplitResult:
-    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
-        raise ImageError("an address that is too long or not percent-encoded")
+    if len(url) > MAX_URL_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
+        raise ImageError("the URL is too long or not percent-encoded")
     try:
         parts = urlsplit(url)
         port = parts.port or limits.port
     except ValueError as error:
-        raise ImageError(f"no address: {error}") from error
+        raise ImageError(f"the URL is invalid: {error}") from error
     if parts.scheme != "https" or not parts.hostname:
-        raise ImageError("only https addresses are read")
+        raise ImageError("only https URLs are read")
     if port != limits.port or "@" in parts.netloc:
-        raise ImageError("an address with a port or a password of its own")
+        raise ImageError("the URL has a port or a password")
     return parts
 
 
 def _public_addresses(host: str, limits: FetchLimits) -> list[str]:
-    """Where a host is; nowhere if only one of its addresses is inside."""
+    """Addresses of a host, all of which must be public."""
     try:
-        found = socket.getaddrinfo(host, limits.port, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, limits.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise ImageError(f"there is no host {host!r}") from error
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))[:MOST_ADDRESSES]
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in infos))[:MAX_ADDRESSES]
     allowed = limits.is_allowed or is_public
     # A zone, as in fe80::1%eth0, names an interface of this computer.
     if not addresses or not all(
         "%" not in each and allowed(ipaddress.ip_address(each)) for each in addresses
     ):
-        raise ImageError(f"{host!r} is no public address")
+        raise ImageError(f"{host!r} is not a public address")
     return addresses
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the open internet, also where it wraps another."""
+    """Whether an address is on the public internet, also where it embeds another address."""
     if isinstance(address, ipaddress.IPv6Address):
         inside = address.ipv4_mapped or address.sixtofour
         if inside is None and address in NAT64:
@@ -115,7 +115,7 @@ def is_public(address: Address) -> bool:
 def _connected(
     parts: SplitResult, addresses: list[str], limits: FetchLimits
 ) -> Iterator[http.client.HTTPSConnection]:
-    """A connection to one of those very addresses, whose certificate must be the host's."""
+    """A connection to one of the checked addresses, with a certificate of the host."""
     host = str(parts.hostname)
     context = ssl.create_default_context(cafile=limits.authorities)
     connection = http.client.HTTPSConnection(host, limits.port, context=context)
@@ -123,7 +123,7 @@ def _connected(
         _connect(addresses, limits) as plain,
         plain.dup() as handle,
     ):
-        # A server may send a byte now and then for ever, which no timeout of a read notices.
+        # A server may send single bytes for ever, which the timeout of a read does not notice.
         late = threading.Event()
         timer = threading.Timer(limits.timeout, _hang_up, [handle, late])
         timer.daemon = True
@@ -131,7 +131,7 @@ def _connected(
         try:
             connection.sock = context.wrap_socket(plain, server_hostname=host)
             yield connection
-            if late.is_set():  # what was cut off there may look like an end
+            if late.is_set():  # a download that was cut off may look complete
                 raise ImageError(f"{host} takes longer than {limits.timeout:g} s")
         finally:
             timer.cancel()
@@ -140,7 +140,7 @@ def _connected(
 
 
 def _connect(addresses: list[str], limits: FetchLimits) -> socket.socket:
-    """A connection to the first address that takes one."""
+    """A connection to the first address that accepts one."""
     for address in addresses[:-1]:
         with contextlib.suppress(OSError):
             return socket.create_connection((address, limits.port), limits.timeout)
@@ -160,7 +160,7 @@ def _read(
     connection.request("GET", target, headers={"Accept": "image/*", "Connection": "close"})
     with connection.getresponse() as response:
         if response.status != http.client.OK:
-            raise ImageError(f"{parts.hostname} answers {response.status}; redirects do not count")
+            raise ImageError(f"{parts.hostname} answers {response.status}; redirects are refused")
         declared = response.length
         data = bytearray()
         while chunk := response.read1(CHUNK):

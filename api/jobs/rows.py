@@ -1,4 +1,4 @@
-"""A job as a row, and what is written whenever one changes."""
+"""Rows of jobs and events, and how they are written."""
 
 import json
 from collections.abc import Mapping
@@ -13,21 +13,22 @@ from api.storage.tables import EVENTS, JOBS, State
 
 @dataclass(frozen=True)
 class Job:
-    """One row of `JOBS`, with its JSON read; times are seconds since 1970.
+    """One row of `JOBS`, with its JSON parsed; times are in seconds since 1970.
 
     Attributes:
         owner: Id of the key that submitted it; "" where there are no keys.
-        run_after: When it may be claimed.
-        started_at: When it was claimed first.
-        attempt: Counts the claims; the fence that keeps out whoever lost the job.
-        worker: Who has it or had it last.
-        lease_until: Until when the worker has it without being heard of again.
-        done: Samples.
-        total: Samples; None until known.
-        bad: Images that could not be read.
+        run_after: Earliest time of its next attempt.
+        started_at: Time of its first claim.
+        attempt: Number of claims, which fences off a worker that lost the job.
+        worker: Id of the worker that has or last had it.
+        lease_until: Time at which the lease expires without a heartbeat.
+        done: Number of samples processed.
+        total: Number of samples of the dataset; None until known.
+        bad: Number of unreadable images.
         rate: Samples per second.
-        error: Why it failed, or why the attempt before did; with "type" and "detail".
-        result: Where the artifacts are, and what is known of them.
+        error: Failure of the job or of its previous attempt: "type", "detail" and where known
+            "remedy" and "field".
+        result: Folder of the artifacts, sizes, counts and warnings.
     """
 
     id: str
@@ -55,12 +56,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a job; ids grow with time.
+    """An event of a job; ids increase with time.
 
     Attributes:
-        at: Seconds since 1970.
+        at: Time in seconds since 1970.
         kind: "state", "progress" or "warning".
-        data: What happened.
+        data: Content of the event.
     """
 
     id: int
@@ -70,7 +71,7 @@ class Event:
 
 
 def job_of(row: Row[Any]) -> Job:
-    """A row of `JOBS`, with its JSON read."""
+    """A row of `JOBS`, with its JSON parsed."""
     values = row._asdict()
     for name in ("request", "error", "result"):
         values[name] = None if values[name] is None else json.loads(values[name])
@@ -78,26 +79,26 @@ def job_of(row: Row[Any]) -> Job:
 
 
 def add_event(connection: Connection, job_id: str, kind: str, data: Mapping[str, Any]) -> None:
-    """Writes an event; the transaction must have written the job's row before.
+    """Inserts an event; the transaction must have written the row of the job before.
 
-    Otherwise two writers could commit their events in another order than that of their ids, and
-    who reads on from the larger id would never see the smaller one.
+    Otherwise two writers could commit their events in another order than that of their ids, and a
+    reader who resumes after the larger id would never see the smaller one.
     """
     values = {"job": job_id, "at": now(connection), "kind": kind, "data": encode(data)}
     connection.execute(insert(EVENTS).values(values))
 
 
 def finish(connection: Connection, job_id: str, values: Mapping[str, Any]) -> Row[Any]:
-    """Writes the end of a job and its event; error and result in `values` are JSON values."""
+    """Records the end of a job and its event; error and result in `values` are JSON values."""
     columns = {k: encode(v) if k in ("error", "result") else v for k, v in values.items()}
     columns |= {"finished_at": now(connection), "lease_until": None}
     changed = update(JOBS).where(JOBS.c.id == job_id).values(columns).returning(*JOBS.c)
     row = connection.execute(changed).one()
-    said = {name: values[name] for name in ("state", "error") if values.get(name) is not None}
-    add_event(connection, job_id, "state", said)
+    data = {name: values[name] for name in ("state", "error") if values.get(name) is not None}
+    add_event(connection, job_id, "state", data)
     return row
 
 
 def encode(values: Mapping[str, Any]) -> str:
-    """The same text for equal values; ASCII, as PostgreSQL takes no NUL and no lone surrogate."""
+    """Canonical JSON; in ASCII, as PostgreSQL stores neither NUL nor lone surrogates."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)

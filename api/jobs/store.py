@@ -1,4 +1,4 @@
-"""Jobs as their owners see them: submitted, listed, watched, cancelled, deleted."""
+"""Jobs for their owners: submitted, listed, followed, cancelled, deleted."""
 
 import hashlib
 import json
@@ -23,13 +23,13 @@ from sqlalchemy import (
 from api.jobs.rows import Event as Event
 from api.jobs.rows import Job as Job
 from api.jobs.rows import add_event, encode, finish, job_of
-from api.storage.database import now, repeated, writing
+from api.storage.database import now, retry, write_transaction
 from api.storage.identifiers import is_id, new_id
 from api.storage.tables import EVENTS, FINAL_STATES, JOBS, STATES
 
-# With the owner's hash, the name of the lock that lets one submission of an owner in at a time.
+# Together with the hash of the owner, the lock that serialises the submissions of an owner.
 SUBMISSION_LOCK = 0x0D1FF1D
-FINISHED_AT_ONCE = 100
+MAX_EXPIRED = 100
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Cursor:
 
 @dataclass(frozen=True)
 class SubmitLimits:
-    """What an owner may ask for.
+    """Limits for the jobs of an owner.
 
     Attributes:
-        max_queued: Jobs that may wait at a time.
-        max_attempts: Of one job.
+        max_queued: Maximum number of queued jobs.
+        max_attempts: Maximum number of attempts of a job.
     """
 
     max_queued: int
@@ -54,11 +54,11 @@ class SubmitLimits:
 
 
 class IdempotencyConflict(Exception):
-    """The key was used before, with another request; the message names the job."""
+    """The idempotency key belongs to a job with another request; the message names the job."""
 
 
 class TooManyJobs(Exception):
-    """As many jobs of this owner are waiting as may."""
+    """The owner has the maximum number of queued jobs."""
 
 
 def submit(
@@ -68,21 +68,21 @@ def submit(
     idempotency_key: str | None,
     limits: SubmitLimits,
 ) -> tuple[Job, bool]:
-    """Queues a job, unless one with this idempotency key is there already.
+    """Queues a job, unless one with this idempotency key exists.
 
     Args:
         engine: The database.
-        owner: Id of the key that asks.
-        request: As validated; JSON values.
+        owner: Id of the key that submits it.
+        request: Validated request, of JSON values.
         idempotency_key: At most 200 characters, none of them NUL.
-        limits: What an owner may ask for.
+        limits: Limits for the owner.
 
     Returns:
         The job, and whether it is new.
 
     Raises:
         IdempotencyConflict: The idempotency key belongs to a job with another request.
-        TooManyJobs: The owner has `limits.max_queued` jobs waiting.
+        TooManyJobs: The owner has `limits.max_queued` queued jobs.
     """
     body = encode(request)
     values = {
@@ -97,17 +97,17 @@ def submit(
     job = _queue(engine, values, limits.max_queued)
     if job.request_sha256 != values["request_sha256"]:
         raise IdempotencyConflict(
-            f"idempotency key {idempotency_key!r} belongs to job {job.id}, whose request is another"
+            f"the idempotency key {idempotency_key!r} belongs to job {job.id} with another request"
         )
     return job, job.id == values["id"]
 
 
-@repeated
+@retry
 def _queue(engine: Engine, values: Mapping[str, Any], max_queued: int) -> Job:
-    """Writes the job, or finds the one that was written before under its key or its id."""
-    with writing(engine) as connection:
-        _let_one_in(connection, values["owner"])
-        row = connection.execute(select(JOBS).where(_same(values))).one_or_none()
+    """Inserts the job, unless one with its idempotency key or its id exists."""
+    with write_transaction(engine) as connection:
+        _serialise_submissions(connection, values["owner"])
+        row = connection.execute(select(JOBS).where(_is_same_job(values))).one_or_none()
         if row is None:
             _check_queue(connection, values["owner"], max_queued)
             times = dict.fromkeys(("created_at", "run_after"), now(connection))
@@ -118,7 +118,7 @@ def _queue(engine: Engine, values: Mapping[str, Any], max_queued: int) -> Job:
 
 
 def get_job(engine: Engine, owner: str | None, job_id: str) -> Job | None:
-    """The job, or None if there is none or it belongs to another; owner None sees all."""
+    """The job; None if it does not exist or belongs to another owner; owner None sees all."""
     if not is_id(job_id):
         return None
     with engine.connect() as connection:
@@ -146,16 +146,16 @@ def list_jobs(
     return _jobs(engine, query)
 
 
-@repeated
+@retry
 def request_cancel(engine: Engine, owner: str | None, job_id: str) -> Job | None:
-    """Cancels a job that waits, asks the worker of one that runs, leaves a finished one.
+    """Cancels a queued job, or asks the worker of a running one to stop it.
 
     Returns:
-        The job afterwards; None if there is none or it belongs to another.
+        The job afterwards; None if it does not exist or belongs to another owner.
     """
     if not is_id(job_id):
         return None
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         query = select(JOBS).where(_is(owner, job_id)).with_for_update()
         row = connection.execute(query).one_or_none()
         if row is None:
@@ -163,27 +163,27 @@ def request_cancel(engine: Engine, owner: str | None, job_id: str) -> Job | None
         if row.state in FINAL_STATES:
             return job_of(row)
         at = now(connection)
-        # Nobody will answer for a worker whose lease has run out.
+        # A worker whose lease has expired will not respond.
         if row.state == "queued" or row.lease_until < at:
             return job_of(finish(connection, row.id, {"state": "cancelled", "cancel_requested": 1}))
         if row.cancel_requested:
             return job_of(row)
-        asked = update(JOBS).where(JOBS.c.id == row.id).values(cancel_requested=1)
-        row = connection.execute(asked.returning(*JOBS.c)).one()
+        flagged = update(JOBS).where(JOBS.c.id == row.id).values(cancel_requested=1)
+        row = connection.execute(flagged.returning(*JOBS.c)).one()
         add_event(connection, row.id, "state", {"state": "running", "cancel_requested": True})
         return job_of(row)
 
 
-@repeated
+@retry
 def delete_job(engine: Engine, owner: str | None, job_id: str) -> Job | None:
-    """Removes a finished job and its events.
+    """Deletes a finished job and its events.
 
     Returns:
-        The job as it was; None if there is none that is finished, or it belongs to another.
+        The job as it was; None if it does not exist, is not finished, or belongs to another owner.
     """
     if not is_id(job_id):
         return None
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         finished = _is(owner, job_id) & JOBS.c.state.in_(FINAL_STATES)
         removed = delete(JOBS).where(finished).returning(*JOBS.c)
         row = connection.execute(removed).one_or_none()
@@ -194,7 +194,7 @@ def events_after(engine: Engine, job_id: str, last_id: int, limit: int) -> list[
     """At most `limit` events of a job, oldest first, that came after event `last_id`."""
     if not is_id(job_id):
         return []
-    # Ids of one job are committed in order, as `add_event` holds the job's row.
+    # The ids of one job are committed in order, as `add_event` requires a lock on the job's row.
     query = (
         select(EVENTS)
         .where(EVENTS.c.job == job_id, EVENTS.c.id > last_id)
@@ -206,7 +206,7 @@ def events_after(engine: Engine, job_id: str, last_id: int, limit: int) -> list[
     return [Event(row.id, row.at, row.kind, json.loads(row.data)) for row in rows]
 
 
-def expired_jobs(engine: Engine, older_than: float, limit: int = FINISHED_AT_ONCE) -> list[Job]:
+def expired_jobs(engine: Engine, older_than: float, limit: int = MAX_EXPIRED) -> list[Job]:
     """At most `limit` jobs that finished more than `older_than` seconds ago, oldest first."""
     with engine.connect() as connection:
         end = now(connection) - older_than
@@ -215,17 +215,17 @@ def expired_jobs(engine: Engine, older_than: float, limit: int = FINISHED_AT_ONC
 
 
 def counts(engine: Engine) -> dict[str, int]:
-    """How many jobs there are in each state, zeros included."""
+    """Number of jobs in each state, zeros included."""
     query = select(JOBS.c.state, func.count().label("number")).group_by(JOBS.c.state)
     with engine.connect() as connection:
-        found = {row.state: row.number for row in connection.execute(query)}
-    return {state: found.get(state, 0) for state in STATES}
+        numbers = {row.state: row.number for row in connection.execute(query)}
+    return {state: numbers.get(state, 0) for state in STATES}
 
 
 def oldest_queued_age(engine: Engine) -> float | None:
-    """Seconds that the job waits which has waited longest; None if none may be claimed.
+    """Seconds that the longest waiting job has waited; None if none can be claimed.
 
-    A job that is to be repeated waits from when it may be.
+    A job that is retried waits from the earliest time of its next attempt.
     """
     query = select(func.min(JOBS.c.run_after)).where(JOBS.c.state == "queued")
     with engine.connect() as connection:
@@ -244,15 +244,15 @@ def _jobs(engine: Engine, query: Select[Any]) -> list[Job]:
         return [job_of(row) for row in connection.execute(query)]
 
 
-def _let_one_in(connection: Connection, owner: str) -> None:
-    """Holds other submissions of this owner back; a write transaction of SQLite holds all."""
+def _serialise_submissions(connection: Connection, owner: str) -> None:
+    """Blocks other submissions of this owner; in SQLite the write transaction blocks all."""
     if connection.dialect.name == "postgresql":
         lock = text("SELECT pg_advisory_xact_lock(:lock, hashtext(:owner))")
         connection.execute(lock, {"lock": SUBMISSION_LOCK, "owner": owner})
 
 
-def _same(values: Mapping[str, Any]) -> ColumnElement[bool]:
-    """The job itself, where the answer to its commit was lost, or one of its idempotency key."""
+def _is_same_job(values: Mapping[str, Any]) -> ColumnElement[bool]:
+    """Selects the job itself, whose confirmation may be lost, or one of its idempotency key."""
     condition = JOBS.c.id == values["id"]
     if values["idempotency_key"] is None:
         return condition
@@ -262,6 +262,6 @@ def _same(values: Mapping[str, Any]) -> ColumnElement[bool]:
 
 
 def _check_queue(connection: Connection, owner: str, max_queued: int) -> None:
-    waiting = select(func.count()).where(JOBS.c.owner == owner, JOBS.c.state == "queued")
-    if (number := connection.execute(waiting).scalar_one()) >= max_queued:
-        raise TooManyJobs(f"{number} jobs are waiting, {max_queued} may")
+    queued = select(func.count()).where(JOBS.c.owner == owner, JOBS.c.state == "queued")
+    if (number := connection.execute(queued).scalar_one()) >= max_queued:
+        raise TooManyJobs(f"{number} jobs are queued, the maximum is {max_queued}")

@@ -1,7 +1,7 @@
-"""Images of concurrent requests through one network, in as few passes as they need.
+"""Batches the images of concurrent requests for one backbone.
 
-While the device works on a batch, requests queue up; the next batch takes what is there. So nobody
-waits for company, and a busy service still runs full batches.
+Requests queue up while the device runs a batch; the next batch takes what is in the queue. So no
+request waits for others, and a busy service still runs full batches.
 """
 
 import queue
@@ -15,44 +15,44 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """Some images and whoever waits for their features."""
+class Submission:
+    """Images of one request and the future of their features."""
 
     views: Tensor
     features: "Future[Tensor]"
 
 
 class Batcher:
-    """A thread that owns a network.
+    """A thread that runs a backbone on batches.
 
     Args:
-        encode: From uint8 views of shape (images, 3, size, size) to features (images, dim).
-        batch_size: Most images in one pass, but for a submission that is larger by itself.
+        encode: Gives features (images, dim) of uint8 views of shape (images, 3, size, size).
+        batch_size: Maximum number of images in a pass; only a single larger submission exceeds it.
     """
 
     def __init__(self, encode: Callable[[Tensor], Tensor], batch_size: int) -> None:
         self._encode = encode
         self._batch_size = batch_size
-        self._queue: queue.Queue[Waiting | None] = queue.Queue()
-        self._left_over: Waiting | None = None
+        self._queue: queue.Queue[Submission | None] = queue.Queue()
+        self._remainder: Submission | None = None
         self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
         self._thread.start()
 
     def submit(self, views: Tensor) -> "Future[Tensor]":
-        """Asks for the features of some images, which go through the network together.
+        """Queues images, which stay together in one pass.
 
         Args:
-            views: Uint8. Shape (images, 3, size, size).
+            views: Prepared images, uint8. Shape (images, 3, size, size).
 
         Returns:
-            A future of shape (images, dim).
+            Future of the features, of shape (images, dim).
         """
-        waiting = Waiting(views, Future())
-        self._queue.put(waiting)
-        return waiting.features
+        submission = Submission(views, Future())
+        self._queue.put(submission)
+        return submission.features
 
     def close(self) -> None:
-        """Ends the thread after what is queued already."""
+        """Ends the thread after the submissions that are queued already."""
         self._queue.put(None)
         self._thread.join()
 
@@ -61,7 +61,7 @@ class Batcher:
             try:
                 with torch.inference_mode():
                     rows = self._encode(torch.cat([each.views for each in batch]))
-            except Exception as error:  # noqa: BLE001 - every kind belongs to those who wait
+            except Exception as error:  # noqa: BLE001 - every error goes to the callers
                 for each in batch:
                     each.features.set_exception(error)
                 continue
@@ -69,23 +69,23 @@ class Batcher:
             for each, part in zip(batch, parts, strict=True):
                 each.features.set_result(part)
 
-    def _take(self) -> list[Waiting]:
-        """Waits for one submission, then takes all that are there and fit; none at the end."""
-        waiting = self._left_over or self._queue.get()
-        self._left_over = None
-        batch: list[Waiting] = []
+    def _take(self) -> list[Submission]:
+        """Waits for a submission, then takes all that are queued and fit; empty at the end."""
+        submission = self._remainder or self._queue.get()
+        self._remainder = None
+        batch: list[Submission] = []
         room = self._batch_size
-        while waiting is not None:
-            room -= len(waiting.views)
+        while submission is not None:
+            room -= len(submission.views)
             if batch and room < 0:
-                self._left_over = waiting
+                self._remainder = submission
                 return batch
-            batch.append(waiting)
+            batch.append(submission)
             try:
-                waiting = self._queue.get_nowait()
+                submission = self._queue.get_nowait()
             except queue.Empty:
                 return batch
         if batch:
-            # The sign to end came behind images that must still be answered.
+            # The end mark came after images that must still be encoded.
             self._queue.put(None)
         return batch

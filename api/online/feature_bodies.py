@@ -30,7 +30,7 @@ class FeatureBody(BaseModel):
 
 @dataclass(frozen=True)
 class Vectors:
-    """What a request asks to score.
+    """Feature vectors of a request.
 
     Attributes:
         features: Shape (samples, dim), float32.
@@ -45,11 +45,11 @@ def read_json(body: bytes, dim: int) -> Vectors:
     """Vectors of a JSON body.
 
     Args:
-        body: As received.
+        body: Body of the request.
         dim: Length that every vector must have.
 
     Raises:
-        Problem: It is not of that form.
+        Problem: The body is not a valid `FeatureBody`, or a vector has another length.
     """
     try:
         read = FeatureBody.model_validate_json(body)
@@ -67,11 +67,11 @@ def read_arrow(body: bytes, dim: int) -> Vectors:
     """Vectors of an Arrow stream: a column `features` of lists, and one `label` if known.
 
     Args:
-        body: As received.
+        body: Body of the request.
         dim: Length that every vector must have.
 
     Raises:
-        Problem: It is not of that form.
+        Problem: The body is not such a stream, or a vector has another length.
     """
     try:
         with pa.ipc.open_stream(body) as stream:
@@ -80,10 +80,13 @@ def read_arrow(body: bytes, dim: int) -> Vectors:
         names = table.column_names
     except (pa.ArrowException, MemoryError, OSError, ValueError) as error:
         raise Problem(
-            422, "unreadable", f"not an Arrow stream: {error}", "send the stream of a RecordBatch"
+            422,
+            "unreadable",
+            f"the body is not an Arrow stream: {error}",
+            "send an Arrow IPC stream",
         ) from None
     if "features" not in names:
-        raise _invalid("features", f"no such column among {names}")
+        raise _invalid("features", f"there is no such column among {names}")
     column = table["features"].combine_chunks()
     kind = column.type
     if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)) or not (
@@ -105,32 +108,33 @@ def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) ->
         Problem: One of them is not a class.
     """
     index = {name: position for position, name in enumerate(class_names)}
-    found = []
+    indices = []
     for row, label in enumerate(labels):
         if label is None or label == "":
-            found.append(-1)
+            indices.append(-1)
         elif isinstance(label, str) and label in index:
-            found.append(index[label])
+            indices.append(index[label])
         elif str(label).isdecimal() and int(label) < len(class_names):
-            found.append(int(label))
+            indices.append(int(label))
         else:
             raise _invalid(
                 f"labels.{row}",
-                f"{label!r} is no class; there are {len(class_names)}, such as {class_names[0]!r}",
+                f"{label!r} is none of the {len(class_names)} classes, such as {class_names[0]!r}",
             )
-    return torch.tensor(found, dtype=torch.int64)
+    return torch.tensor(indices, dtype=torch.int64)
 
 
 def _checked(features: Tensor, labels: Sequence[Label | None]) -> Vectors:
     if len(labels) != len(features):
         raise _invalid("labels", f"{len(labels)} labels for {len(features)} vectors")
     if not len(features):
-        raise _invalid("features", "no vectors; send one at least")
-    broken = (~features.isfinite().all(dim=1)).nonzero()
-    if len(broken):
-        raise _invalid(f"features.{int(broken[0])}", "numbers that float32 cannot hold")
+        raise _invalid("features", "there are no vectors")
+    invalid = (~features.isfinite().all(dim=1)).nonzero()
+    if len(invalid):
+        raise _invalid(f"features.{int(invalid[0])}", "float32 cannot represent every number")
     return Vectors(features, labels)
 
 
-def _invalid(where: str, what: str) -> Problem:
-    return Problem(422, "invalid-request", f"{where}: {what}", "see the form in /docs", field=where)
+def _invalid(field: str, detail: str) -> Problem:
+    remedy = "see /docs for the schema of the body"
+    return Problem(422, "invalid-request", f"{field}: {detail}", remedy, field=field)

@@ -1,13 +1,12 @@
-"""The Gaussians of finished jobs, ready to score with; the ones used last are kept."""
+"""A cache of the Gaussians of finished jobs, ready to score single samples."""
 
-import threading
-from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
 from api.jobs.store import Job
 from api.online.encoder import ScoringModel
@@ -16,31 +15,29 @@ from difficulty_service.atomic_file import replacing
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.gaussian_file import load_gaussians
 
-MOST_TRAINING_SCORES = 1_000_000
-"""Evenly spaced over the sorted scores, so many give percentiles to a millionth."""
+MAX_TRAINING_SCORES = 1_000_000
+"""Maximum number of scores, evenly spaced: enough for percentiles to a millionth."""
 
 
 class ScoringModels:
-    """Gaussians by job, loaded once and kept.
+    """Gaussians by job, loaded on first use.
 
     Args:
-        artifacts: Where results are.
-        folder: For local copies of what is kept elsewhere.
-        capacity: Most jobs kept at a time.
+        artifacts: Storage of the results.
+        folder: Folder for local copies of remote files.
+        capacity: Maximum number of jobs in the cache.
     """
 
     def __init__(self, artifacts: Artifacts, folder: Path, capacity: int = 4) -> None:
         self._artifacts = artifacts
         self._folder = folder
-        self._capacity = capacity
-        self._kept: OrderedDict[str, ScoringModel] = OrderedDict()
-        self._lock = threading.Lock()
+        self._cache: BoundedCache[str, ScoringModel] = BoundedCache(capacity)
 
     def get(self, job: Job) -> ScoringModel:
         """The Gaussians of a job.
 
         Raises:
-            Problem: The job is not finished, or was itself scored against another's Gaussians.
+            Problem: The job is not finished, or used the Gaussians of another job.
         """
         if job.state != "succeeded" or job.result is None:
             raise Problem(
@@ -50,13 +47,7 @@ class ScoringModels:
                 "wait until its state is succeeded, or use another job",
             )
         prefix = str(job.result["prefix"])
-        with self._lock:
-            if prefix not in self._kept:
-                self._kept[prefix] = self._load(job, prefix)
-            self._kept.move_to_end(prefix)
-            while len(self._kept) > self._capacity:
-                self._kept.popitem(last=False)
-            return self._kept[prefix]
+        return self._cache.get(prefix, lambda: self._load(job, prefix))
 
     def _load(self, job: Job, prefix: str) -> ScoringModel:
         key = f"{prefix}/gaussians.safetensors"
@@ -64,8 +55,8 @@ class ScoringModels:
             raise Problem(
                 409,
                 "conflict",
-                f"job {job.id!r} was scored against the Gaussians of another job",
-                f"use those: {job.request.get('gaussians')!r}",
+                f"job {job.id!r} used the Gaussians of another job",
+                f"use that job: {job.request.get('gaussians')!r}",
             )
         gaussians, description = load_gaussians(self._local_copy(key))
         return ScoringModel(
@@ -88,7 +79,9 @@ class ScoringModels:
             column = pq.read_table(source, columns=["rmd"])["rmd"]
         scores = column.to_numpy().astype(np.float64)
         scores = np.sort(scores[~np.isnan(scores)])
-        if len(scores) > MOST_TRAINING_SCORES:
-            places = np.linspace(0, len(scores) - 1, MOST_TRAINING_SCORES).round().astype(np.int64)
-            scores = scores[places]
+        if len(scores) > MAX_TRAINING_SCORES:
+            positions = (
+                np.linspace(0, len(scores) - 1, MAX_TRAINING_SCORES).round().astype(np.int64)
+            )
+            scores = scores[positions]
         return scores

@@ -1,7 +1,7 @@
-"""The networks that encode single images, in a process of their own.
+"""The backbones that encode single images, in a process of their own.
 
-Beside the web server they would compete with it for Python's interpreter lock, which cost a fifth
-of the rate; and an image that brings down a decoder brings down that process, not the service.
+In the process of the web server they would compete with it for Python's interpreter lock, which
+cost a fifth of the rate; and an image that crashes a decoder crashes that process, not the service.
 """
 
 import io
@@ -22,124 +22,120 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from api.http.problems import Problem
-from api.logs import set_up_logs
-from api.online.encoder import Networks
+from api.logs import set_up_logging
+from api.online.encoder import BackbonePool
+from api.parent_process import call_after_parent
 from api.settings import Settings
 from difficulty_service.backbones.backbone import choose_device
 from difficulty_service.process_setup import keep_freed_memory
 
 Encoded = NDArray[np.float32] | str
-"""Features of one image, of shape (dim,), or why it cannot be read."""
+"""Features of one image, of shape (dim,), or the reason why it cannot be read."""
 
 
 class ImageEncoder:
-    """What lives in the other process.
+    """The object in the other process that encodes images.
 
     Args:
-        settings: Device and limits of the networks.
+        settings: Settings with device and limits of the backbones.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._networks = Networks(choose_device(settings.device), settings.max_pixels)
+        self._backbones = BackbonePool(choose_device(settings.device), settings.max_pixels)
 
     def encode(self, images: Sequence[bytes], description: Mapping[str, Any]) -> list[Encoded]:
-        """As `Networks.encode`, of encoded images in memory; arrays, since they are cheap to send.
+        """Like `BackbonePool.encode`, for image files in memory; arrays are cheap to send back.
 
         Raises:
-            Problem: The backbone is not the one that the job used any more.
+            Problem: The weights of the backbone are not those that the job used.
         """
         openers = [partial(io.BytesIO, image) for image in images]
-        found = self._networks.encode(openers, description)
-        return [each.numpy() if isinstance(each, Tensor) else each for each in found]
+        encoded = self._backbones.encode(openers, description)
+        return [each.numpy() if isinstance(each, Tensor) else each for each in encoded]
 
 
 class EncoderManager(BaseManager):
-    """Starts the process and speaks to it; a thread there serves each thread that asks here."""
+    """Starts the process and calls it; each calling thread is served by a thread of its own."""
 
 
 EncoderManager.register("ImageEncoder", ImageEncoder, exposed=("encode",))
 
 
 @dataclass(frozen=True)
-class Running:
-    """The process and the encoder in it."""
+class Connection:
+    """A running process and the proxy of its encoder."""
 
     manager: EncoderManager
     encoder: Any
 
 
-class ScoringProcess:
-    """Encodes images in a process that starts with the first one and again where it has died.
+class EncoderProcess:
+    """Encodes images in a process that starts with the first one, and again if it has died.
 
     Args:
-        settings: Of the service.
+        settings: Settings of the service.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._running: Running | None = None
+        self._connection: Connection | None = None
         self._lock = threading.Lock()
 
     def encode(self, images: Sequence[bytes], description: Mapping[str, Any]) -> list[Encoded]:
-        """Features of some images as a job made its own.
+        """Features of images, computed like those of a job.
 
         Args:
-            images: Encoded, as files hold them.
-            description: Of the job's features.
+            images: Contents of image files.
+            description: Description of the features of the job.
 
         Raises:
-            Problem: The backbone is not the one that the job used any more, or the process died.
+            Problem: The weights of the backbone are not those that the job used, or the process
+                died.
         """
-        running = self._started()
+        connection = self._connect()
         try:
-            encoded: list[Encoded] = running.encoder.encode(list(images), dict(description))
+            encoded: list[Encoded] = connection.encoder.encode(list(images), dict(description))
         except (EOFError, OSError) as error:
-            structlog.get_logger().error("scoring-process-died", exc_info=error)
-            self._end(running)
+            structlog.get_logger().error("encoder-process-died", exc_info=error)
+            self._end(connection)
             raise Problem(
                 503,
                 "unavailable",
-                "the process that runs the networks ended while it worked on the images",
-                "send the request again; an image that ends it each time should be left out",
+                "the process that runs the backbones ended while it encoded the images",
+                "send the request again; leave out an image with which it fails each time",
                 headers={"Retry-After": "1"},
             ) from None
         return encoded
 
     def close(self) -> None:
         """Ends the process."""
-        if self._running is not None:
-            self._end(self._running)
+        if self._connection is not None:
+            self._end(self._connection)
 
-    def _started(self) -> Running:
+    def _connect(self) -> Connection:
         with self._lock:
-            if self._running is None:
-                # Never forked: threads of this process may hold locks that the copy would wait for.
+            if self._connection is None:
+                # Never forked: threads of this process may hold locks, which a fork would wait for.
                 manager = EncoderManager(ctx=multiprocessing.get_context("spawn"))
-                manager.start(_begin, (self._settings, torch.get_num_threads()))
+                manager.start(_set_up_process, (self._settings, torch.get_num_threads()))
                 encoder = manager.ImageEncoder(self._settings)  # type: ignore[attr-defined]
-                self._running = Running(manager, encoder)
-            return self._running
+                self._connection = Connection(manager, encoder)
+            return self._connection
 
-    def _end(self, running: Running) -> None:
+    def _end(self, connection: Connection) -> None:
         with self._lock:
-            # Others may have seen it die as well, and one of them started the next.
-            if self._running is running:
-                self._running = None
-                running.manager.shutdown()
+            # Another thread may have noticed as well and started the next process already.
+            if self._connection is connection:
+                self._connection = None
+                connection.manager.shutdown()
 
 
-def _begin(settings: Settings, torch_threads: int) -> None:
-    # Signals to the whole group or service are for the server, which ends this process last.
+def _set_up_process(settings: Settings, torch_threads: int) -> None:
+    # Signals to the process group go to the server too, which ends this process last.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    set_up_logs(settings)
+    set_up_logging(settings)
     keep_freed_memory()
     torch.set_num_threads(torch_threads)
-    threading.Thread(target=_follow_parent, name="follow-parent", daemon=True).start()
-
-
-def _follow_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)  # the server was killed, or it would have ended this process first
+    # A server that ends in order ends this process first; one that was killed could not.
+    call_after_parent(lambda: os._exit(1))

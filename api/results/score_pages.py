@@ -1,4 +1,4 @@
-"""Pages of a score file in any order, read without ever holding the whole file."""
+"""Pages of a score file in any order, read without loading the whole file."""
 
 import base64
 import binascii
@@ -22,13 +22,13 @@ BATCH_ROWS = 1 << 16
 SORTABLE = tuple(
     field.name for field in SCHEMA if pa.types.is_floating(field.type) or field.name == "label"
 )
-"""Columns that a page may be sorted by; all are exact in float64."""
+"""Columns to sort by; float64 represents all of them exactly."""
 
 _CURSOR = struct.Struct(">8s?dq")
 
 
 class BadQuery(ValueError):
-    """The query names a column, label or cursor that does not fit the file; says which field."""
+    """The query has a column, label or cursor that does not fit the file; `field` says which."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(detail)
@@ -37,14 +37,14 @@ class BadQuery(ValueError):
 
 @dataclass(frozen=True)
 class PageQuery:
-    """What a page shows.
+    """Query for a page.
 
     Attributes:
-        sort: One of SORTABLE, with a leading `-` for the largest first; rows without a value
-            always come last, and equal ones in the order of the file.
+        sort: One of SORTABLE, with a leading `-` for descending order; rows without a value come
+            last, and ties are in the order of the file.
         label: Name or index of the only class to show; None for all.
-        limit: Most rows.
-        after: `next` of the page before.
+        limit: Maximum number of rows.
+        after: `next` of the previous page.
     """
 
     sort: str
@@ -55,11 +55,11 @@ class PageQuery:
 
 @dataclass(frozen=True)
 class Page:
-    """Some rows of a score file.
+    """A page of a score file.
 
     Attributes:
-        rows: Every column of SCHEMA by name, None where there is no finite number.
-        matching: How many rows of the file the label lets through.
+        rows: Values of all columns of SCHEMA by name; None instead of numbers that are not finite.
+        matching: Number of rows of the file with the label.
         next: Cursor of the next page; None at the end.
     """
 
@@ -69,28 +69,28 @@ class Page:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """Rows with what they are sorted by; `keys` is ascending in the order asked for."""
+class _Candidates:
+    """Rows with their sort keys; ascending `keys` are in the requested order."""
 
     missing: NDArray[np.bool_]
     keys: NDArray[np.float64]
     rows: NDArray[np.int64]
 
-    def take(self, chosen: NDArray[Any]) -> "_Found":
-        return _Found(self.missing[chosen], self.keys[chosen], self.rows[chosen])
+    def take(self, chosen: NDArray[Any]) -> "_Candidates":
+        return _Candidates(self.missing[chosen], self.keys[chosen], self.rows[chosen])
 
-    def best(self, number: int) -> "_Found":
-        """The first so many, in order."""
+    def best(self, number: int) -> "_Candidates":
+        """The first rows in order."""
         return self.take(np.lexsort((self.rows, self.keys, self.missing))[:number])
 
-    def after(self, missing: bool, key: float, row: int) -> "_Found":  # noqa: FBT001
-        """Those that come behind a row."""
+    def after(self, missing: bool, key: float, row: int) -> "_Candidates":  # noqa: FBT001
+        """The rows that follow a row in order."""
         same = self.missing == missing
-        behind = (self.keys > key) | ((self.keys == key) & (self.rows > row))
-        return self.take((self.missing & (not missing)) | (same & behind))
+        follows = (self.keys > key) | ((self.keys == key) & (self.rows > row))
+        return self.take((self.missing & (not missing)) | (same & follows))
 
-    def joined(self, other: "_Found") -> "_Found":
-        return _Found(
+    def joined(self, other: "_Candidates") -> "_Candidates":
+        return _Candidates(
             np.concatenate((self.missing, other.missing)),
             np.concatenate((self.keys, other.keys)),
             np.concatenate((self.rows, other.rows)),
@@ -100,38 +100,38 @@ class _Found:
 def read_page(file: pq.ParquetFile, query: PageQuery) -> Page:
     """One page of a score file.
 
-    Memory is that of a batch and a page, whatever the file's size: the first pass reads the
+    Memory is bounded by a batch and a page, whatever the size of the file: the first pass reads the
     columns that decide, the second one picks the rows of the page.
 
     Args:
-        file: As `score_file.write_scores` writes it.
-        query: What to show.
+        file: Score file that `score_file.write_scores` has written.
+        query: Query for the page.
 
     Raises:
-        BadQuery: It names something that the file does not have.
+        BadQuery: The query does not fit the file.
     """
     column, descending = _sorting(query.sort)
     label = _label(file, query.label)
     last = None if query.after is None else _read_cursor(query)
-    found = _Found(np.empty(0, bool), np.empty(0), np.empty(0, np.int64))
+    first = _Candidates(np.empty(0, bool), np.empty(0), np.empty(0, np.int64))
     matching = 0
     for batch in _candidates(file, column, label, descending=descending):
         matching += len(batch.rows)
-        behind = batch if last is None else batch.after(*last)
-        found = found.joined(behind).best(query.limit + 1)
-    page = found.take(np.arange(min(query.limit, len(found.rows))))
-    more = len(found.rows) > query.limit
+        following = batch if last is None else batch.after(*last)
+        first = first.joined(following).best(query.limit + 1)
+    page = first.take(np.arange(min(query.limit, len(first.rows))))
+    is_last = len(first.rows) <= query.limit
     return Page(
         rows=_read_rows(file, page.rows),
         matching=matching,
-        next=_write_cursor(query, page) if more else None,
+        next=None if is_last else _write_cursor(query, page),
     )
 
 
 def _sorting(text: str) -> tuple[str, bool]:
     column = text.removeprefix("-")
     if column not in SORTABLE:
-        raise BadQuery("sort", f"cannot sort by {column[:100]!r}; by any of {', '.join(SORTABLE)}")
+        raise BadQuery("sort", f"cannot sort by {column[:100]!r}, only by {', '.join(SORTABLE)}")
     return column, text.startswith("-")
 
 
@@ -139,20 +139,20 @@ def _label(file: pq.ParquetFile, text: str | None) -> str | int | None:
     """The name of a class as text, or its index as a number."""
     if text is None:
         return None
-    described = json.loads((file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}"))
-    names = described.get("class_names", [])
+    metadata = json.loads((file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}"))
+    names = metadata.get("class_names", [])
     if text in names:
         return text
     if text.isascii() and text.isdigit() and int(text[:10]) < len(names):
         return int(text[:10])
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")  # noqa: PLR2004
-    raise BadQuery("label", f"there is no class {text[:100]!r}; there are: {shown}")
+    raise BadQuery("label", f"there is no class {text[:100]!r}; the classes are: {shown}")
 
 
 def _candidates(
     file: pq.ParquetFile, column: str, label: str | int | None, *, descending: bool
-) -> Iterator[_Found]:
-    """The rows that the label lets through, batch by batch."""
+) -> Iterator[_Candidates]:
+    """The rows with the label, batch by batch."""
     label_column = {str: "label_name", int: "label"}.get(type(label))
     columns = list(dict.fromkeys([column, *([label_column] if label_column else [])]))
     first = 0
@@ -162,11 +162,11 @@ def _candidates(
         first += len(batch)
         missing = np.isnan(values)
         keys = np.where(missing, 0.0, -values if descending else values)
-        found = _Found(missing, keys, rows)
+        candidates = _Candidates(missing, keys, rows)
         if label_column is not None:
             same = pc.equal(batch[label_column], label)
-            found = found.take(np.asarray(same.to_numpy(zero_copy_only=False), bool))
-        yield found
+            candidates = candidates.take(np.asarray(same.to_numpy(zero_copy_only=False), bool))
+        yield candidates
 
 
 def _read_rows(file: pq.ParquetFile, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
@@ -187,16 +187,16 @@ def _read_rows(file: pq.ParquetFile, rows: NDArray[np.int64]) -> list[dict[str, 
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell of any column
-    """JSON has no number for what is not finite."""
+    """The value, or None for a number that is not finite, which JSON cannot represent."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _identity(query: PageQuery) -> bytes:
-    """Tells a cursor of this order from those of others."""
+    """Digest of the order, which tells its cursors from those of other orders."""
     return hashlib.sha256(json.dumps([query.sort, query.label]).encode()).digest()[:8]
 
 
-def _write_cursor(query: PageQuery, page: _Found) -> str:
+def _write_cursor(query: PageQuery, page: _Candidates) -> str:
     last = (bool(page.missing[-1]), float(page.keys[-1]), int(page.rows[-1]))
     return base64.urlsafe_b64encode(_CURSOR.pack(_identity(query), *last)).decode().rstrip("=")
 
@@ -207,7 +207,7 @@ def _read_cursor(query: PageQuery) -> tuple[bool, float, int]:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         identity, missing, key, row = _CURSOR.unpack(packed)
     except (binascii.Error, struct.error, ValueError):
-        raise BadQuery("after", "this is no cursor; give `next` of the page before") from None
+        raise BadQuery("after", "this is not a cursor; pass `next` of the previous page") from None
     if identity != _identity(query) or math.isnan(key):
-        raise BadQuery("after", "this cursor belongs to another sort or label; begin anew")
+        raise BadQuery("after", "this cursor belongs to another sort or label; leave it out")
     return missing, key, row

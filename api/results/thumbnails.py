@@ -1,14 +1,13 @@
-"""Small pictures of a job's images, made once and kept."""
+"""Thumbnails of the images of a job, created once and stored."""
 
 import hashlib
-import threading
-from collections import OrderedDict
 from pathlib import Path
 
 from PIL import Image
 from sqlalchemy import Engine
 
-from api.jobs.dataset import find_place, open_job_dataset
+from api.bounded_cache import BoundedCache
+from api.jobs.dataset import find_dataset, open_job_dataset
 from api.jobs.files import thumbnail_folder
 from api.jobs.rows import Job
 from api.settings import Settings
@@ -18,35 +17,34 @@ from difficulty_service.images.decoding import decode_to_pil
 from difficulty_service.images.header import open_header, read_encoded
 
 QUALITY = 85
-DATASETS_KEPT = 4
+MAX_DATASETS = 4
 
 
 class Thumbnails:
-    """Makes thumbnails; the lists of the datasets used last are kept, as making one may take long.
+    """Creates thumbnails; caches the datasets used last, as listing one may take long.
 
     Args:
-        settings: Where datasets are and thumbnails go.
-        engine: To look up uploads.
+        settings: Settings with the folders of datasets and thumbnails.
+        engine: Database with the uploads.
     """
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self._settings = settings
         self._engine = engine
-        self._kept: OrderedDict[str, Dataset] = OrderedDict()
-        self._lock = threading.Lock()
+        self._datasets: BoundedCache[str, Dataset] = BoundedCache(MAX_DATASETS)
 
     def get(self, job: Job, sample_id: str, size: int) -> Path | None:
-        """The JPEG of a sample, made now if it was not before; None where there is no such sample.
+        """The JPEG thumbnail of a sample, created if needed; None if there is no such sample.
 
         Args:
-            job: Whose dataset it is from.
-            sample_id: As in the scores.
-            size: Pixels of the longer side at most; smaller images stay as they are.
+            job: Job whose dataset has the sample.
+            sample_id: Id of the sample in the score file.
+            size: Maximum number of pixels of the longer side; smaller images keep their size.
 
         Raises:
             ImageError: The image cannot be read.
-            Problem: The dataset is gone.
-            DatasetError: The dataset cannot be read any more.
+            Problem: The dataset no longer exists.
+            DatasetError: The dataset can no longer be read.
         """
         name = hashlib.sha256(sample_id.encode()).hexdigest()[:32]
         path = thumbnail_folder(self._settings, job.id) / f"{name}-{size}.jpg"
@@ -63,28 +61,22 @@ class Thumbnails:
         return path
 
     def _find(self, job: Job, sample_id: str) -> ImageOpener | None:
-        """What opens an image: one pass over the ids, then only that image is read."""
-        dataset = self._dataset(job)
+        """Opener of one image; no other image is read."""
+        dataset = self._datasets.get(job.id, lambda: self._open_dataset(job))
         try:
             position = dataset.sample_ids.index(sample_id)
         except ValueError:
             return None
         return next(iter(dataset.open_images(range(position, position + 1))))
 
-    def _dataset(self, job: Job) -> Dataset:
-        with self._lock:
-            if job.id not in self._kept:
-                place = find_place(job, self._settings, self._engine)
-                self._kept[job.id] = open_job_dataset(job, place)
-            self._kept.move_to_end(job.id)
-            while len(self._kept) > DATASETS_KEPT:
-                self._kept.popitem(last=False)
-            return self._kept[job.id]
+    def _open_dataset(self, job: Job) -> Dataset:
+        location = find_dataset(job, self._settings, self._engine)
+        return open_job_dataset(job, location)
 
 
 def _small(data: bytes, size: int, max_pixels: int) -> Image.Image:
     header = open_header(data, max_pixels)
-    header.draft("RGB", (size, size))  # a JPEG is decoded at a fraction of its size
+    header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
     picture = decode_to_pil(header)
     picture.thumbnail((size, size), Image.Resampling.BICUBIC)
     return picture

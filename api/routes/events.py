@@ -3,47 +3,35 @@
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import StreamingResponse
+from starlette.exceptions import HTTPException
 
 from api.http.api_keys import ReadKey
 from api.http.problems import Problem
-from api.jobs.event_stream import EventStreams, Watched, is_complete, stream_events
+from api.jobs.event_stream import EventStreams, Subscription, is_complete, new_events
 from api.routes.jobs import find_job
 
 router = APIRouter(tags=["jobs"])
 
 LARGEST_ID = 2**63 - 1
-MEDIA_TYPE = "text/event-stream"
-EVENT = {
-    "type": "object",
-    "required": ["id", "event", "data"],
-    "properties": {
-        "id": {"type": "string", "description": "To go on behind it"},
-        "event": {"enum": ["state", "progress", "warning"]},
-        "data": {"type": "string", "description": "JSON: `at`, seconds since 1970, and what it is"},
-    },
-}
+NO_CONTENT = 204
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The events, one after the other",
-        "content": {MEDIA_TYPE: {"schema": EVENT}},
+        "description": "The events, one after the other: `event` is state, progress or warning, "
+        "`data` a JSON object with `at` in seconds since 1970"
     },
-    204: {"description": "The job is finished and its last event is known: do not come back"},
+    NO_CONTENT: {
+        "description": "The job is finished and its last event is known: do not reconnect"
+    },
 }
-HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # proxies may not hold it back
 
 
-@router.get(
-    "/v1/jobs/{job_id}/events",
-    summary="Follow a job",
-    responses=ANSWERS,
-    response_class=Response,
-)
-async def follow(
+async def subscribe(
     job_id: str,
     request: Request,
+    response: Response,
     key: ReadKey,
     last_event_id: Annotated[
         str | None, Header(description="Id of the last event received; browsers send it")
@@ -51,27 +39,41 @@ async def follow(
     after: Annotated[
         int | None, Query(ge=0, le=LARGEST_ID, description="The same, for other clients")
     ] = None,
-) -> Response:
-    """Server-sent events, from the beginning or from the last one received; ends with the job."""
+) -> AsyncIterator[Subscription]:
+    """Checks whether a job can be followed, before the answer begins.
+
+    Raises:
+        HTTPException: There is nothing left to follow (204).
+        Problem: There is no such job, too many streams are open, or the id is not one of an event.
+    """
     state = request.app.state
     await run_in_threadpool(find_job, request, key, job_id)
     last_id = _last_id(last_event_id, after)
     if await run_in_threadpool(is_complete, state.engine, job_id, last_id):
-        return Response(status_code=204)
+        raise HTTPException(NO_CONTENT)
+    response.headers["Cache-Control"] = "no-store"
     streams: EventStreams = state.event_streams
-    streams.require_room(key.owner)
-    watched = Watched(state.engine, job_id, last_id, state.stopping)
+    with streams.opened(key.owner):
+        yield Subscription(state.engine, job_id, last_id, state.stopping)
 
-    async def counted() -> AsyncIterator[bytes]:
-        with streams.one_more(key.owner):
-            async for part in stream_events(watched):
-                yield part
 
-    return StreamingResponse(counted(), media_type=MEDIA_TYPE, headers=HEADERS)
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    summary="Follow a job",
+    responses=ANSWERS,
+    response_class=EventSourceResponse,
+)
+async def follow(
+    subscription: Annotated[Subscription, Depends(subscribe)],
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events, from the beginning or from the last one received; ends with the job."""
+    async for event in new_events(subscription):
+        data = {"at": event.at, **event.data}
+        yield ServerSentEvent(id=str(event.id), event=event.kind, data=data)
 
 
 def _last_id(header: str | None, after: int | None) -> int:
-    """Where to go on; the header counts, which a browser sends when it comes back.
+    """Id of the event to resume after; the header counts, which a browser sends on reconnecting.
 
     Raises:
         Problem: The header is not the id of an event.

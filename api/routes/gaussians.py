@@ -12,8 +12,8 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
 
 from api.http.api_keys import ReadKey
-from api.http.problems import CONTENT_TYPE, Problem, not_found
-from api.jobs.store import Job, get_job
+from api.http.problems import CONTENT_TYPE, Problem
+from api.jobs.rows import Job
 from api.online.encoder import ScoringModel
 from api.online.feature_bodies import (
     ARROW_STREAM,
@@ -25,7 +25,8 @@ from api.online.feature_bodies import (
     read_json,
 )
 from api.online.models import ScoringModels
-from api.online.process import ScoringProcess
+from api.online.process import EncoderProcess
+from api.routes.jobs import find_job
 from api.settings import Settings
 
 router = APIRouter(tags=["single samples"])
@@ -35,17 +36,17 @@ JSON = "application/json"
 
 
 class ClassLabel(BaseModel):
-    """A class of the job's dataset."""
+    """A class of the dataset of the job."""
 
     index: int
     name: str
 
 
 class ScoredSample(BaseModel):
-    """One sample; larger is harder.
+    """Scores of one sample; larger is harder.
 
-    Where no label was given, the distances are those to the nearest class. The percentile is the
-    share of the job's own samples that are easier.
+    Without a label, the distances are those to the nearest class. The percentile is the fraction of
+    the samples of the job that are easier.
     """
 
     name: str | None = None
@@ -74,7 +75,7 @@ IMAGES_SCHEMA = {
         "labels": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "name or index of each image's class, empty where unknown",
+            "description": "name or index of the class of each image, empty where unknown",
         },
     },
 }
@@ -100,7 +101,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         415: "The body is of another kind",
         422: "A field is wrong",
         429: "Too many requests",
-        503: "The process that runs the networks ended",
+        503: "The process that runs the backbones ended",
     }.items()
 }
 
@@ -112,14 +113,12 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     summary="Score single images or feature vectors",
 )
 async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
-    """Scores images (multipart) or feature vectors (JSON or an Arrow stream) at once.
+    """Scores images (multipart) or feature vectors (JSON or an Arrow stream) immediately.
 
-    Images go through the network that the job used; those of concurrent requests share its
-    passes. An image that cannot be read has an `error` in place of numbers.
+    Images are encoded by the backbone of the job, together with those of concurrent requests. An
+    image that cannot be read has an `error` instead of scores.
     """
-    job = await run_in_threadpool(get_job, request.app.state.engine, key.owner, job_id)
-    if job is None:
-        raise not_found("job", job_id)
+    job = await run_in_threadpool(find_job, request, key, job_id)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
         return await _score_images(job, request)
@@ -128,7 +127,7 @@ async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
         raise Problem(
             415,
             "unsupported-media-type",
-            f"a body of {kind or 'no content type'!r}",
+            f"bodies of {kind or 'no content type'!r} are not supported",
             f"send {MULTIPART} with images, or {JSON} or {ARROW_STREAM} with feature vectors",
         )
     body = await request.body()
@@ -165,7 +164,9 @@ async def _score_images(job: Job, request: Request) -> ScoredSamples:
 
 def _check(contents: Sequence[bytes], labels: Sequence[str], settings: Settings) -> None:
     if not contents:
-        raise Problem(422, "invalid-request", "no images", "send files as `images`", field="images")
+        raise Problem(
+            422, "invalid-request", "there are no images", "send files as `images`", field="images"
+        )
     if labels and len(labels) != len(contents):
         raise Problem(
             422,
@@ -193,11 +194,11 @@ def _score_contents(
     labels: Sequence[str],
 ) -> ScoredSamples:
     models: ScoringModels = request.app.state.scoring_models
-    scoring: ScoringProcess = request.app.state.scoring
+    encoder: EncoderProcess = request.app.state.encoder
     model: ScoringModel = models.get(job)
-    given: Sequence[Label | None] = labels or [None] * len(contents)
-    indices = label_indices(given, model.class_names)
-    encoded = scoring.encode(contents, model.description)
+    names_or_indices: Sequence[Label | None] = labels or [None] * len(contents)
+    indices = label_indices(names_or_indices, model.class_names)
+    encoded = encoder.encode(contents, model.description)
     readable = [row for row, each in enumerate(encoded) if not isinstance(each, str)]
     scored: Iterator[dict[str, Any]] = iter(())
     if readable:

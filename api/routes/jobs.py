@@ -1,4 +1,4 @@
-"""Jobs: submitted, listed, looked at, cancelled, deleted."""
+"""Jobs: submitted, listed, read, cancelled, deleted."""
 
 import base64
 import binascii
@@ -12,7 +12,6 @@ from sqlalchemy import Engine
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
-from api.jobs.admission import admit
 from api.jobs.files import delete_job_files
 from api.jobs.store import (
     Cursor,
@@ -26,6 +25,7 @@ from api.jobs.store import (
     request_cancel,
     submit,
 )
+from api.jobs.submission import validate_submission
 from api.schemas.jobs import JobCreate, JobError, JobPage, JobProgress, JobPublic, JobResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
@@ -35,7 +35,7 @@ from api.storage.tables import FINAL_STATES
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 LONGEST_PAGE = 200
-RETRY_AFTER = 30  # seconds; a queue that is full empties by whole jobs
+RETRY_AFTER = 30  # seconds; a place in a full queue becomes free with a whole job
 LOCATION = {"headers": {"Location": {"schema": {"type": "string"}}}}
 
 IdempotencyKey = Annotated[
@@ -44,7 +44,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=200,
         pattern="^[\x20-\x7e]+$",
-        description="The same key with the same body gives the same job; with another, 409",
+        description="The same key and body give the same job; the same key with another body, 409",
     ),
 ]
 
@@ -66,13 +66,13 @@ def create(
     key: WriteKey,
     idempotency_key: IdempotencyKey = None,
 ) -> JobPublic:
-    """The job is queued; `Location` is where to see how it gets on."""
+    """Queues a job; `Location` is its address."""
     settings: Settings = request.app.state.settings
     engine: Engine = request.app.state.engine
-    wanted = admit(body, settings, engine, key.owner)
+    validated = validate_submission(body, settings, engine, key.owner)
     limits = SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
     try:
-        job, is_new = submit(engine, key.owner, wanted, idempotency_key, limits)
+        job, is_new = submit(engine, key.owner, validated, idempotency_key, limits)
     except IdempotencyConflict as error:
         raise Problem(
             409,
@@ -86,7 +86,7 @@ def create(
             429,
             "too-many-jobs",
             str(error),
-            "wait until some have begun, or cancel some",
+            "wait until some have started, or cancel some",
             headers={"Retry-After": str(RETRY_AFTER)},
         ) from None
     response.status_code = 202 if is_new else 200
@@ -101,43 +101,53 @@ def list_all(
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"] | None = None,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
     before: Annotated[
-        str | None, Query(max_length=100, description="`next` of the page before")
+        str | None, Query(max_length=100, description="`next` of the previous page")
+    ] = None,
+    owner: Annotated[
+        str | None,
+        Query(max_length=100, description="Id of the key whose jobs to list; needs scope admin"),
     ] = None,
 ) -> JobPage:
-    """Newest first, a page at a time."""
+    """Newest first, a page at a time; those of all keys where the key has the scope admin."""
+    if owner is not None:
+        key.require("admin")
     cursor = None if before is None else _read_cursor(before)
-    engine: Engine = request.app.state.engine
-    found = list_jobs(engine, key.owner, state=state, limit=limit + 1, before=cursor)
-    page = found[:limit]
-    more = len(found) > limit
+    jobs = list_jobs(
+        request.app.state.engine,
+        key.visible_owner if owner is None else owner,
+        state=state,
+        limit=limit + 1,
+        before=cursor,
+    )
+    page, is_last = jobs[:limit], len(jobs) <= limit
     return JobPage(
-        jobs=[public(job) for job in page], next=_write_cursor(page[-1]) if more else None
+        jobs=[public(job) for job in page], next=None if is_last else _write_cursor(page[-1])
     )
 
 
 @router.get("/{job_id}", summary="State and progress of a job")
 def read(job_id: str, request: Request, key: ReadKey) -> JobPublic:
-    """Everything that is known of it, with links to what it has."""
+    """The whole job, with links to its events and results."""
     return public(find_job(request, key, job_id))
 
 
 @router.delete(
     "/{job_id}",
     status_code=204,
-    summary="Cancel a job, or remove a finished one",
+    summary="Cancel a job, or delete a finished one",
     responses={
-        200: {"model": JobPublic, "description": "It was waiting, and is cancelled"},
-        202: {"model": JobPublic, "description": "It was running, and is asked to stop"},
-        204: {"description": "It was finished, and is removed with its files"},
+        200: {"model": JobPublic, "description": "It was queued, and is cancelled"},
+        202: {"model": JobPublic, "description": "It was running, and will be cancelled"},
+        204: {"description": "It was finished, and is deleted with its files"},
     },
     response_model=None,
 )
 def remove(job_id: str, request: Request, key: WriteKey) -> Response:
-    """A job that is not finished is cancelled, within seconds; a finished one goes for good."""
+    """Cancels a job within seconds if it is not finished; otherwise deletes it permanently."""
     engine: Engine = request.app.state.engine
     job = find_job(request, key, job_id)
     if job.state not in FINAL_STATES:
-        cancelled = request_cancel(engine, key.owner, job_id)
+        cancelled = request_cancel(engine, key.visible_owner, job_id)
         if cancelled is None:
             raise not_found("job", job_id)
         status = 202 if cancelled.state == "running" else 200
@@ -145,9 +155,9 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
         return Response(body, status, media_type="application/json")
     settings: Settings = request.app.state.settings
     artifacts: Artifacts = request.app.state.artifacts
-    # Files first: after a crash between, the row still leads to them.
+    # Files first: after a crash in between, the row still leads to them.
     delete_job_files(settings, artifacts, job.id)
-    delete_job(engine, key.owner, job.id)
+    delete_job(engine, key.visible_owner, job.id)
     return Response(status_code=204)
 
 
@@ -155,18 +165,19 @@ def find_job(request: Request, key: Principal, job_id: str) -> Job:
     """The job of an address.
 
     Raises:
-        Problem: There is none, or it belongs to another key.
+        Problem: There is none, or the caller may not see it.
     """
-    job = get_job(request.app.state.engine, key.owner, job_id)
+    job = get_job(request.app.state.engine, key.visible_owner, job_id)
     if job is None:
         raise not_found("job", job_id[:100])
     return job
 
 
 def public(job: Job) -> JobPublic:
-    """A job as its owner sees it."""
+    """The public form of a job."""
     return JobPublic(
         id=job.id,
+        owner=job.owner,
         state=job.state,
         cancel_requested=job.cancel_requested,
         progress=_progress(job),
@@ -202,8 +213,8 @@ def _links(job: Job) -> dict[str, str]:
     if job.state != "succeeded":
         return links
     links |= {name: f"{own}/{name}" for name in ("scores.parquet", "scores", "errors")}
-    fitted_here = job.request.get("gaussians") is None
-    return links | ({"score": f"/v1/gaussians/{job.id}/score"} if fitted_here else {})
+    has_gaussians = job.request.get("gaussians") is None
+    return links | ({"score": f"/v1/gaussians/{job.id}/score"} if has_gaussians else {})
 
 
 def _moment(seconds: float) -> datetime:
@@ -211,7 +222,7 @@ def _moment(seconds: float) -> datetime:
 
 
 def _write_cursor(job: Job) -> str:
-    # Eight bytes hold the time exactly, which text of a few digits would not.
+    # Eight bytes represent the time exactly; a few decimal digits would not.
     packed = struct.pack(">d", job.created_at) + job.id.encode()
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
@@ -227,8 +238,8 @@ def _read_cursor(text: str) -> Cursor:
         raise Problem(
             422,
             "invalid-request",
-            "this is no cursor",
-            "give `next` of the page before, as it is, or leave `before` out",
+            "this is not a cursor",
+            "pass `next` of the previous page unchanged, or leave `before` out",
             field="before",
         )
     return Cursor(created_at, job_id)

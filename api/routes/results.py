@@ -1,4 +1,4 @@
-"""What came of a job: its score file, pages of it, the images that could not be read."""
+"""Results of a job: its score file, pages of scores, unreadable images and thumbnails."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.http.api_keys import Principal, ReadKey
-from api.http.byte_ranges import PARTIAL, UNCHANGED, Unsatisfiable, Wanted, wanted_bytes
+from api.http.byte_ranges import PARTIAL, UNCHANGED, RequestedBytes, Unsatisfiable, parse_range
 from api.http.problems import Problem, not_found
 from api.jobs.failures import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE
@@ -39,7 +39,7 @@ BYTES = {"schema": {"type": "string", "format": "binary"}}
 NOT_FINISHED: dict[int | str, dict[str, Any]] = {409: {}, 410: {}}
 FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "The whole file", "content": {PARQUET: BYTES}},
-    206: {"description": "The bytes asked for", "content": {PARQUET: BYTES}},
+    206: {"description": "The requested bytes", "content": {PARQUET: BYTES}},
     304: {"description": "The client has it already"},
     416: {},
     **NOT_FINISHED,
@@ -59,39 +59,41 @@ async def read_file(
     job_id: str,
     request: Request,
     key: ReadKey,
-    asked: Annotated[str | None, Header(alias="Range", max_length=1000)] = None,
+    range_: Annotated[str | None, Header(alias="Range", max_length=1000)] = None,
     if_range: TextHeader = None,
     if_none_match: TextHeader = None,
 ) -> Response:
-    """The Parquet file as it was written; one range of bytes at a time may be asked for."""
-    job = await run_in_threadpool(_finished, request, key, job_id)
-    assert job.result is not None  # noqa: S101 - as it succeeded
+    """The Parquet file as it was written, or one range of its bytes."""
+    job = await run_in_threadpool(_succeeded_job, request, key, job_id)
+    assert job.result is not None  # noqa: S101 - because it succeeded
     size = int(job.result["scores_bytes"])
     etag = f'"{job.result["scores_sha256"]}"'
     headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"}
     try:
-        wanted = wanted_bytes(size, etag, asked=asked, only_if=if_range, none_match=if_none_match)
+        part = parse_range(
+            size, etag, requested=range_, if_range=if_range, none_match=if_none_match
+        )
     except Unsatisfiable as error:
         raise Problem(
             416,
             "range-not-satisfiable",
             str(error),
-            "ask for bytes that it has",
+            "request bytes within the size of the file",
             field="Range",
             headers={"Content-Range": f"bytes */{size}"},
         ) from None
-    if wanted.status == UNCHANGED:
+    if part.status == UNCHANGED:
         return Response(status_code=UNCHANGED, headers=headers)
     headers |= {
-        "Content-Length": str(wanted.stop - wanted.start),
+        "Content-Length": str(part.stop - part.start),
         "Content-Disposition": f'attachment; filename="{job.id}.parquet"',
     }
-    if wanted.status == PARTIAL:
-        headers["Content-Range"] = f"bytes {wanted.start}-{wanted.stop - 1}/{size}"
+    if part.status == PARTIAL:
+        headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{size}"
     if request.method == "HEAD":
-        return Response(status_code=wanted.status, headers=headers, media_type=PARQUET)
+        return Response(status_code=part.status, headers=headers, media_type=PARQUET)
     file = await run_in_threadpool(_open, request, job, SCORES_FILE)
-    return StreamingResponse(_chunks(file, wanted), wanted.status, headers, PARQUET)
+    return StreamingResponse(_chunks(file, part), part.status, headers, PARQUET)
 
 
 @router.get("/scores", summary="Pages of scores", responses=NOT_FINISHED)
@@ -106,11 +108,11 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     label: Annotated[str | None, Query(max_length=1000, description="Name or index")] = None,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
     after: Annotated[
-        str | None, Query(max_length=100, description="`next` of the page before")
+        str | None, Query(max_length=100, description="`next` of the previous page")
     ] = None,
 ) -> ScorePage:
-    """The hardest samples first, unless asked otherwise; samples without a value come last."""
-    job = _finished(request, key, job_id)
+    """The hardest samples first by default; samples without a value come last."""
+    job = _succeeded_job(request, key, job_id)
     with _parquet(request, job, SCORES_FILE) as file:
         try:
             page = read_page(file, PageQuery(sort, label, limit, after))
@@ -118,9 +120,9 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
             raise Problem(
                 422, "invalid-request", str(error), "correct this field", field=error.field
             ) from None
-    pictures = f"{address(job)}/thumbnails"
+    thumbnails = f"{address(job)}/thumbnails"
     rows = [
-        ScoreRow(**row, thumbnail=f"{pictures}/{quote(row['sample_id'], safe='')}")
+        ScoreRow(**row, thumbnail=f"{thumbnails}/{quote(row['sample_id'], safe='')}")
         for row in page.rows
     ]
     return ScorePage(samples=rows, matching=page.matching, next=page.next)
@@ -133,11 +135,11 @@ def read_errors(
     key: ReadKey,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
     after: Annotated[
-        int, Query(ge=0, le=LARGEST_OFFSET, description="`next` of the page before")
+        int, Query(ge=0, le=LARGEST_OFFSET, description="`next` of the previous page")
     ] = 0,
 ) -> ErrorPage:
-    """Each with the reason; they have no score."""
-    job = _finished(request, key, job_id)
+    """The images that have no score, each with the reason."""
+    job = _succeeded_job(request, key, job_id)
     with _parquet(request, job, ERRORS_FILE) as file:
         total = file.metadata.num_rows
         rows = _slice(file, after, limit)
@@ -151,7 +153,7 @@ def read_errors(
 
 @router.get(
     "/thumbnails/{sample_id:path}",
-    summary="A small picture of an image",
+    summary="A thumbnail of an image",
     response_class=Response,
     responses={200: {"description": "A JPEG", "content": {JPEG: BYTES}}, **NOT_FINISHED},
 )
@@ -162,49 +164,49 @@ def read_thumbnail(
     key: ReadKey,
     size: Annotated[int, Query(ge=16, le=512, description="Pixels of the longer side")] = 128,
 ) -> Response:
-    """Made when it is first asked for; larger images are made smaller, never the reverse."""
-    job = _finished(request, key, job_id)
+    """Created on the first request; images are shrunk, never enlarged."""
+    job = _succeeded_job(request, key, job_id)
     thumbnails: Thumbnails = request.app.state.thumbnails
     try:
         path = thumbnails.get(job, sample_id, size)
     except ImageError as error:
-        known = public_names(request.app.state.settings)
+        names = public_names(request.app.state.settings)
         raise Problem(
             422,
             "unreadable",
-            f"{sample_id[:200]}: {hide_paths(str(error), known)}",
+            f"{sample_id[:200]}: {hide_paths(error.problem, names)}",
             "see the job's errors for all such images",
         ) from None
     except DatasetError:
         raise Problem(
-            410, "gone", "the dataset of this job cannot be read any more", "submit it again"
+            410, "gone", "the dataset of this job can no longer be read", "submit it again"
         ) from None
     if path is None:
         raise not_found("sample", sample_id[:200])
     return FileResponse(path, media_type=JPEG, headers={"Cache-Control": CACHED})
 
 
-def _finished(request: Request, key: Principal, job_id: str) -> Job:
-    """The job of an address, which has succeeded.
+def _succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
+    """The succeeded job of an address.
 
     Raises:
-        Problem: There is none, it is another key's, or it has no results.
+        Problem: It does not exist, the caller may not see it, or it has no results.
     """
     job = find_job(request, key, job_id)
     if job.state == "succeeded" and job.result is not None:
         return job
-    waiting = job.state in ("queued", "running")
+    unfinished = job.state in ("queued", "running")
     raise Problem(
         409,
         "conflict",
         f"job {job.id} is {job.state}, so it has no results",
-        "wait until its state is succeeded" if waiting else "see its `error`; submit a new job",
+        "wait until its state is succeeded" if unfinished else "see its `error`; submit a new job",
     )
 
 
 def _open(request: Request, job: Job, name: str) -> pa.NativeFile:
     artifacts: Artifacts = request.app.state.artifacts
-    assert job.result is not None  # noqa: S101 - as it succeeded
+    assert job.result is not None  # noqa: S101 - because it succeeded
     try:
         return artifacts.open(f"{job.result['prefix']}/{name}")
     except FileNotFoundError:
@@ -219,14 +221,14 @@ def _parquet(request: Request, job: Job, name: str) -> Iterator[pq.ParquetFile]:
         yield file
 
 
-async def _chunks(file: pa.NativeFile, wanted: Wanted) -> AsyncIterator[bytes]:
-    position = wanted.start
+async def _chunks(file: pa.NativeFile, part: RequestedBytes) -> AsyncIterator[bytes]:
+    position = part.start
     try:
-        while position < wanted.stop:
-            number = min(CHUNK, wanted.stop - position)
+        while position < part.stop:
+            number = min(CHUNK, part.stop - position)
             chunk = await run_in_threadpool(file.read_at, number, position)
             if not chunk:
-                raise OSError("the file ends before its time")
+                raise OSError("the file is shorter than recorded")
             position += len(chunk)
             yield chunk
     finally:
@@ -234,7 +236,7 @@ async def _chunks(file: pa.NativeFile, wanted: Wanted) -> AsyncIterator[bytes]:
 
 
 def _slice(file: pq.ParquetFile, start: int, number: int) -> list[dict[str, Any]]:
-    """Some rows of a file, without holding the others."""
+    """Some rows of a file, without keeping the others in memory."""
     rows: list[dict[str, Any]] = []
     first = 0
     for batch in file.iter_batches():

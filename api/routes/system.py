@@ -1,4 +1,4 @@
-"""The service itself: is it there, can it work, how much does it do, what does it offer."""
+"""The service itself: health, readiness, metrics and the backbones it offers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,33 +15,33 @@ from api.schemas.system import BackbonePublic, Backbones, Health, Part, Readines
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.database import require_current
-from api.storage.worker_registry import alive
+from api.storage.worker_registry import live_workers
 from difficulty_service.backbones import BackboneListing, list_backbones
 
 router = APIRouter(tags=["service"])
 
 NOT_READY: dict[int | str, dict[str, Any]] = {
-    503: {"model": Readiness, "description": "A part is missing; the body says which"}
+    503: {"model": Readiness, "description": "A part is not ready; the body says which"}
 }
 METRICS: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 
 
-@router.get("/healthz", summary="Is the server there?")
+@router.get("/healthz", summary="Is the server running?")
 async def get_health() -> Health:
-    """Answers as long as the process does; needs no key and no database."""
+    """Answers as long as the process runs; needs no key and no database."""
     return Health()
 
 
 @router.get("/readyz", responses=NOT_READY, summary="Can jobs be accepted and run?")
 def get_readiness(request: Request, response: Response) -> Readiness:
-    """Looks at database, artifacts and workers; needs no key."""
+    """Checks database, artifacts and workers; needs no key."""
     state = request.app.state
     parts = {
-        "database": _part(lambda: _find_database(state.engine)),
-        "artifacts": _part(lambda: _find_artifacts(state.artifacts)),
-        "workers": _part(lambda: _find_workers(state.engine, state.settings)),
+        "database": _part(lambda: _check_database(state.engine)),
+        "artifacts": _part(lambda: _check_artifacts(state.artifacts)),
+        "workers": _part(lambda: _check_workers(state.engine, state.settings)),
     }
     missing = [name for name, part in parts.items() if not part.ready]
     if missing:
@@ -53,14 +53,14 @@ def get_readiness(request: Request, response: Response) -> Readiness:
     "/metrics", responses=METRICS, response_class=Response, summary="Metrics for Prometheus"
 )
 async def get_metrics(request: Request, _key: ReadKey) -> Response:
-    """Requests, problems, jobs by state, age of the oldest waiting one, workers, images."""
+    """Requests, problems, jobs by state, age of the oldest queued one, workers, images."""
     state = request.app.state
     metrics: Metrics = state.metrics
     text = await run_in_threadpool(metrics.render, state.engine, state.settings.lease)
     return Response(text, media_type=CONTENT_TYPE)
 
 
-@router.get("/v1/backbones", summary="What can turn images into features?")
+@router.get("/v1/backbones", summary="List the backbones")
 def get_backbones(request: Request, _key: ReadKey) -> Backbones:
     """The backbones that jobs may ask for, and whether their weights are on this machine."""
     settings: Settings = request.app.state.settings
@@ -89,34 +89,34 @@ def _public(listing: BackboneListing, default: str) -> BackbonePublic:
     )
 
 
-def _part(find: Callable[[], Part]) -> Part:
+def _part(check: Callable[[], Part]) -> Part:
     try:
-        return find()
+        return check()
     except Exception as error:  # noqa: BLE001 - whatever it is, the part is not ready
-        # The cause may name hosts and folders, which are not for everybody.
+        # The cause may name hosts and folders, which callers must not see.
         structlog.get_logger().warning("not-ready", exc_info=error)
         return Part(ready=False, detail="does not answer; the log has the reason")
 
 
-def _find_database(engine: Engine) -> Part:
+def _check_database(engine: Engine) -> Part:
     require_current(engine)
     return Part(ready=True, detail="answers")
 
 
-def _find_artifacts(artifacts: Artifacts) -> Part:
+def _check_artifacts(artifacts: Artifacts) -> Part:
     root = artifacts.root
     info = root.filesystem.get_file_info(root.path)
-    # In object storage a folder is there only as long as something is in it.
+    # An object store has a folder only as long as there is something in it.
     if root.is_local and info.type != FileType.Directory:
-        return Part(ready=False, detail="the folder is gone; make it again, or start the server")
+        return Part(ready=False, detail="the folder is gone; create it, or restart the server")
     return Part(ready=True, detail="can be read")
 
 
-def _find_workers(engine: Engine, settings: Settings) -> Part:
-    number = len(alive(engine, settings.lease))
+def _check_workers(engine: Engine, settings: Settings) -> Part:
+    number = len(live_workers(engine, settings.lease))
     if number:
         return Part(ready=True, detail=f"{number} alive")
     return Part(
         ready=False,
-        detail=f"none was heard of in the last {settings.lease:g} s; run `difficulty worker`",
+        detail=f"no heartbeat in the last {settings.lease:g} s; run `difficulty worker`",
     )

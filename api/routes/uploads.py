@@ -1,4 +1,4 @@
-"""Datasets that clients send: one file each, in as many requests as it takes."""
+"""Uploads of datasets: one file each, in one or several requests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +42,7 @@ BODY = {
 
 
 class UploadCreate(BaseModel):
-    """A dataset to be sent as one file, which is never unpacked.
+    """A dataset to be uploaded as one file, which is never unpacked.
 
     A tar or zip holds a folder per class, or a tar the samples of a WebDataset; Parquet holds
     encoded images and labels.
@@ -54,12 +54,12 @@ class UploadCreate(BaseModel):
 
     format: Literal["tar", "zip", "parquet"]
     size: Annotated[int, Field(ge=1, le=LARGEST)] | None = Field(
-        default=None, description="Bytes, where known; the upload is complete when it has so many"
+        default=None, description="Number of bytes, if known, with which the upload is complete"
     )
 
 
 class UploadPublic(BaseModel):
-    """An upload, and how much of it has arrived."""
+    """An upload and the number of bytes received."""
 
     id: str
     format: str
@@ -80,11 +80,11 @@ class UploadList(BaseModel):
 @router.post(
     "",
     status_code=201,
-    summary="Announce a dataset to be sent",
+    summary="Announce an upload",
     responses={201: {"headers": {"Location": {"schema": {"type": "string"}}}}},
 )
 def create(body: UploadCreate, request: Request, response: Response, key: WriteKey) -> UploadPublic:
-    """Its bytes are then sent with PUT, all at once or in parts, to the address in `Location`."""
+    """Its bytes are then sent with PUT, at once or in parts, to the address in `Location`."""
     settings: Settings = request.app.state.settings
     if body.size is not None and body.size > settings.max_upload_bytes:
         raise Problem(
@@ -106,9 +106,9 @@ def list_all(
     limit: Annotated[int, Query(ge=1, le=PAGE)] = PAGE,
     before: Annotated[str | None, Query(max_length=32, pattern="^[0-9a-z]+$")] = None,
 ) -> UploadList:
-    """Newest first; `before` is the id of the last one of the page before."""
-    found = list_uploads(request.app.state.engine, key.owner, limit, before)
-    return UploadList(uploads=[_public(upload) for upload in found])
+    """Newest first; `before` is the id of the last upload of the previous page."""
+    page = list_uploads(request.app.state.engine, key.owner, limit, before)
+    return UploadList(uploads=[_public(upload) for upload in page])
 
 
 @router.get(
@@ -118,7 +118,7 @@ def list_all(
 )
 @router.head("/{upload_id}", summary="How much has arrived, in the header Upload-Offset")
 def read(upload_id: str, request: Request, response: Response, key: ReadKey) -> UploadPublic:
-    """An upload goes on where `received` says."""
+    """The upload is resumed at byte `received`."""
     return _public(_find(request, key, upload_id), response)
 
 
@@ -137,9 +137,9 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     content_range: Annotated[str | None, Header(max_length=200)] = None,
     last: Annotated[bool, Query(alias="complete", description="These are the last bytes")] = False,  # noqa: FBT002
 ) -> UploadPublic:
-    """Appends the body at the offset; what does not fit says in `Upload-Offset` where to go on.
+    """Appends the body at the offset; on a conflict, `Upload-Offset` says where to resume.
 
-    With its last byte, by its size or `complete`, the file is checked and jobs may use it.
+    The file is checked once it is complete, by its size or `complete`; then jobs may use it.
     """
     upload = await run_in_threadpool(_find, request, key, upload_id)
     settings: Settings = request.app.state.settings
@@ -162,22 +162,22 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     "/{upload_id}", status_code=204, summary="Delete an upload", responses={404: {}, 409: {}}
 )
 def remove(upload_id: str, request: Request, key: WriteKey) -> None:
-    """Its bytes go with it; not while it is being sent or a job is to read it."""
+    """Also deletes its bytes; refused while it is being sent or an unfinished job needs it."""
     upload = _find(request, key, upload_id)
     engine: Engine = request.app.state.engine
     if is_needed(engine, upload.id):
         raise Problem(
-            409, "conflict", "a job that is not finished reads it", "cancel the job or wait for it"
+            409, "conflict", "an unfinished job needs the upload", "cancel the job or wait for it"
         )
     settings: Settings = request.app.state.settings
-    with _alone(upload, upload_path(settings, upload.id, upload.format)):
+    with _exclusive(upload, upload_path(settings, upload.id, upload.format)):
         delete_upload_file(settings, upload.id, upload.format)
         delete_upload(engine, upload.id)
 
 
 @contextmanager
-def _alone(upload: Upload, path: Path) -> Iterator[None]:
-    """Keeps others from writing the file meanwhile."""
+def _exclusive(upload: Upload, path: Path) -> Iterator[None]:
+    """Locks the file of an upload within the context."""
     try:
         with locked(path):
             yield
@@ -186,13 +186,13 @@ def _alone(upload: Upload, path: Path) -> Iterator[None]:
 
 
 def _complete(engine: Engine, upload: Upload, path: Path, size: int | None) -> Upload:
-    """Checks the file and lets jobs use it."""
+    """Checks the file and marks the upload as complete."""
     if size is not None and upload.received != size:
         missing = size - upload.received
         raise mismatch(upload, f"{missing:,} of {size:,} bytes are missing")
-    with _alone(upload, path):
+    with _exclusive(upload, path):
         if path.stat().st_size != upload.received:
-            raise mismatch(upload, "more bytes arrived meanwhile")
+            raise mismatch(upload, "more bytes have arrived in the meantime")
         check_upload(path, upload.format)
         return complete(engine, upload.id, upload.received, sha256_of(path))
 

@@ -12,7 +12,7 @@ MOST_SAMPLES = 10**12
 MOST_RUNS = 64
 ID_PATTERN = "^[0-9a-hjkmnp-z]{26}$"
 BACKBONE_PATTERN = r"^(open_clip:[\w.-]+/[\w.-]+|timm:[\w.-]+|[a-z0-9.-]+)$"
-"""Names only: a colon or slash more, and a library might take it for a path of this server."""
+"""Names only: with more colons or slashes a library could read them as a path of this server."""
 
 Column = Annotated[str, Field(min_length=1, max_length=500)]
 Scorer = Literal["rmd", "kmeans", "knn"]
@@ -30,7 +30,7 @@ EITHER_OR: dict[str, Any] = {
 
 
 class JobDataset(BaseModel):
-    """Where the images are: below a root of the server's, or in an upload."""
+    """The location of the images: below a root of the server, or in an upload."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -45,7 +45,8 @@ class JobDataset(BaseModel):
         default="", description="Name of a root that the operator has configured"
     )
     path: Annotated[str, Field(max_length=2000)] = Field(
-        default="", description="Below the root; wildcards are allowed, empty is the root itself"
+        default="",
+        description="Path below the root; may have wildcards, empty is the root",
     )
     upload: Annotated[str, Field(max_length=100)] = Field(
         default="", description="Id of a complete upload"
@@ -59,14 +60,14 @@ class JobDataset(BaseModel):
         return self
 
     def as_request(self) -> dict[str, str]:
-        """The fields that say where it is, as a job keeps them."""
+        """The fields that are stored with the job."""
         if "upload" in self.model_fields_set:
             return {"upload": self.upload}
         return {"root": self.root, "path": self.path}
 
 
 class JobCreate(BaseModel):
-    """A dataset to be scored, and how."""
+    """A dataset to score, with options."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -86,17 +87,19 @@ class JobCreate(BaseModel):
     dataset: JobDataset
     split: Column | None = Field(default=None, description="Sub-folder or named split")
     image_column: Column | None = Field(
-        default=None, description="Of a table: bytes or paths; null finds it"
+        default=None, description="Column of a table with image bytes or paths; null detects it"
     )
-    label_column: Column | None = Field(default=None, description="Of a table; null finds it")
+    label_column: Column | None = Field(
+        default=None, description="Column of a table with labels; null detects it"
+    )
     id_column: Column | None = Field(
-        default=None, description="Of a table: its text is the sample id; null uses file#row"
+        default=None, description="Column of a table with sample ids; null uses file#row"
     )
     limit: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = Field(
         default=None, description="Score this many samples, evenly spaced over the dataset"
     )
     backbone: Annotated[str, Field(max_length=200, pattern=BACKBONE_PATTERN)] | None = Field(
-        default=None, description="As GET /v1/backbones lists them; null is the server's default"
+        default=None, description="Name from GET /v1/backbones; null is the default of the server"
     )
     scorers: Annotated[
         list[Scorer],
@@ -105,15 +108,16 @@ class JobCreate(BaseModel):
     augment_runs: int = Field(
         default=0, ge=0, le=MOST_RUNS, description="Randomly augmented passes; 0 for one plain pass"
     )
-    seed: int = Field(default=0, ge=0, le=LARGEST_SEED, description="Of augmentation and K-means")
+    seed: int = Field(default=0, ge=0, le=LARGEST_SEED, description="Seed of augmentation, K-means")
     shrinkage: Shrinkage | Annotated[float, Field(ge=0, le=1)] = Field(
-        default="auto", description="Of the covariance: a rule or an intensity"
+        default="auto", description="Shrinkage of the covariance: a rule or an intensity"
     )
     gaussians: Annotated[str, Field(pattern=ID_PATTERN)] | None = Field(
-        default=None, description="Score against the Gaussians of this job instead of fitting some"
+        default=None,
+        description="Score against the Gaussians of this job instead of fitting new ones",
     )
     on_error: Literal["skip", "stop"] = Field(
-        default="skip", description="What to do at an image that cannot be read"
+        default="skip", description="What to do with an image that cannot be read"
     )
 
     @model_validator(mode="after")
@@ -124,26 +128,26 @@ class JobCreate(BaseModel):
 
 
 class JobProgress(BaseModel):
-    """How far a job is."""
+    """Progress of a job."""
 
-    done: int = Field(description="Samples")
-    total: int | None = Field(description="Samples; null until known")
-    bad: int = Field(description="Images that could not be read")
+    done: int = Field(description="Number of samples processed")
+    total: int | None = Field(description="Number of samples; null until known")
+    bad: int = Field(description="Number of unreadable images")
     rate: float | None = Field(description="Samples per second")
-    seconds_left: float | None = Field(description="Of extraction, at this rate")
+    seconds_left: float | None = Field(description="Seconds until extraction ends, at this rate")
 
 
 class JobError(BaseModel):
-    """Why a job failed, or why its attempt before did."""
-
-    model_config = ConfigDict(extra="allow")
+    """Why a job failed, or why its previous attempt did."""
 
     type: str = Field(description="Stable name of the kind of failure")
-    detail: str
+    detail: str = Field(description="What is wrong")
+    remedy: str | None = Field(default=None, description="What to do about it")
+    field: str | None = Field(default=None, description="Field of the request that is at fault")
 
 
 class JobResult(BaseModel):
-    """What came of a job."""
+    """The result of a job."""
 
     num_samples: int
     num_scored: int
@@ -155,15 +159,16 @@ class JobResult(BaseModel):
 
 
 class JobPublic(BaseModel):
-    """A job as its owner sees it."""
+    """A job, with its progress and results."""
 
     id: str
+    owner: str = Field(description="Id of the key that submitted it; empty where there are no keys")
     state: State
     cancel_requested: bool
     progress: JobProgress
-    attempts: int = Field(description="Times that a worker began")
+    attempts: int = Field(description="Number of attempts so far")
     max_attempts: int = Field(
-        description="Then it fails; one more for each time that a worker stopped in order"
+        description="Number of attempts before it fails; grows when a worker stops cleanly"
     )
     created_at: datetime
     started_at: datetime | None

@@ -42,27 +42,27 @@ class ScoreRow(BaseModel):
     percentile: float | None
     kmeans: float | None
     knn: float | None
-    thumbnail: str = Field(description="Address of a small picture")
+    thumbnail: str = Field(description="Address of a thumbnail")
 
 
 class ScorePage(BaseModel):
-    """Some of the scores of a job."""
+    """A page of the scores of a job."""
 
     samples: list[ScoreRow]
-    matching: int = Field(description="Samples that the label lets through, on all pages")
-    next: str | None = Field(description="`after` of the next page; null at the end")
+    matching: int = Field(description="Number of samples with the label, on all pages")
+    next: str | None = Field(description="`after` for the next page; null at the end")
 
 
 class UnreadableImage(BaseModel):
-    """An image that has no score, and why."""
+    """An image without a score, and the reason."""
 
     sample_id: str
     reason: str
 
 
 class ErrorPage(BaseModel):
-    """Some of the images that could not be read, in the order of the dataset."""
+    """A page of the unreadable images, in the order of the dataset."""
 
     errors: list[UnreadableImage]
     total: int
-    next: int | None = Field(description="`after` of the next page; null at the end")
+    next: int | None = Field(description="`after` for the next page; null at the end")

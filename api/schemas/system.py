@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Health(BaseModel):
-    """The server answers."""
+    """The server is running."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok"}]})
 
@@ -14,10 +14,10 @@ class Health(BaseModel):
 
 
 class Part(BaseModel):
-    """One thing that the service needs."""
+    """Something that the service needs."""
 
     ready: bool
-    detail: str = Field(description="What was found; what to do where it is not ready")
+    detail: str = Field(description="Its condition, and what to do where it is not ready")
 
 
 class Readiness(BaseModel):
@@ -34,7 +34,7 @@ class Readiness(BaseModel):
                         "artifacts": {"ready": True, "detail": "can be read"},
                         "workers": {
                             "ready": False,
-                            "detail": "none was heard of in the last 60 s; run `difficulty worker`",
+                            "detail": "no heartbeat in the last 60 s; run `difficulty worker`",
                         },
                     },
                 }
@@ -48,7 +48,7 @@ class Readiness(BaseModel):
 
 
 class BackbonePublic(BaseModel):
-    """A network that turns images into features."""
+    """A pretrained network that turns images into features."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -64,16 +64,16 @@ class BackbonePublic(BaseModel):
         }
     )
 
-    name: str = Field(description="What a job names; capitals stand for a name of the library's")
+    name: str = Field(description="Name for jobs; capitals stand for a name in the library")
     description: str
-    feature_dim: int | None = Field(description="Numbers per image; null for a whole library")
+    feature_dim: int | None = Field(description="Length of its features; null for a whole library")
     weights: str = Field(
         description="`in the package`, `cached`, `to download`, or `any` for a whole library"
     )
-    default: bool = Field(description="Whether jobs that name none get this one")
+    default: bool = Field(description="Whether jobs that name no backbone use this one")
 
 
 class Backbones(BaseModel):
-    """The networks that jobs may ask for."""
+    """The backbones that jobs may use."""
 
     backbones: list[BackbonePublic]

@@ -1,16 +1,15 @@
-"""Results of jobs, in a folder or in any storage that pyarrow knows.
+"""Results of jobs, in a folder or in any storage that pyarrow supports.
 
-A file is never changed once it is there: every attempt of a job has a folder of its own.
+A file never changes once it is written: every attempt of a job has a folder of its own.
 """
 
-import hashlib
 import os
 import posixpath
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from pyarrow.fs import FileInfo, FileSelector, FileType, LocalFileSystem, copy_files
+from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
 
 from difficulty_service.atomic_file import replacing
 from difficulty_service.datasets.storage import StoredPath, resolve
@@ -23,40 +22,32 @@ class Artifacts:
     """Files by key; a key is a relative path with `/` between its parts.
 
     Attributes:
-        root: Where they are.
+        root: Folder or URI that holds them.
     """
 
     root: StoredPath
 
     def put(self, local: Path, key: str) -> None:
-        """Copies a local file; it appears whole or not at all, and outlives a power cut.
+        """Copies a local file; it appears whole or not at all, and survives a power cut.
 
         Raises:
             OSError: There is no space, or the storage cannot be reached.
         """
-        place = self._place(key)
+        path = self._path(key)
         if self.root.is_local:
-            _put_local(local, Path(place))
+            _put_local(local, Path(path))
             return
         copy_files(
             str(local.absolute()),
-            place,
+            path,
             source_filesystem=LocalFileSystem(),
             destination_filesystem=self.root.filesystem,
         )
 
     def size(self, key: str) -> int | None:
-        """Bytes of a file, or None where there is none."""
-        info = self._info(key)
-        return None if info is None else int(info.size)
-
-    def etag(self, key: str) -> str | None:
-        """Changes whenever the file could have; as in the header, quotes included."""
-        info = self._info(key)
-        if info is None:
-            return None
-        identity = f"{key}\n{info.size}\n{info.mtime_ns}"
-        return f'"{hashlib.sha256(identity.encode()).hexdigest()[:32]}"'
+        """Number of bytes of a file, or None where there is none."""
+        info = self.root.filesystem.get_file_info(self._path(key))
+        return int(info.size) if info.type == FileType.File else None
 
     def open(self, key: str) -> pa.NativeFile:
         """Opens a file for reading anywhere in it; the caller closes it.
@@ -64,62 +55,47 @@ class Artifacts:
         Raises:
             FileNotFoundError: It is not there.
         """
-        return self.root.filesystem.open_input_file(self._place(key))
-
-    def list_prefix(self, prefix: str) -> list[str]:
-        """Keys of all files below a folder, sorted."""
-        infos = self._below(prefix, recursive=True)
-        return sorted(self._key(info) for info in infos if info.type == FileType.File)
+        return self.root.filesystem.open_input_file(self._path(key))
 
     def list_folders(self, prefix: str) -> list[str]:
         """Keys of the folders directly in a folder, sorted."""
-        infos = self._below(prefix, recursive=False)
-        return sorted(self._key(info) for info in infos if info.type == FileType.Directory)
+        selector = FileSelector(self._path(prefix), allow_not_found=True)
+        infos = self.root.filesystem.get_file_info(selector)
+        folders = [info.path for info in infos if info.type == FileType.Directory]
+        return sorted(posixpath.relpath(folder, self.root.path) for folder in folders)
 
     def delete_prefix(self, prefix: str) -> None:
-        """Deletes a folder and all that is below; nothing where there is none."""
+        """Deletes a folder and everything below it, if it exists."""
         try:
-            self.root.filesystem.delete_dir(self._place(prefix))
+            self.root.filesystem.delete_dir(self._path(prefix))
         except FileNotFoundError:
             return
 
-    def _below(self, prefix: str, *, recursive: bool) -> list[FileInfo]:
-        selector = FileSelector(self._place(prefix), allow_not_found=True, recursive=recursive)
-        infos: list[FileInfo] = self.root.filesystem.get_file_info(selector)
-        return infos
-
-    def _info(self, key: str) -> FileInfo | None:
-        info = self.root.filesystem.get_file_info(self._place(key))
-        return info if info.type == FileType.File else None
-
-    def _key(self, info: FileInfo) -> str:
-        return posixpath.relpath(info.path, self.root.path)
-
-    def _place(self, key: str) -> str:
+    def _path(self, key: str) -> str:
         parts = key.split("/")
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
-            raise ValueError(f"{key!r} is no key of an artifact")
+            raise ValueError(f"{key!r} is not the key of an artifact")
         return self.root.join(key).path
 
 
 def open_artifacts(root: str) -> Artifacts:
-    """The results below a folder or URI; a local folder is made.
+    """Opens the artifacts below a folder or URI; a local folder is created.
 
     Raises:
         DatasetError: The URI is malformed or its storage cannot be reached.
-        OSError: The folder cannot be made.
+        OSError: The folder cannot be created.
     """
-    place = resolve(root)
-    if place.is_local:
-        Path(place.path).mkdir(parents=True, exist_ok=True)
-    return Artifacts(place)
+    stored = resolve(root)
+    if stored.is_local:
+        Path(stored.path).mkdir(parents=True, exist_ok=True)
+    return Artifacts(stored)
 
 
 def _put_local(local: Path, path: Path) -> None:
     with replacing(path) as temporary, local.open("rb") as source, temporary.open("wb") as target:
         while block := source.read(COPY_BYTES):
             target.write(block)
-    # The names themselves must be on the disk before the database says that they are there.
+    # The directory entries must be on the disk before the database says that the files exist.
     for folder in (path.parent, *path.parents[1:3]):
         _sync_folder(folder)
 

@@ -1,4 +1,4 @@
-"""The one database that servers and workers share: SQLite by default, PostgreSQL by URL."""
+"""The database that servers and workers share: SQLite by default, PostgreSQL by URL."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -21,22 +21,23 @@ from sqlalchemy import (
     make_url,
     text,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from difficulty_service.errors import DifficultyError
+from api.settings import Settings
+from difficulty_service.errors import ConfigError, DifficultyError
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
-BUSY_TIMEOUT = 30.0  # seconds that a writer of SQLite waits for another
+BUSY_TIMEOUT = 30.0  # seconds that a writer waits for another in SQLite
 
-# Chosen once and for all: every process that migrates must ask for the same lock.
+# Never to be changed: every process that migrates must take the same lock.
 MIGRATION_LOCK = 0x0D1FF1C
 BEGIN_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.6)  # together longer than a restart of PostgreSQL takes
-REPEATS = 3
-PATIENCE = 10.0  # seconds after which nothing is repeated: who called waits for an answer
+MAX_RETRIES = 3
+MAX_RETRY_SECONDS = 10.0  # after which nothing is retried: the caller waits for an answer
 
 # Serialization failure, deadlock, too many connections, shut down, crashed, starting up.
-PASSING_STATES = ("40001", "40P01", "53300", "57P01", "57P02", "57P03")
-PASSING_SQLITE = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
+TRANSIENT_STATES = ("40001", "40P01", "53300", "57P01", "57P02", "57P03")
+TRANSIENT_SQLITE_CODES = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 
 CLOCKS = {
     # julianday() is the only sub-second clock of SQLite before 3.42.
@@ -50,14 +51,14 @@ T = TypeVar("T")
 
 
 class DatabaseUnusable(DifficultyError):
-    """The database is of a kind, or at a revision, that this program cannot work with."""
+    """The database is of a kind or at a revision that this program does not support."""
 
 
 def connect(url: str) -> Engine:
-    """Opens a pool of connections; nothing is read yet.
+    """Creates a pool of connections; nothing is read yet.
 
     Args:
-        url: As SQLAlchemy takes it: `sqlite:///folder/file`, `postgresql://user@host/name`.
+        url: URL in SQLAlchemy's form: `sqlite:///folder/file`, `postgresql://user@host/name`.
 
     Raises:
         DatabaseUnusable: Another database, or one in memory, which processes cannot share.
@@ -65,20 +66,28 @@ def connect(url: str) -> Engine:
     try:
         parsed = make_url(url)
     except ArgumentError:
-        # Not with the URL itself, which may hold a password.
+        # Without the URL itself, which may hold a password.
         raise DatabaseUnusable(
-            "the database's URL cannot be read; write sqlite:///FILE or postgresql://USER@HOST/NAME"
+            "the URL of the database cannot be read",
+            "write sqlite:///FILE or postgresql://USER@HOST/NAME",
+            parameter="database_url",
         ) from None
     kind = parsed.get_backend_name()
     if kind not in OPENERS:
-        raise DatabaseUnusable(f"no database of kind {kind!r}; one of {', '.join(OPENERS)}")
+        raise DatabaseUnusable(
+            f"databases of the kind {kind!r} are not supported",
+            f"use {' or '.join(OPENERS)}",
+            parameter="database_url",
+        )
     return OPENERS[kind](parsed)
 
 
 def _open_sqlite(url: URL) -> Engine:
     file = url.database
     if not file or file == ":memory:" or file.startswith("file:"):
-        raise DatabaseUnusable(f"SQLite needs the path of a file, not {file!r}")
+        raise DatabaseUnusable(
+            f"SQLite needs the path of a file, not {file!r}", parameter="database_url"
+        )
     Path(file).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
         url, connect_args={"timeout": BUSY_TIMEOUT}, pool_size=8, max_overflow=64
@@ -91,11 +100,11 @@ def _open_sqlite(url: URL) -> Engine:
 def _open_postgresql(url: URL) -> Engine:
     return create_engine(
         url.set(drivername="postgresql+psycopg"),
-        pool_pre_ping=True,  # a connection may have died since, as after a restart
+        pool_pre_ping=True,  # a connection may have been lost since, as after a restart
         pool_recycle=1800,
         pool_size=8,
         max_overflow=24,
-        # A host that went away is noticed within half a minute, not within hours.
+        # A host that disappeared is noticed within half a minute, not within hours.
         connect_args={
             "connect_timeout": 10,
             "keepalives_idle": 15,
@@ -113,39 +122,39 @@ OPENERS: dict[str, Callable[[URL], Engine]] = {
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:  # noqa: ANN401 - the driver's own
-    connection.isolation_level = None  # the driver begins no transactions; `_begin_sqlite` does
+    connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")  # a job that was accepted outlives a power cut
+    connection.execute("PRAGMA synchronous = FULL")  # an accepted job survives a power cut
 
 
 def _begin_sqlite(connection: Connection) -> None:
     options = connection.get_execution_options()
-    # SQLite alters a table by dropping it, which would delete all that refers to its rows. The
-    # switch has no effect inside a transaction.
-    keeps_references = options.get("keeps_references", True)
-    connection.exec_driver_sql(f"PRAGMA foreign_keys = {'ON' if keeps_references else 'OFF'}")
-    # A reader that turns writer may not wait: it would read what is no longer true.
+    # SQLite alters a table by dropping it, which would delete all rows that refer to it. The pragma
+    # has no effect inside a transaction.
+    enforces_references = options.get("enforces_references", True)
+    connection.exec_driver_sql(f"PRAGMA foreign_keys = {'ON' if enforces_references else 'OFF'}")
+    # A read transaction cannot wait to become a write transaction: its snapshot would be outdated.
     connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("writes") else "BEGIN")
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def write_transaction(engine: Engine) -> Iterator[Connection]:
     """A write transaction, committed at the end, rolled back on an error.
 
-    Beginning is repeated for a few seconds while the database is locked or restarts. What
-    happens inside cannot be: see `repeated`.
+    Its beginning is retried for a few seconds while the database is locked or restarts. Its body
+    cannot be: see `retry`.
     """
-    transaction = _begun(engine, time.monotonic() + PATIENCE)
+    transaction = _begin_with_retries(engine, time.monotonic() + MAX_RETRY_SECONDS)
     with transaction.connection, transaction:
         yield transaction.connection
 
 
-def _begun(engine: Engine, until: float) -> RootTransaction:
+def _begin_with_retries(engine: Engine, deadline: float) -> RootTransaction:
     for delay in BEGIN_DELAYS:
         try:
             return _begin(engine)
         except DBAPIError as error:
-            if not is_passing(error) or time.monotonic() >= until:
+            if not is_transient(error) or time.monotonic() >= deadline:
                 raise
             time.sleep(delay)
     return _begin(engine)
@@ -160,48 +169,48 @@ def _begin(engine: Engine) -> RootTransaction:
         raise
 
 
-def repeated(function: Callable[P, T]) -> Callable[P, T]:
-    """Repeats a function of one transaction where the database asks for it.
+def retry(function: Callable[P, T]) -> Callable[P, T]:
+    """Retries a function of one transaction after transient errors of the database.
 
-    A commit whose answer was lost is repeated as well, so the function must recognise its own
+    A commit whose confirmation was lost is retried as well, so the function must recognise its own
     earlier success.
     """
 
     @wraps(function)
-    def repeat(*args: P.args, **kwargs: P.kwargs) -> T:
-        until = time.monotonic() + PATIENCE
-        for _ in range(REPEATS):
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        deadline = time.monotonic() + MAX_RETRY_SECONDS
+        for _ in range(MAX_RETRIES):
             try:
                 return function(*args, **kwargs)
             except DBAPIError as error:
-                if not is_passing(error) or time.monotonic() >= until:
+                if not is_transient(error) or time.monotonic() >= deadline:
                     raise
         return function(*args, **kwargs)
 
-    return repeat
+    return call
 
 
-def is_passing(error: DBAPIError) -> bool:
-    """Whether the same may succeed a moment later: locked, deadlocked, restarting, disconnected."""
+def is_transient(error: DBAPIError) -> bool:
+    """Whether a retry may succeed: the database was locked, restarting or unreachable."""
     state = getattr(error.orig, "sqlstate", None)
-    # A connection that could not be made has an error without a state.
+    # The error of a connection that could not be made has no state.
     unreachable = type(error.orig).__module__.startswith("psycopg") and state is None
     return (
         error.connection_invalidated
         or unreachable
-        or state in PASSING_STATES
-        or getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in PASSING_SQLITE
+        or state in TRANSIENT_STATES
+        or getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in TRANSIENT_SQLITE_CODES
     )
 
 
 def now(connection: Connection) -> float:
-    """Seconds since 1970 by the database's clock, the only one that all processes share."""
+    """Seconds since 1970 by the clock of the database, the only one that all processes share."""
     return float(connection.execute(CLOCKS[connection.dialect.name]).scalar_one())
 
 
 def migrate(engine: Engine) -> None:
-    """Brings the tables to the newest revision; safe to call from several processes at once."""
-    with writing(engine.execution_options(keeps_references=False)) as connection:
+    """Upgrades the tables to the newest revision; safe to call from several processes at once."""
+    with write_transaction(engine.execution_options(enforces_references=False)) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(
                 text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK}
@@ -212,19 +221,43 @@ def migrate(engine: Engine) -> None:
 
 
 def require_current(engine: Engine) -> None:
-    """Raises unless the tables are at the newest revision.
+    """Refuses tables of another revision.
 
     Raises:
-        DatabaseUnusable: They are at another; the message says which.
+        DatabaseUnusable: The tables are not at the newest revision; the message says at which.
     """
     with engine.connect() as connection:
-        found = MigrationContext.configure(connection).get_current_revision()
-    wanted = ScriptDirectory.from_config(_config()).get_current_head()
-    if found != wanted:
+        present = MigrationContext.configure(connection).get_current_revision()
+    newest = ScriptDirectory.from_config(_config()).get_current_head()
+    if present != newest:
         raise DatabaseUnusable(
-            f"the database is at revision {found}, this program needs {wanted}; "
-            "start `difficulty serve` of the newest version once, which upgrades the database"
+            f"the database is at revision {present}, this program needs {newest}",
+            "start `difficulty serve` of the newest version once, which upgrades the database",
         )
+
+
+@contextmanager
+def open_database(settings: Settings) -> Iterator[Engine]:
+    """Connects to the database and upgrades its tables.
+
+    Raises:
+        ConfigError: The database does not answer.
+        DatabaseUnusable: It is of a kind that this program does not support.
+    """
+    engine = connect(settings.resolved_database_url.get_secret_value())
+    try:
+        migrate(engine)
+        yield engine
+    except SQLAlchemyError as error:
+        # Not the whole message, which may contain a statement and its values.
+        reason = " ".join(str(getattr(error, "orig", None) or type(error).__name__).split())
+        raise ConfigError(
+            f"the database does not answer ({reason})",
+            "check DIFFICULTY_DATABASE_URL",
+            parameter="database_url",
+        ) from error
+    finally:
+        engine.dispose()
 
 
 def _config() -> Config:

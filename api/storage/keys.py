@@ -1,4 +1,4 @@
-"""API keys: who may do what; secrets are shown once and kept as hashes."""
+"""API keys and their scopes; secrets are shown once and stored as hashes."""
 
 import hashlib
 import secrets
@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine, Row, func, insert, select, update
 
-from api.storage.database import now, repeated, writing
+from api.storage.database import now, retry, write_transaction
 from api.storage.identifiers import is_id, new_id
 from api.storage.tables import KEYS
 from difficulty_service.errors import DifficultyError
@@ -18,20 +18,20 @@ SCOPES = {
     "write": ("read", "write"),
     "admin": ("read", "write", "admin"),
 }
-"""What each scope allows."""
+"""Scopes that each scope implies."""
 
-PREFIX = "difficulty_"  # by which scanners of leaked secrets know one
+PREFIX = "difficulty_"  # by which scanners recognise leaked secrets
 SECRET_BYTES = 32
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 
 
 class BadKey(DifficultyError):
-    """A key that cannot be made as asked."""
+    """A key with an invalid name or scope."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What is known of a key, which is all but its secret; times are seconds since 1970."""
+    """An API key without its secret; times are in seconds since 1970."""
 
     id: str
     name: str
@@ -45,28 +45,28 @@ class Key:
 
 
 def create_key(engine: Engine, name: str, scopes: Iterable[str]) -> tuple[Key, str]:
-    """Makes a key.
+    """Creates a key.
 
     Args:
         engine: The database.
-        name: For people; need not be unique.
+        name: Name for people, which need not be unique.
         scopes: One or more of `SCOPES`.
 
     Returns:
-        The key and its secret, which cannot be had again.
+        The key and its secret, which cannot be retrieved again.
 
     Raises:
         BadKey: The name is empty or too long, or a scope is unknown.
     """
-    asked = frozenset(scopes)
-    _check(name, asked)
+    scopes = frozenset(scopes)
+    _check(name, scopes)
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         values = {
             "id": new_id(),
             "name": name,
             "secret_sha256": _digest(secret),
-            "scopes": ",".join(sorted(asked)),
+            "scopes": ",".join(sorted(scopes)),
             "created_at": now(connection),
         }
         row = connection.execute(insert(KEYS).values(values).returning(*KEYS.c)).one()
@@ -80,12 +80,12 @@ def list_keys(engine: Engine) -> list[Key]:
     return [_key(row) for row in rows]
 
 
-@repeated
+@retry
 def revoke_key(engine: Engine, key_id: str) -> Key | None:
-    """Ends a key for good; None if there is none of this id."""
+    """Revokes a key permanently; None if there is no key of this id."""
     if not is_id(key_id):
         return None
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         at = func.coalesce(KEYS.c.revoked_at, now(connection))
         revoked = update(KEYS).where(KEYS.c.id == key_id).values(revoked_at=at)
         row = connection.execute(revoked.returning(*KEYS.c)).one_or_none()
@@ -95,7 +95,7 @@ def revoke_key(engine: Engine, key_id: str) -> Key | None:
 def find_key(engine: Engine, secret: str) -> Key | None:
     """The key with this secret, unless it is revoked.
 
-    What is looked up is a hash, so how long that takes says nothing about the secret.
+    The look-up is by hash, so its duration reveals nothing about the secret.
     """
     digest = _digest(secret)
     with engine.connect() as connection:
@@ -106,20 +106,27 @@ def find_key(engine: Engine, secret: str) -> Key | None:
 
 
 def any_keys(engine: Engine) -> bool:
-    """Whether keys are in use: revoking the last one must not open the service to everybody."""
+    """Whether any key was ever created: revoking the last one must not open the service."""
     with engine.connect() as connection:
         return connection.execute(select(KEYS.c.id).limit(1)).one_or_none() is not None
 
 
 def _check(name: str, scopes: frozenset[str]) -> None:
-    if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
-        raise BadKey(f"a key's name has 1 to {LONGEST_NAME} printable characters, unlike {name!r}")
+    if not name.isprintable() or not 1 <= len(name) <= MAX_NAME_LENGTH:
+        raise BadKey(
+            f"{name!r} is not a name of 1 to {MAX_NAME_LENGTH} printable characters",
+            parameter="name",
+        )
     if not scopes or scopes - SCOPES.keys():
-        raise BadKey(f"scopes are some of {', '.join(SCOPES)}, not {sorted(scopes)}")
+        raise BadKey(
+            f"{', '.join(sorted(scopes)) or 'an empty list'} is not a list of scopes",
+            f"choose from {', '.join(SCOPES)}",
+            parameter="scopes",
+        )
 
 
 def _digest(secret: str) -> str:
-    # A header may hold what is no valid UTF-8; it must miss, not fail.
+    # A header may contain invalid UTF-8, which must match no key rather than fail.
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 

@@ -1,6 +1,7 @@
-"""The tables of the database; `api/migrations` makes them.
+"""The tables of the database, which `api/migrations` creates.
 
-Times are seconds since 1970, from the database's clock. Nothing here knows which database it is.
+Times are in seconds since 1970, by the clock of the database. The definitions hold for every
+supported database.
 """
 
 from typing import Literal, get_args
@@ -32,7 +33,7 @@ State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 STATES: tuple[State, ...] = get_args(State)
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 
-# SQLite counts up by itself only where the column's type is exactly INTEGER.
+# SQLite generates ids only for columns whose type is exactly INTEGER.
 EVENT_ID = BigInteger().with_variant(Integer, "sqlite")
 
 KEYS = Table(
@@ -50,7 +51,7 @@ JOBS = Table(
     "jobs",
     METADATA,
     Column("id", String(32), primary_key=True),
-    Column("owner", String(32), nullable=False),  # id of the key; "" where there are no keys
+    Column("owner", String(32), nullable=False),  # id of the key, "" without keys
     Column("state", String(16), nullable=False),
     Column("request", Text, nullable=False),  # JSON, as validated
     Column("request_sha256", String(64), nullable=False),
@@ -68,7 +69,7 @@ JOBS = Table(
     Column("total", BigInteger),
     Column("bad", BigInteger, nullable=False, default=0),
     Column("rate", Float),  # samples per second
-    Column("error", Text),  # JSON: type, detail
+    Column("error", Text),  # JSON: type, detail, and where known remedy, field
     Column("result", Text),  # JSON: folder of the artifacts, sizes, counts, warnings
     UniqueConstraint("owner", "idempotency_key"),
     Index("ix_jobs_state_run_after", "state", "run_after", "created_at"),

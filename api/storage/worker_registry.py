@@ -1,4 +1,4 @@
-"""Which workers are there, and what they are doing."""
+"""The registry of workers: which are alive, and what they are doing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Engine, Table, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from api.storage.database import now, repeated, writing
+from api.storage.database import now, retry, write_transaction
 from api.storage.tables import WORKERS
 
 INSERTS: dict[str, Callable[[Table], Any]] = {
@@ -17,12 +17,12 @@ INSERTS: dict[str, Callable[[Table], Any]] = {
 
 
 @dataclass(frozen=True)
-class WorkerRow:
-    """A worker as it was heard of last; times are seconds since 1970.
+class WorkerStatus:
+    """A worker at its last heartbeat; times are in seconds since 1970.
 
     Attributes:
-        job: What it is at; None while it waits.
-        images: How many it has worked through since it started.
+        job: Id of its job; None while it is idle.
+        images: Number of images it has processed since it started.
     """
 
     id: str
@@ -33,27 +33,29 @@ class WorkerRow:
     images: int
 
 
-@repeated
-def beat(engine: Engine, worker_id: str, device: str, job: str | None, images: int) -> None:
-    """Says that a worker is there; the first time is when it started."""
-    with writing(engine) as connection:
+@retry
+def record_heartbeat(
+    engine: Engine, worker_id: str, device: str, job: str | None, images: int
+) -> None:
+    """Records that a worker is alive; the first heartbeat is its start."""
+    with write_transaction(engine) as connection:
         at = now(connection)
-        said = {"device": device, "seen_at": at, "job": job, "images": images}
-        row = {"id": worker_id, "started_at": at, **said}
+        values = {"device": device, "seen_at": at, "job": job, "images": images}
+        row = {"id": worker_id, "started_at": at, **values}
         statement = INSERTS[connection.dialect.name](WORKERS).values(row)
-        connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=said))
+        connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=values))
 
 
-def alive(engine: Engine, within: float) -> list[WorkerRow]:
-    """The workers heard of in the last `within` seconds, by id."""
+def live_workers(engine: Engine, within: float) -> list[WorkerStatus]:
+    """Workers with a heartbeat in the last `within` seconds, by id."""
     with engine.connect() as connection:
         since = now(connection) - within
         query = select(WORKERS).where(WORKERS.c.seen_at >= since).order_by(WORKERS.c.id)
-        return [WorkerRow(**row._asdict()) for row in connection.execute(query)]
+        return [WorkerStatus(**row._asdict()) for row in connection.execute(query)]
 
 
-@repeated
-def forget(engine: Engine, worker_id: str) -> None:
-    """Removes a worker that stops."""
-    with writing(engine) as connection:
+@retry
+def remove_worker(engine: Engine, worker_id: str) -> None:
+    """Removes a worker that has stopped."""
+    with write_transaction(engine) as connection:
         connection.execute(delete(WORKERS).where(WORKERS.c.id == worker_id))

@@ -1,4 +1,4 @@
-"""Whether an upload is what it says to be, seen from its index alone."""
+"""Checks that an upload has the declared format, from its index alone."""
 
 import struct
 from pathlib import Path
@@ -17,15 +17,15 @@ MAGIC = b"PAR1"
 MAX_FOOTER_BYTES = 1 << 27
 MAX_ROWS = 20_000_000
 EXTENSION_NAME = b"ARROW:extension:name"
-HARMLESS_EXTENSION = b"arrow."
+SAFE_EXTENSION = b"arrow."
 PICKLED_EXTENSION = b"arrow.py_extension_type"
 
 
 def check_upload(path: Path, format_name: str) -> None:
-    """Opens the index of an upload.
+    """Reads the index of an upload.
 
     Raises:
-        Problem: It is damaged, no such file, or none that is safe to read.
+        Problem: It is damaged, of another format, or not safe to read.
     """
     try:
         if format_name == "parquet":
@@ -35,25 +35,26 @@ def check_upload(path: Path, format_name: str) -> None:
         else:
             _check_tar(path)
     except (DatasetError, ValueError) as error:
-        # What the error says of our own folders is nobody's business.
-        reason = str(error).replace(str(path.parent) + "/", "").replace(path.name, "the upload")
+        # Clients must not see folders of this server.
+        problem = error.problem if isinstance(error, DatasetError) else str(error)
+        reason = problem.replace(str(path.parent) + "/", "").replace(path.name, "the upload")
         raise Problem(
             422,
             "unreadable",
-            f"this is no {format_name} file that can be read: {reason}",
-            "delete the upload, write the file again and send it as a new upload",
+            f"this is not a readable {format_name} file: {reason}",
+            "delete the upload, recreate the file and send it as a new upload",
         ) from error
 
 
 def _check_tar(path: Path) -> None:
-    """A tar of class folders, or of samples with labels beside them."""
+    """Checks a tar of class folders, or of samples with labels beside them."""
     try:
         with open_tar(resolve(str(path))) as archive:
             members = sum(member.isreg() for member in read_headers(archive))
     except TAR_ERRORS as error:
-        raise DatasetError(f"damaged, truncated or no plain tar: {error}") from error
+        raise DatasetError(f"it is damaged, truncated or compressed: {error}") from error
     if not members:
-        raise DatasetError("it holds no file")
+        raise DatasetError("it contains no file")
 
 
 def _check_parquet(path: Path) -> None:
@@ -64,9 +65,9 @@ def _check_parquet(path: Path) -> None:
         raise DatasetError("it does not end as Parquet does")
     (footer,) = struct.unpack("<I", end[:4])
     if footer > MAX_FOOTER_BYTES:
-        raise DatasetError(f"its footer is said to have {footer:,} bytes")
+        raise DatasetError(f"its footer claims to have {footer:,} bytes")
     try:
-        # Types that others registered are not made here: some run code of the file's.
+        # Extension types are not instantiated: some run code from the file.
         with pq.ParquetFile(path, arrow_extensions_enabled=False) as parquet:
             schema, metadata = parquet.schema_arrow, parquet.metadata
     except (OSError, pa.ArrowException) as error:
@@ -75,24 +76,24 @@ def _check_parquet(path: Path) -> None:
     if sum(groups) != metadata.num_rows or min(groups, default=0) < 0:
         raise DatasetError("its row groups do not add up to its rows")
     if metadata.num_rows > MAX_ROWS:
-        raise DatasetError(f"{metadata.num_rows:,} rows; at most {MAX_ROWS:,} are read")
+        raise DatasetError(f"it has {metadata.num_rows:,} rows, the maximum is {MAX_ROWS:,}")
     for field in schema:
-        _refuse_foreign_types(field)
+        _refuse_extension_types(field)
     if not any(holds_bytes(field.type) for field in schema):
         raise DatasetError(
-            f"no column holds images; there are {schema.names[:20]}. Images are sent as encoded "
-            "bytes in a binary column, since paths mean nothing here"
+            f"none of the columns {schema.names[:20]} holds images as encoded bytes",
+            "store the files of the images in a binary column; paths mean nothing here",
         )
 
 
-def _refuse_foreign_types(field: pa.Field) -> None:
+def _refuse_extension_types(field: pa.Field) -> None:
     name = (field.metadata or {}).get(EXTENSION_NAME)
     if isinstance(field.type, pa.BaseExtensionType):
         name = field.type.extension_name.encode()
-    if name is not None and (name == PICKLED_EXTENSION or not name.startswith(HARMLESS_EXTENSION)):
+    if name is not None and (name == PICKLED_EXTENSION or not name.startswith(SAFE_EXTENSION)):
         raise DatasetError(
-            f"the column {field.name!r} is of the foreign type {name.decode(errors='replace')!r}; "
-            "write it as plain values"
+            f"the column {field.name!r} has the extension type {name.decode(errors='replace')!r}",
+            "store it as plain values",
         )
     for index in range(field.type.num_fields if pa.types.is_nested(field.type) else 0):
-        _refuse_foreign_types(field.type.field(index))
+        _refuse_extension_types(field.type.field(index))

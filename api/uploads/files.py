@@ -1,4 +1,4 @@
-"""Uploads as files: streamed to disk, whole or resumable, never unpacked."""
+"""The files of uploads: streamed to disk, resumable, never unpacked."""
 
 import fcntl
 import hashlib
@@ -17,15 +17,15 @@ def upload_path(settings: Settings, upload_id: str, format_name: str) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """Opens an upload's file, made where it is not there, for nobody else to write meanwhile.
+    """Opens the file of an upload with an exclusive lock; creates it if needed.
 
     Raises:
-        BlockingIOError: Somebody else has it.
+        BlockingIOError: Another request holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
     try:
-        # Goes with its process, so a killed server leaves no upload that nobody can go on with.
+        # The lock ends with its process, so a killed server leaves no upload locked.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield descriptor
     finally:
@@ -34,25 +34,25 @@ def locked(path: Path) -> Iterator[int]:
 
 @contextmanager
 def appending(path: Path, offset: int, confirm: Callable[[], None] = lambda: None) -> Iterator[int]:
-    """Opens an upload's file to go on at an offset; what was written after it is cut off.
+    """Opens the file of an upload to resume at an offset; truncates what follows.
 
     Args:
-        path: Of the file; made where it is not there.
-        offset: Where to go on, at most the size of the file.
-        confirm: Called when nobody else can write any more; raises if the offset is not right.
+        path: Path of the file, which is created if needed.
+        offset: Position to resume at, at most the size of the file.
+        confirm: Called with the lock held; raises if the offset is not right.
 
     Yields:
         A descriptor at the offset.
 
     Raises:
-        BlockingIOError: Somebody else is appending to it.
+        BlockingIOError: Another request is appending to it.
         ValueError: The file ends before the offset.
     """
     with locked(path) as descriptor:
         confirm()
         if os.fstat(descriptor).st_size < offset:
             raise ValueError(f"the file ends before byte {offset}")
-        # Bytes that an interrupted request wrote but nobody noted are sent again.
+        # Bytes that an interrupted request wrote but did not record are sent again.
         os.ftruncate(descriptor, offset)
         os.lseek(descriptor, offset, os.SEEK_SET)
         yield descriptor
@@ -60,14 +60,14 @@ def appending(path: Path, offset: int, confirm: Callable[[], None] = lambda: Non
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Writes all of it, not only what fits at once."""
+    """Writes all bytes, in several calls if necessary."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def sha256_of(path: Path) -> str:
-    """Hex SHA-256 of a file."""
+    """SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -1,10 +1,10 @@
-"""Uploads as rows: what was announced, how much of it is there, when it was used last."""
+"""Rows of uploads: what was announced, how much has arrived, when it was last used."""
 
 from dataclasses import dataclass
 
 from sqlalchemy import Engine, Row, Select, delete, insert, select, update
 
-from api.storage.database import now, repeated, writing
+from api.storage.database import now, retry, write_transaction
 from api.storage.identifiers import is_id, new_id
 from api.storage.tables import FINAL_STATES, JOBS, UPLOADS
 
@@ -13,18 +13,18 @@ FORMATS = ("tar", "zip", "parquet")
 
 @dataclass(frozen=True)
 class Upload:
-    """A dataset that somebody sends; one field per column.
+    """One row of `UPLOADS`; times are in seconds since 1970.
 
     Attributes:
-        id: Names it.
+        id: Id of the upload.
         owner: Id of the key it belongs to.
         format: One of FORMATS.
-        size: Bytes announced; None until known.
-        received: Bytes that are there.
+        size: Announced number of bytes; None until known.
+        received: Number of bytes received.
         state: "open" or "complete".
-        sha256: Of the whole, once complete.
-        created_at: Seconds since 1970.
-        used_at: When something was last done with it.
+        sha256: SHA-256 of the complete file.
+        created_at: Time of its creation.
+        used_at: Time of its last use.
     """
 
     id: str
@@ -38,18 +38,18 @@ class Upload:
     used_at: float
 
 
-@repeated
+@retry
 def create_upload(engine: Engine, owner: str, format_name: str, size: int | None) -> Upload:
-    """Announces an upload.
+    """Creates an upload.
 
     Args:
         engine: The database.
         owner: Id of the key.
         format_name: One of FORMATS.
-        size: Bytes, if known.
+        size: Number of bytes, if known.
     """
     upload_id = new_id()
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         time = now(connection)
         values = {
             "id": upload_id,
@@ -66,7 +66,7 @@ def create_upload(engine: Engine, owner: str, format_name: str, size: int | None
 
 
 def get_upload(engine: Engine, owner: str | None, upload_id: str) -> Upload | None:
-    """One upload; None if it is not there or is another owner's. Owner None is any."""
+    """An upload; None if it does not exist or belongs to another owner; owner None sees all."""
     if not is_id(upload_id):
         return None
     with engine.connect() as connection:
@@ -76,18 +76,18 @@ def get_upload(engine: Engine, owner: str | None, upload_id: str) -> Upload | No
     return _upload(row)
 
 
-@repeated
+@retry
 def advance(engine: Engine, upload_id: str, received: int) -> None:
-    """Notes how many bytes are there."""
-    with writing(engine) as connection:
+    """Records the number of bytes received."""
+    with write_transaction(engine) as connection:
         values = {"received": received, "used_at": now(connection)}
         connection.execute(update(UPLOADS).where(UPLOADS.c.id == upload_id).values(values))
 
 
-@repeated
+@retry
 def complete(engine: Engine, upload_id: str, size: int, sha256: str) -> Upload:
-    """Closes an upload, which jobs may then use."""
-    with writing(engine) as connection:
+    """Marks an upload as complete, so that jobs may use it."""
+    with write_transaction(engine) as connection:
         values = {
             "received": size,
             "size": size,
@@ -99,45 +99,45 @@ def complete(engine: Engine, upload_id: str, size: int, sha256: str) -> Upload:
         return _upload(connection.execute(_by_id(upload_id)).one())
 
 
-@repeated
+@retry
 def touch(engine: Engine, upload_id: str) -> None:
-    """Notes that it is in use, so that it does not expire."""
-    with writing(engine) as connection:
+    """Records that an upload is in use, so that it does not expire."""
+    with write_transaction(engine) as connection:
         used = update(UPLOADS).where(UPLOADS.c.id == upload_id)
         connection.execute(used.values(used_at=now(connection)))
 
 
 def expired_uploads(engine: Engine, unused_for: float) -> list[Upload]:
-    """Those not used for some seconds."""
+    """Uploads not used for this number of seconds."""
     with engine.connect() as connection:
         old = UPLOADS.c.used_at < now(connection) - unused_for
         return [_upload(row) for row in connection.execute(select(UPLOADS).where(old))]
 
 
-@repeated
+@retry
 def delete_upload(engine: Engine, upload_id: str) -> None:
-    """Forgets an upload."""
-    with writing(engine) as connection:
+    """Deletes the row of an upload."""
+    with write_transaction(engine) as connection:
         connection.execute(delete(UPLOADS).where(UPLOADS.c.id == upload_id))
 
 
 def list_uploads(engine: Engine, owner: str, limit: int, before: str | None = None) -> list[Upload]:
-    """An owner's uploads, newest first, as their names sort; those older than `before`."""
-    wanted = select(UPLOADS).where(UPLOADS.c.owner == owner)
+    """Uploads of an owner that are older than `before`, newest first, which is the order of ids."""
+    query = select(UPLOADS).where(UPLOADS.c.owner == owner)
     if before is not None:
-        wanted = wanted.where(UPLOADS.c.id < before)
+        query = query.where(UPLOADS.c.id < before)
     with engine.connect() as connection:
-        rows = connection.execute(wanted.order_by(UPLOADS.c.id.desc()).limit(limit))
+        rows = connection.execute(query.order_by(UPLOADS.c.id.desc()).limit(limit))
         return [_upload(row) for row in rows]
 
 
 def is_needed(engine: Engine, upload_id: str) -> bool:
-    """Whether a job that is not finished is to read it."""
+    """Whether an unfinished job needs an upload."""
     unfinished = JOBS.c.state.not_in(FINAL_STATES)
-    # Names are so long that nothing else in a request has the same letters by chance.
-    naming = select(JOBS.c.id).where(unfinished, JOBS.c.request.contains(upload_id)).limit(1)
+    # Ids are so long that nothing else in a request contains one by chance.
+    needing = select(JOBS.c.id).where(unfinished, JOBS.c.request.contains(upload_id)).limit(1)
     with engine.connect() as connection:
-        return connection.execute(naming).first() is not None
+        return connection.execute(needing).first() is not None
 
 
 def _by_id(upload_id: str) -> Select[tuple[object, ...]]:

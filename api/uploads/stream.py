@@ -1,4 +1,4 @@
-"""The body of a request, written to an upload's file as it arrives."""
+"""Streams the body of a request to the file of an upload."""
 
 import errno
 import os
@@ -18,8 +18,8 @@ from api.http.problems import Problem, not_found
 from api.uploads.files import appending, write_all
 from api.uploads.store import Upload, advance, get_upload
 
-AT_ONCE = 1 << 20
-NOTED_EVERY = 64 << 20
+WRITE_BYTES = 1 << 20
+RECORD_BYTES = 64 << 20
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 RETRY_AFTER = 60
 LENGTH = re.compile(r"[0-9]{1,18}")
@@ -28,12 +28,12 @@ RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 
 @dataclass(frozen=True)
 class Span:
-    """Which bytes of an upload a request says to bring.
+    """The bytes of an upload that a request declares to contain.
 
     Attributes:
-        start: The first one.
-        end: One after the last; None where it does not say.
-        total: Bytes of the whole upload; None where it does not say.
+        start: Position of the first byte.
+        end: Position after the last byte; None if not declared.
+        total: Number of bytes of the whole upload; None if not declared.
     """
 
     start: int
@@ -42,24 +42,24 @@ class Span:
 
 
 def read_span(content_range: str | None, offset: int | None) -> Span:
-    """What the header `Content-Range` or the parameter `offset` says; the beginning without both.
+    """The span in the header `Content-Range` or the parameter `offset`; by default from byte 0.
 
     Raises:
-        Problem: The header is of another form, or both differ.
+        Problem: The header is malformed, or contradicts the parameter.
     """
     if content_range is None:
         return Span(offset or 0)
-    found = RANGE.fullmatch(content_range.strip())
-    if found is None:
-        raise _wrong_range(f"{content_range[:100]!r} is no range")
-    start, end = int(found[1]), int(found[2]) + 1
-    total = None if found[3] == "*" else int(found[3])
+    match = RANGE.fullmatch(content_range.strip())
+    if match is None:
+        raise _invalid_range(f"{content_range[:100]!r} is not a range")
+    start, end = int(match[1]), int(match[2]) + 1
+    total = None if match[3] == "*" else int(match[3])
     if end <= start or (total is not None and end > total) or offset not in (None, start):
-        raise _wrong_range(f"the range {content_range[:100]!r} does not fit")
+        raise _invalid_range(f"the range {content_range[:100]!r} is contradictory")
     return Span(start, end, total)
 
 
-def _wrong_range(detail: str) -> Problem:
+def _invalid_range(detail: str) -> Problem:
     return Problem(
         400,
         "bad-request",
@@ -70,21 +70,21 @@ def _wrong_range(detail: str) -> Problem:
 
 
 def mismatch(upload: Upload, detail: str) -> Problem:
-    """A conflict that says where to go on."""
+    """A conflict that says where to resume."""
     return Problem(
         409,
         "conflict",
         detail,
-        f"ask again how much is there and go on at byte {upload.received:,}",
+        f"read the state of the upload again and resume at byte {upload.received:,}",
         headers={"Upload-Offset": str(upload.received)},
     )
 
 
 def refuse_too_long(span: Span, content_length: str | None, limit: int) -> None:
-    """Refuses a body by what it says of its length, before any of it is read.
+    """Refuses a body by its declared length, before any of it is read.
 
     Raises:
-        Problem: It would be too long.
+        Problem: The body is too long.
     """
     length = int(content_length) if content_length and LENGTH.fullmatch(content_length) else 0
     if max(span.start + length, span.end or 0) > limit:
@@ -94,22 +94,22 @@ def refuse_too_long(span: Span, content_length: str | None, limit: int) -> None:
 async def receive(
     engine: Engine, upload: Upload, path: Path, body: AsyncIterator[bytes], span: Span, limit: int
 ) -> int:
-    """Appends a body to an upload. What arrived counts, also if the rest never does.
+    """Appends a body to an upload; what arrives is kept even if the rest does not.
 
     Args:
         engine: The database.
-        upload: As it was when the request came.
-        path: Of its file.
-        body: Arrives piece by piece.
-        span: What the request says of it.
-        limit: Bytes that the whole upload may have.
+        upload: Upload at the start of the request.
+        path: Path of its file.
+        body: Chunks of the body.
+        span: Span that the request declares.
+        limit: Maximum number of bytes of the whole upload.
 
     Returns:
-        Bytes that are there now.
+        Number of bytes received so far.
 
     Raises:
-        Problem: The offset is not the right one, another request is sending it, the body is too
-            long or ended early, or the disk is full.
+        Problem: The offset is wrong, another request is sending the upload, the body is too long or
+            incomplete, or the disk is full.
     """
     with ExitStack() as stack:
         confirm = partial(_confirm, engine, upload, path, span.start)
@@ -117,22 +117,22 @@ async def receive(
         file = await run_in_threadpool(_enter, stack, opened, upload)
         writer = _Writer(file, span.start, lambda received: advance(engine, upload.id, received))
         try:
-            await _write_and_note(writer, body, span, limit)
+            await _write_and_record(writer, body, span, limit)
         except ClientDisconnect:
             raise mismatch(upload, "the request ended early") from None
         except OSError as error:
-            raise _disk_problem(error, writer.noted) from error
+            raise _disk_problem(error, writer.recorded) from error
     return writer.written
 
 
 def _confirm(engine: Engine, upload: Upload, path: Path, start: int) -> None:
-    """Looks again, now that nobody else can write."""
-    present = get_upload(engine, upload.owner, upload.id)
-    if present is None:
+    """Checks the upload again, now that its file is locked."""
+    current = get_upload(engine, upload.owner, upload.id)
+    if current is None:
         path.unlink(missing_ok=True)
         raise not_found("upload", upload.id)
-    if present.received != start or present.state != "open":
-        raise mismatch(present, f"the upload is {present.state} with {present.received:,} bytes")
+    if current.received != start or current.state != "open":
+        raise mismatch(current, f"the upload is {current.state} with {current.received:,} bytes")
 
 
 def _enter(stack: ExitStack, opened: AbstractContextManager[int], upload: Upload) -> int:
@@ -142,21 +142,21 @@ def _enter(stack: ExitStack, opened: AbstractContextManager[int], upload: Upload
         raise mismatch(upload, "another request is sending this upload") from None
     except ValueError:
         raise Problem(
-            410, "gone", "bytes that had arrived are lost", "delete it and upload it again"
+            410, "gone", "bytes that had arrived are lost", "delete the upload and send it again"
         ) from None
     except OSError as error:
         raise _disk_problem(error, upload.received) from error
 
 
-async def _write_and_note(
+async def _write_and_record(
     writer: "_Writer", body: AsyncIterator[bytes], span: Span, limit: int
 ) -> None:
     try:
         await _write_body(writer, body, span, limit)
     finally:
-        # Also when the server stops meanwhile, so that the client need not send it again.
+        # Also when the server is stopping, so that the client need not send the bytes again.
         with anyio.CancelScope(shield=True):
-            await run_in_threadpool(writer.note)
+            await run_in_threadpool(writer.record)
 
 
 async def _write_body(
@@ -170,7 +170,7 @@ async def _write_body(
             if writer.written + len(pending) > end:
                 del pending[end - writer.written :]
                 raise _too_long(span, limit)
-            if len(pending) >= AT_ONCE:
+            if len(pending) >= WRITE_BYTES:
                 data = bytes(pending)
                 pending.clear()
                 await run_in_threadpool(writer.write, data)
@@ -183,42 +183,42 @@ async def _write_body(
             400,
             "bad-request",
             f"the body ended {span.end - writer.written:,} bytes before its range",
-            f"go on at byte {writer.written:,}",
+            f"resume at byte {writer.written:,}",
             headers={"Upload-Offset": str(writer.written)},
         )
 
 
 @dataclass
 class _Writer:
-    """Writes an upload's file.
+    """Writes to the file of an upload.
 
     Attributes:
-        file: Descriptor of it, where to go on.
-        written: Bytes that the file has.
-        keep: Called with the bytes that are safe on disk.
-        noted: Bytes as last told.
+        file: Descriptor of the file, at the position to resume at.
+        written: Number of bytes of the file.
+        on_synced: Called with the number of bytes that are safely on disk.
+        recorded: Number of bytes in the last call of `on_synced`.
     """
 
     file: int
     written: int
-    keep: Callable[[int], None]
-    noted: int = 0
+    on_synced: Callable[[int], None]
+    recorded: int = 0
 
     def __post_init__(self) -> None:
-        self.noted = self.written
+        self.recorded = self.written
 
     def write(self, data: bytes) -> None:
         write_all(self.file, data)
         self.written += len(data)
-        if self.written - self.noted >= NOTED_EVERY:
-            self.note()
+        if self.written - self.recorded >= RECORD_BYTES:
+            self.record()
 
-    def note(self) -> None:
-        if self.written == self.noted:
+    def record(self) -> None:
+        if self.written == self.recorded:
             return
         os.fsync(self.file)
-        self.keep(self.written)
-        self.noted = self.written
+        self.on_synced(self.written)
+        self.recorded = self.written
 
 
 def _too_long(span: Span, limit: int) -> Problem:
@@ -235,18 +235,18 @@ def _too_long(span: Span, limit: int) -> Problem:
         413,
         "too-large",
         f"the upload would have more than {limit:,} bytes",
-        "announce the right size, or send a smaller dataset or several",
+        "announce the right size, or send a smaller dataset",
         headers={"Connection": "close"},
     )
 
 
 def _disk_problem(error: OSError, received: int) -> Problem:
-    """For a file that cannot be written."""
+    """A problem for a file that cannot be written."""
     reason = "the disk is full" if error.errno in NO_SPACE else "the file cannot be written"
     return Problem(
         503,
         "unavailable",
         reason,
-        f"tell the operator, or wait, then go on at byte {received:,}",
+        f"tell the operator, or wait, then resume at byte {received:,}",
         headers={"Retry-After": str(RETRY_AFTER), "Upload-Offset": str(received)},
     )

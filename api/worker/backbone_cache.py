@@ -1,22 +1,22 @@
-"""Keeps the backbone of the job before, as the next one most often wants the same."""
+"""Keeps the backbone of the previous job, as the next job usually needs the same one."""
 
 import torch
 
+from api.bounded_cache import BoundedCache
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 
 
-def keep_last(load: Loader = load_backbone) -> Loader:
-    """A loader that has one backbone at a time, and gives it again while nothing else is asked."""
-    kept: dict[tuple[str, BackboneOptions], Backbone] = {}
+def cached_loader(load: Loader = load_backbone) -> Loader:
+    """A loader that keeps one backbone, and returns it as long as the same one is requested."""
+    cache: BoundedCache[tuple[str, BackboneOptions], Backbone] = BoundedCache(capacity=1)
 
-    def load_or_give(name: str, options: BackboneOptions) -> Backbone:
-        if (name, options) not in kept:
-            # The old one goes first: a device may have no room for two.
-            kept.clear()
+    def load_cached(name: str, options: BackboneOptions) -> Backbone:
+        def load_into_freed_memory() -> Backbone:
             if options.device.type == "cuda":
                 torch.cuda.empty_cache()
-            kept[name, options] = load(name, options)
-        return kept[name, options]
+            return load(name, options)
 
-    return load_or_give
+        return cache.get((name, options), load_into_freed_memory)
+
+    return load_cached

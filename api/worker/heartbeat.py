@@ -1,8 +1,8 @@
-"""A thread that keeps a worker and its job alive in the database while the job runs elsewhere.
+"""A thread that sends the heartbeats of a worker and of its job while the job runs in another one.
 
-The job asks `Watched.check` after every batch whether it may go on. That looks at what the thread
-found out last and never at the database, so a database that is down stops no job: the thread goes
-on trying, and whoever claims the job after its lease ran out is told apart by the attempt.
+After every batch the job calls `RunningJob.check`, which reads the last answer that the thread got
+and never the database. So a database that is down stops no job: the thread keeps retrying, and if
+another worker claims the job after the lease has expired, the attempt tells the two apart.
 """
 
 import threading
@@ -20,73 +20,73 @@ from api.jobs.queue import Progress, cancelled, heartbeat
 from api.jobs.rows import Job
 from api.jobs.store import get_job
 from api.settings import Settings
-from api.storage.worker_registry import beat, forget
+from api.storage.worker_registry import record_heartbeat, remove_worker
 
-LONGEST_TICK = 1.0
-"""Seconds until a wish to cancel is noticed."""
+MAX_TICK = 1.0
+"""Maximum number of seconds until a cancellation is noticed."""
 
 NOTHING_DONE = Progress(done=0, total=None, bad=0, rate=None)
 
 
 class Stopped(Exception):
-    """The job must not go on."""
+    """The job must stop."""
 
 
 class Cancelled(Stopped):
-    """Its owner wants no more of it; the database knows already."""
+    """The owner has cancelled the job; the database has recorded it already."""
 
 
 class LeaseLost(Stopped):
-    """Another worker has it."""
+    """Another worker has claimed the job."""
 
 
 class OutOfTime(Stopped):
-    """The worker was told to stop and its grace time is over."""
+    """The worker was told to stop and its grace period is over."""
 
 
 @dataclass
-class Watched:
-    """A job under way, as its own thread and the heartbeat's see it.
+class RunningJob:
+    """The state that the thread of a job shares with that of the heartbeat.
 
     Attributes:
-        job: As claimed.
-        deadline: Monotonic time after which the worker may not go on, infinite as long as nobody
-            told it to stop.
-        progress: How far it is.
-        images: How many this attempt has worked through itself.
-        verdict: What the database said last.
+        job: Job as it was claimed.
+        deadline: Gives the monotonic time at which the worker must stop; infinite unless it was
+            told to.
+        progress: Progress of the job; None until the first batch.
+        images: Number of images that this attempt has processed itself.
+        answer: Answer to the last heartbeat.
     """
 
     job: Job
     deadline: Callable[[], float]
     progress: Progress | None = None
     images: int = 0
-    verdict: Literal["ok", "cancel", "lost"] = "ok"
+    answer: Literal["ok", "cancel", "lost"] = "ok"
 
     def check(self, progress: Progress) -> None:
-        """Takes down how far the job is, and ends it where it may not go on.
+        """Records the progress of the job, and stops the job where it must not continue.
 
         Raises:
-            Stopped: It may not; which kind says why.
+            Stopped: The job must stop; the subclass says why.
         """
         if self.progress is not None:
             self.images += progress.done - self.progress.done
         self.progress = progress
-        if self.verdict == "cancel":
+        if self.answer == "cancel":
             raise Cancelled
-        if self.verdict == "lost":
+        if self.answer == "lost":
             raise LeaseLost
         if time.monotonic() >= self.deadline():
             raise OutOfTime
 
 
 class Heartbeat:
-    """Tells the database about a worker and its job.
+    """Sends the heartbeats of a worker and of its job to the database.
 
     Args:
         engine: The database.
-        worker_id: Of the worker.
-        settings: Device, lease, heartbeat and grace.
+        worker_id: Id of the worker.
+        settings: Settings with device, lease, heartbeat and grace.
         stop: Whether the worker has been told to stop.
     """
 
@@ -98,13 +98,13 @@ class Heartbeat:
         self._settings = settings
         self._stop = stop
         self._stopped_at: float | None = None
-        self._watched: Watched | None = None
+        self._running_job: RunningJob | None = None
         self._images = 0
         self._ended = threading.Event()
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """The thread runs inside; at the end the worker is no longer listed."""
+    def started(self) -> Iterator[None]:
+        """Runs the thread within the context; at its end the worker is removed."""
         thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         thread.start()
         try:
@@ -112,20 +112,20 @@ class Heartbeat:
         finally:
             self._ended.set()
             thread.join()
-            self._try(lambda: forget(self._engine, self._worker_id))
+            self._try(lambda: remove_worker(self._engine, self._worker_id))
 
     @contextmanager
-    def watching(self, job: Job) -> Iterator[Watched]:
-        """The job is kept inside."""
-        watched = self._watched = Watched(job, self._deadline)
+    def track(self, job: Job) -> Iterator[RunningJob]:
+        """Renews the lease of a job within the context."""
+        running = self._running_job = RunningJob(job, self._deadline)
         try:
-            yield watched
+            yield running
         finally:
-            self._watched = None
-            self._images += watched.images
+            self._running_job = None
+            self._images += running.images
 
     def _deadline(self) -> float:
-        """When the grace time is over; infinite as long as nobody told the worker to stop."""
+        """Monotonic end of the grace period; infinite unless the worker was told to stop."""
         if self._stopped_at is None:
             if not self._stop():
                 return float("inf")
@@ -133,10 +133,10 @@ class Heartbeat:
         return self._stopped_at + self._settings.grace
 
     def _run(self) -> None:
-        tick = min(LONGEST_TICK, self._settings.heartbeat)
+        tick = min(MAX_TICK, self._settings.heartbeat)
         due, failures = 0.0, 0
         while not self._ended.is_set():
-            self._deadline()  # the grace time begins now, however long the present batch takes
+            self._deadline()  # the grace period begins now, however long the current batch takes
             if time.monotonic() >= due or self._cancel_requested():
                 failures = 0 if self._try(self._beat) else failures + 1
                 pause = min(self._settings.heartbeat, tick * 2**failures) if failures else None
@@ -144,34 +144,34 @@ class Heartbeat:
             self._ended.wait(tick)
 
     def _beat(self) -> None:
-        watched = self._watched
+        running = self._running_job
         device = self._settings.device
-        if watched is None:
-            beat(self._engine, self._worker_id, device, None, self._images)
+        if running is None:
+            record_heartbeat(self._engine, self._worker_id, device, None, self._images)
             return
-        images = self._images + watched.images
-        beat(self._engine, self._worker_id, device, watched.job.id, images)
-        if watched.verdict != "ok":
+        images = self._images + running.images
+        record_heartbeat(self._engine, self._worker_id, device, running.job.id, images)
+        if running.answer != "ok":
             return
-        progress = watched.progress or NOTHING_DONE
-        answer = heartbeat(self._engine, watched.job, self._settings.lease, progress)
+        progress = running.progress or NOTHING_DONE
+        answer = heartbeat(self._engine, running.job, self._settings.lease, progress)
         if answer == "cancel":
-            # Now and not when the job notices: fitting Gaussians may take it minutes.
-            cancelled(self._engine, watched.job)
-        watched.verdict = answer
+            # Not only when the job notices: it may be fitting Gaussians for minutes.
+            cancelled(self._engine, running.job)
+        running.answer = answer
 
     def _cancel_requested(self) -> bool:
-        watched = self._watched
-        if watched is None or watched.verdict != "ok":
+        running = self._running_job
+        if running is None or running.answer != "ok":
             return False
         try:
-            job = get_job(self._engine, None, watched.job.id)
+            job = get_job(self._engine, None, running.job.id)
         except SQLAlchemyError:
             return False  # the next heartbeat says so
-        return job is None or job.cancel_requested or job.attempt != watched.job.attempt
+        return job is None or job.cancel_requested or job.attempt != running.job.attempt
 
     def _try(self, action: Callable[[], None]) -> bool:
-        """Whether the database took it; a thread that died here would lose the job."""
+        """Whether an action succeeded; an error must not end the thread and lose the job."""
         try:
             action()
         except SQLAlchemyError as error:

@@ -1,4 +1,4 @@
-"""One attempt of a job: dataset in, files out, which nobody sees before the database says so."""
+"""One attempt of a job: a dataset in, files out, which become visible once the job succeeds."""
 
 import hashlib
 import shutil
@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
-from api.jobs.dataset import Place, find_place, open_job_dataset
+from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
 from api.jobs.failures import hide_paths, public_names
 from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE, attempt_prefix, work_folder
 from api.jobs.queue import Progress
@@ -40,7 +40,7 @@ from difficulty_service.statistics.fit_options import FitOptions
 FEATURES_FOLDER = "features"
 
 Check = Callable[[Progress], None]
-"""Called with every batch and between the stages; raises where the job must not go on."""
+"""Called with every batch and between the stages; raises if the job must stop."""
 
 
 def run_job(
@@ -51,28 +51,28 @@ def run_job(
     check: Check,
     load: Loader = load_backbone,
 ) -> dict[str, Any]:
-    """Extracts, fits and scores; goes on where an earlier attempt ended.
+    """Extracts, fits and scores; resumes where an earlier attempt ended.
 
     Args:
-        job: As claimed.
-        settings: Where to work and on what device.
-        engine: To look up uploads and other jobs.
-        artifacts: Where the files go, into the folder of this attempt.
+        job: Job as it was claimed.
+        settings: Settings with work folder and device.
+        engine: Database with uploads and other jobs.
+        artifacts: Storage for the files, in a folder of this attempt.
         check: Ends the attempt by raising.
-        load: Gives the backbone.
+        load: Loads the backbone.
 
     Returns:
-        The job's result: where the files are, and what is known of them.
+        The result of the job: the folder of its files, sizes, counts and warnings.
 
     Raises:
         Problem: The request cannot be met.
-        DifficultyError: The dataset, the backbone or the statistics fail; the message names paths
-            of this server.
+        DifficultyError: The dataset, the backbone or the statistics fail; the message may name
+            paths of this server.
         OSError: Storage fails.
     """
     with work_folder(settings.work_dir, job.id, job.attempt) as folder:
-        place = find_place(job, settings, engine)
-        extraction = _extraction(job, settings, place, folder / FEATURES_FOLDER)
+        location = find_dataset(job, settings, engine)
+        extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
         scoring = ScoreRequest(
             folder / SCORES_FILE,
             job.request["scorers"],
@@ -90,8 +90,8 @@ def run_job(
         callbacks = Callbacks(
             reporter.update, lambda _extracted: reporter.between_stages(), save_gaussians
         )
-        with _made_anew_if_unusable(extraction.out):
-            dataset = open_job_dataset(job, place)
+        with _deleted_if_unusable(extraction.out):
+            dataset = open_job_dataset(job, location)
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
         reporter.between_stages()
         bad_images = [
@@ -110,7 +110,7 @@ def _fetch_gaussians(
     """The Gaussians of the job that this one names, if it names one.
 
     Raises:
-        Problem: That job has none to offer.
+        Problem: That job has no Gaussians.
     """
     source_id = job.request.get("gaussians")
     if source_id is None:
@@ -121,9 +121,9 @@ def _fetch_gaussians(
         raise Problem(
             409,
             "conflict",
-            f"job {source_id!r} has no Gaussians: it is not there, did not succeed, or was itself "
-            "scored against those of another job",
-            "name a job that succeeded without naming another",
+            f"job {source_id!r} has no Gaussians: it does not exist, did not succeed, or "
+            "used those of another job",
+            "name a job that succeeded with Gaussians of its own",
             field="gaussians",
         )
     copy = folder / f"given-{GAUSSIANS_FILE}"
@@ -132,7 +132,7 @@ def _fetch_gaussians(
     return FittedGaussians.load(copy)
 
 
-def _extraction(job: Job, settings: Settings, place: Place, out: Path) -> ExtractRequest:
+def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path) -> ExtractRequest:
     cluster = None
     if settings.engine == "ray":
         from difficulty_service.engines.ray_cluster import choose_on_cluster
@@ -143,7 +143,7 @@ def _extraction(job: Job, settings: Settings, place: Place, out: Path) -> Extrac
         device = choose_device(settings.device)
         precision = best_precision(device)
     return ExtractRequest(
-        location=place.name,
+        location=source.name,
         out=out,
         backbone=job.request.get("backbone") or settings.default_backbone,
         network=BackboneOptions(device=device, precision=precision),
@@ -158,8 +158,8 @@ def _extraction(job: Job, settings: Settings, place: Place, out: Path) -> Extrac
 
 
 @contextmanager
-def _made_anew_if_unusable(features: Path) -> Iterator[None]:
-    """Leaves no features to the next attempt that it could not use either."""
+def _deleted_if_unusable(features: Path) -> Iterator[None]:
+    """Deletes features that the next attempt could not use either."""
     try:
         yield
     except FeatureStoreError:

@@ -1,4 +1,4 @@
-"""Worker processes that a server starts, starts again when they die, and ends with itself."""
+"""Worker processes beside a server: started, restarted when they die, and ended with it."""
 
 import multiprocessing
 import os
@@ -11,54 +11,50 @@ from multiprocessing.process import BaseProcess
 
 import structlog
 
-from api.logs import set_up_logs
+from api.logs import set_up_logging
+from api.parent_process import call_after_parent
 from api.settings import Settings
 from difficulty_service.process_setup import keep_freed_memory
 
-FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
-"""Seconds before a worker that died is started again; doubled each time it dies young."""
+FIRST_DELAY, MAX_DELAY = 1.0, 60.0
+"""Seconds before a worker that died is restarted; doubled each time it dies young."""
 
-YOUNG = 60.0  # seconds; a worker that lives longer has started well
-MARGIN = 15.0  # seconds beyond the grace time, after which a worker is killed
+YOUNG = 60.0  # seconds; a worker that lives longer started properly
+MARGIN = 15.0  # seconds beyond the grace period, after which a worker is killed
 
 
-def run_child(settings: Settings, place: int) -> None:
-    """What the process of a worker does: works until it is told to stop, or its server is gone."""
+def run_child(settings: Settings, index: int) -> None:
+    """Runs a worker in this process until it is told to stop, or its server has ended."""
     from api.worker.worker import run_worker
 
-    # Ctrl-C in a terminal is for the server, which then asks each worker once; twice would be
-    # an order to drop everything.
+    # Ctrl-C in a terminal goes to the server, which signals each worker once; a second signal would
+    # make the worker exit without handing back its job.
     os.setpgrp()
-    set_up_logs(settings)
+    set_up_logging(settings)
     keep_freed_memory()
-    threading.Thread(target=_follow_parent, name="follow-parent", daemon=True).start()
-    run_worker(settings.model_copy(update={"device": device_of(settings.device, place)}))
+    # A server that was killed sends no signal. As any other SIGTERM, this one hands back the job.
+    call_after_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    run_worker(settings.model_copy(update={"device": device_of(settings.device, index)}))
 
 
-def device_of(device: str, place: int) -> str:
-    """Spreads workers over the GPUs there are, unless one GPU is named."""
-    if place == 0 or device not in ("auto", "cuda"):
+def device_of(device: str, index: int) -> str:
+    """Device of the worker of an index: workers share the GPUs evenly unless one is named."""
+    if index == 0 or device not in ("auto", "cuda"):
         return device
     import torch
 
     gpus = torch.cuda.device_count()
-    return f"cuda:{place % gpus}" if gpus > 1 else device
-
-
-def _follow_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        # A server that was killed could not say so. As any other SIGTERM, this hands back the job.
-        os.kill(os.getpid(), signal.SIGTERM)
+    return f"cuda:{index % gpus}" if gpus > 1 else device
 
 
 @contextmanager
 def running_workers(settings: Settings, number: int) -> Iterator[None]:
-    """So many workers run inside; at the end they finish their jobs or hand them back."""
+    """Runs workers within the context; at its end they finish their jobs or hand them back."""
     stopping = threading.Event()
-    keepers = [_Keeper(settings, place, stopping) for place in range(number)]
-    threads = [threading.Thread(target=each.keep, name=f"worker-{each.place}") for each in keepers]
+    supervisors = [_Supervisor(settings, index, stopping) for index in range(number)]
+    threads = [
+        threading.Thread(target=each.run, name=f"worker-{each.index}") for each in supervisors
+    ]
     for thread in threads:
         thread.start()
     try:
@@ -70,15 +66,15 @@ def running_workers(settings: Settings, number: int) -> Iterator[None]:
 
 
 @dataclass
-class _Keeper:
-    """Keeps one worker running."""
+class _Supervisor:
+    """Restarts one worker whenever it dies."""
 
     settings: Settings
-    place: int
+    index: int
     stopping: threading.Event
     delay: float = field(default=FIRST_DELAY, init=False)
 
-    def keep(self) -> None:
+    def run(self) -> None:
         while not self.stopping.is_set():
             process = self._start()
             lived_long = self._wait(process)
@@ -88,19 +84,19 @@ class _Keeper:
             structlog.get_logger().warning(
                 "worker-died", pid=process.pid, exit_code=process.exitcode
             )
-            self.delay = FIRST_DELAY if lived_long else min(2 * self.delay, LONGEST_DELAY)
+            self.delay = FIRST_DELAY if lived_long else min(2 * self.delay, MAX_DELAY)
             self.stopping.wait(self.delay)
 
     def _start(self) -> BaseProcess:
-        # Never forked: threads of this process may hold locks that the copy would wait for.
+        # Never forked: threads of this process may hold locks, which a fork would wait for.
         context = multiprocessing.get_context("spawn")
-        process = context.Process(target=run_child, args=(self.settings, self.place))
+        process = context.Process(target=run_child, args=(self.settings, self.index))
         process.start()
         structlog.get_logger().info("worker-process-started", pid=process.pid)
         return process
 
     def _wait(self, process: BaseProcess) -> bool:
-        """Waits until the process dies or is no longer wanted; whether it lived long."""
+        """Waits until the process dies or is to stop; whether it lived long."""
         waited = 0.0
         while process.is_alive() and not self.stopping.is_set():
             process.join(0.2)

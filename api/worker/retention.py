@@ -1,4 +1,4 @@
-"""Removes what nobody needs any more: old jobs and uploads, and what killed workers left."""
+"""Deletes expired jobs and uploads, and files that killed workers left behind."""
 
 from collections.abc import Iterator
 
@@ -17,32 +17,32 @@ from api.uploads.store import delete_upload, expired_uploads, touch
 PAGE = 200
 
 
-def sweep(engine: Engine, settings: Settings, artifacts: Artifacts) -> None:
-    """Removes old jobs, old uploads and files without a job; several may do so at once."""
-    removed = {
-        "jobs": remove_old_jobs(engine, settings, artifacts),
-        "uploads": remove_old_uploads(engine, settings),
-        "folders": remove_orphans(engine, settings, artifacts),
+def delete_expired(engine: Engine, settings: Settings, artifacts: Artifacts) -> None:
+    """Deletes expired jobs, expired uploads and orphaned files; workers may do so concurrently."""
+    deleted = {
+        "jobs": delete_expired_jobs(engine, settings, artifacts),
+        "uploads": delete_expired_uploads(engine, settings),
+        "folders": delete_orphans(engine, settings, artifacts),
     }
-    if any(removed.values()):
-        structlog.get_logger().info("swept", **removed)
+    if any(deleted.values()):
+        structlog.get_logger().info("expired-deleted", **deleted)
 
 
-def remove_old_jobs(engine: Engine, settings: Settings, artifacts: Artifacts) -> int:
-    """Removes jobs that finished longer than `settings.keep_jobs` ago; gives how many."""
-    removed = 0
+def delete_expired_jobs(engine: Engine, settings: Settings, artifacts: Artifacts) -> int:
+    """Deletes jobs that finished `settings.keep_jobs` seconds ago; returns their number."""
+    deleted = 0
     while jobs := expired_jobs(engine, settings.keep_jobs):
         for job in jobs:
-            # Files first: after a crash between, the row brings the next sweep back to them.
+            # Files first: after a crash in between, the row leads the next run to them.
             delete_job_files(settings, artifacts, job.id)
-            removed += delete_job(engine, job.owner, job.id) is not None
-    return removed
+            deleted += delete_job(engine, job.owner, job.id) is not None
+    return deleted
 
 
-def remove_old_uploads(engine: Engine, settings: Settings) -> int:
-    """Removes uploads unused for `settings.keep_uploads`; gives how many.
+def delete_expired_uploads(engine: Engine, settings: Settings) -> int:
+    """Deletes uploads unused for `settings.keep_uploads` seconds; returns their number.
 
-    What a job waits for or works on is in use.
+    The upload of a queued or running job is in use.
     """
     for job in _unfinished(engine):
         upload_id = job.request["dataset"].get("upload")
@@ -55,22 +55,22 @@ def remove_old_uploads(engine: Engine, settings: Settings) -> int:
     return len(uploads)
 
 
-def remove_orphans(engine: Engine, settings: Settings, artifacts: Artifacts) -> int:
-    """Removes folders of jobs that are not there or are finished; gives how many.
+def delete_orphans(engine: Engine, settings: Settings, artifacts: Artifacts) -> int:
+    """Deletes folders whose job is gone or finished; returns their number.
 
-    A job's row is there before its first file, so none of a new job is taken for an orphan.
+    The row of a job exists before its first file, so no file of a new job is an orphan.
     """
-    removed = 0
+    deleted = 0
     for job_id in jobs_with_work(settings.work_dir):
         job = get_job(engine, None, job_id)
         if job is None or job.state in FINAL_STATES:
             delete_work(settings.work_dir, job_id)
-            removed += 1
+            deleted += 1
     for prefix in artifacts.list_folders(JOBS_PREFIX):
         if get_job(engine, None, prefix.removeprefix(f"{JOBS_PREFIX}/")) is None:
             artifacts.delete_prefix(prefix)
-            removed += 1
-    return removed
+            deleted += 1
+    return deleted
 
 
 def _unfinished(engine: Engine) -> Iterator[Job]:

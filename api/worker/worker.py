@@ -1,4 +1,4 @@
-"""Claims jobs one after another and runs them; one process per device."""
+"""The worker: claims jobs one after another and runs them; one process per device."""
 
 import os
 import random
@@ -24,43 +24,43 @@ from api.jobs.rows import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import DatabaseUnusable, connect, require_current
-from api.worker.backbone_cache import keep_last
-from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, Watched
+from api.worker.backbone_cache import cached_loader
+from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, RunningJob
 from api.worker.job_runner import run_job
-from api.worker.retention import sweep
+from api.worker.retention import delete_expired
 from difficulty_service.backbones import Loader
 
-PASSING = (OperationalError, InterfaceError, InternalError, PoolTimeout)
-"""Errors of a database that is down, full or busy."""
+TRANSIENT_ERRORS = (OperationalError, InterfaceError, InternalError, PoolTimeout)
+"""Errors of a database that is down, full or busy; the same may succeed later."""
 
-FIRST_DELAY, LONGEST_DELAY = 0.25, 5.0
-LONGEST_SLEEP = 0.2
-"""Seconds until an idle worker notices that it is told to stop."""
+FIRST_DELAY, MAX_DELAY = 0.25, 5.0
+MAX_SLEEP = 0.2
+"""Maximum number of seconds until an idle worker notices that it was told to stop."""
 
-SETTLE_SECONDS = 600.0
-"""How long the end of a job is tried to be written, before it is left to another attempt."""
+MAX_RECORD_SECONDS = 600.0
+"""How long a worker tries to record the end of a job before it leaves it to another attempt."""
 
-SETTLE_SECONDS_WHEN_STOPPING = 5.0
+STOPPING_RECORD_SECONDS = 5.0
 
-SWEEP_SECONDS = 600.0
-"""Between two removals of what nobody needs any more."""
+CLEAN_UP_SECONDS = 600.0
+"""Seconds between two deletions of expired jobs and uploads."""
 
-Ending = Literal["succeeded", "failed", "to-be-repeated", "cancelled", "handed-back", "lost"]
+Ending = Literal["succeeded", "failed", "to-be-retried", "cancelled", "handed-back", "lost"]
 """How an attempt ended; `lost` to another one, or because the job is gone."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """What a worker works with.
+    """A worker with everything it needs.
 
     Attributes:
-        id: Names it in the database.
-        settings: As of all workers and servers.
+        id: Id of the worker in the database.
+        settings: Settings, the same for all workers and servers.
         engine: The database.
-        artifacts: Where results go.
-        load: Gives backbones.
-        heartbeat: Keeps the present job.
-        stop: Whether it has been told to stop.
+        artifacts: Storage for results.
+        load: Loads backbones.
+        heartbeat: Sends the heartbeats of the worker and its job.
+        stop: Whether the worker has been told to stop.
     """
 
     id: str
@@ -73,12 +73,12 @@ class Worker:
 
 
 def run_worker(settings: Settings, is_done: Callable[[], bool] = lambda: False) -> None:
-    """Works until SIGTERM or SIGINT, or until it is done; a second signal ends it at once."""
+    """Runs jobs until SIGTERM or SIGINT, or until it is done; a second signal exits at once."""
     stopping = threading.Event()
 
     def stop_or_exit(number: int, _frame: FrameType | None) -> None:
         if stopping.is_set():
-            # Threads inside torch would keep an ordinary exit waiting.
+            # An ordinary exit would wait for threads inside torch.
             os._exit(128 + number)
         stopping.set()
 
@@ -91,11 +91,11 @@ def work(settings: Settings, stop: Callable[[], bool]) -> None:
     """Claims and runs jobs until told to stop.
 
     Args:
-        settings: Where database, artifacts and datasets are, and how often to look for jobs.
-        stop: Whether to claim no more; the present job may go on for `settings.grace` seconds.
+        settings: Settings of database, artifacts and datasets, and how often to poll for jobs.
+        stop: Whether to claim no more jobs; the current one has `settings.grace` seconds left.
 
     Raises:
-        DatabaseUnusable: The database is of a kind that this program cannot work with.
+        DatabaseUnusable: The database is of a kind that this program does not support.
     """
     worker_id = f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
     engine = connect(settings.resolved_database_url.get_secret_value())
@@ -104,7 +104,7 @@ def work(settings: Settings, stop: Callable[[], bool]) -> None:
         settings=settings,
         engine=engine,
         artifacts=open_artifacts(settings.artifact_root),
-        load=keep_last(),
+        load=cached_loader(),
         heartbeat=Heartbeat(engine, worker_id, settings, stop),
         stop=stop,
     )
@@ -112,7 +112,7 @@ def work(settings: Settings, stop: Callable[[], bool]) -> None:
     log.info("worker-started", device=settings.device)
     try:
         if _wait_for_tables(worker):
-            with worker.heartbeat.running():
+            with worker.heartbeat.started():
                 _work_on(worker)
     finally:
         engine.dispose()
@@ -120,33 +120,33 @@ def work(settings: Settings, stop: Callable[[], bool]) -> None:
 
 
 def _wait_for_tables(worker: Worker) -> bool:
-    """Waits until a server has made the tables; False where the worker is told to stop before."""
+    """Waits until a server has created the tables; False if the worker was told to stop before."""
     delay = FIRST_DELAY
     while not worker.stop():
         try:
             require_current(worker.engine)
-        except (DatabaseUnusable, *PASSING) as error:
+        except (DatabaseUnusable, *TRANSIENT_ERRORS) as error:
             reason = str(error) if isinstance(error, DatabaseUnusable) else type(error).__name__
             structlog.get_logger().warning("database-not-ready", worker=worker.id, reason=reason)
         else:
             return True
         time.sleep(delay)
-        delay = min(LONGEST_DELAY, 2 * delay)
+        delay = min(MAX_DELAY, 2 * delay)
     return False
 
 
 def _work_on(worker: Worker) -> None:
-    next_sweep = time.monotonic() + SWEEP_SECONDS * random.random()  # noqa: S311 - no secret
+    next_clean_up = time.monotonic() + CLEAN_UP_SECONDS * random.random()  # noqa: S311 - no secret
     while not worker.stop():
         try:
-            if time.monotonic() >= next_sweep:
-                next_sweep = time.monotonic() + SWEEP_SECONDS  # also where this one fails
-                sweep(worker.engine, worker.settings, worker.artifacts)
+            if time.monotonic() >= next_clean_up:
+                next_clean_up = time.monotonic() + CLEAN_UP_SECONDS  # even if this one fails
+                delete_expired(worker.engine, worker.settings, worker.artifacts)
             job = claim(worker.engine, worker.id, worker.settings.device, worker.settings.lease)
             if job is not None:
                 run_attempt(worker, job)
                 continue
-        except (*PASSING, OSError) as error:
+        except (*TRANSIENT_ERRORS, OSError) as error:
             structlog.get_logger().warning(
                 "worker-interrupted", worker=worker.id, reason=type(error).__name__
             )
@@ -154,80 +154,80 @@ def _work_on(worker: Worker) -> None:
 
 
 def _idle(worker: Worker) -> None:
-    # Not all at the same moment, or idle workers would stand in each other's way.
+    # With jitter, because workers that poll at the same moment would block each other.
     end = time.monotonic() + worker.settings.poll * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
     while not worker.stop() and (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, LONGEST_SLEEP))
+        time.sleep(min(left, MAX_SLEEP))
 
 
 def run_attempt(worker: Worker, job: Job) -> None:
-    """Runs a claimed job to an end that is in the database: one of its own, or of another worker.
+    """Runs a claimed job until its end is recorded, by this worker or another.
 
     Raises:
-        SQLAlchemyError: The database is away; the job is repeated when its lease is over, unless
-            its end was written after all.
+        SQLAlchemyError: The database is down; the job is retried when its lease has expired,
+            unless its end was recorded after all.
     """
     log = structlog.get_logger().bind(worker=worker.id, job=job.id, attempt=job.attempt)
     log.info("job-claimed")
-    with worker.heartbeat.watching(job) as watched:
+    with worker.heartbeat.track(job) as running:
         try:
-            ended = _run_and_publish(worker, watched)
+            ended = _run_and_publish(worker, running)
         except OutOfTime:
-            _settle(lambda: hand_back(worker.engine, job), watched)
+            _record_end(lambda: hand_back(worker.engine, job), running)
             ended = "handed-back"
         except Cancelled:
             ended = "cancelled"
         except LeaseLost:
             ended = "lost"
-        except PASSING:
+        except TRANSIENT_ERRORS:
             raise
         except Exception as error:
             log.warning("attempt-failed", exc_info=error)
-            ended = _write_failure(worker, watched, error)
+            ended = _write_failure(worker, running, error)
     log.info("attempt-ended", how=ended)
     _clean_up(worker, job, ended)
 
 
-def _run_and_publish(worker: Worker, watched: Watched) -> Ending:
-    job = watched.job
+def _run_and_publish(worker: Worker, running: RunningJob) -> Ending:
+    job = running.job
     result = run_job(
-        job, worker.settings, worker.engine, worker.artifacts, watched.check, worker.load
+        job, worker.settings, worker.engine, worker.artifacts, running.check, worker.load
     )
-    published = _settle(lambda: succeed(worker.engine, job, result), watched)
+    published = _record_end(lambda: succeed(worker.engine, job, result), running)
     return "succeeded" if published else "lost"
 
 
-def _write_failure(worker: Worker, watched: Watched, error: Exception) -> Ending:
-    job = watched.job
+def _write_failure(worker: Worker, running: RunningJob, error: Exception) -> Ending:
+    job = running.job
     failure = describe_failure(error, public_names(worker.settings))
-    repeat = failure.repeat and job.attempt < job.max_attempts
-    delay = worker.settings.retry_delay * 2 ** (job.attempt - 1) if repeat else None
-    written = _settle(lambda: fail(worker.engine, job, failure.body(), retry_in=delay), watched)
+    retry = failure.retry and job.attempt < job.max_attempts
+    delay = worker.settings.retry_delay * 2 ** (job.attempt - 1) if retry else None
+    written = _record_end(lambda: fail(worker.engine, job, failure.body(), retry_in=delay), running)
     if not written:
         return "lost"
-    return "to-be-repeated" if repeat else "failed"
+    return "to-be-retried" if retry else "failed"
 
 
-def _settle(write: Callable[[], bool], watched: Watched) -> bool:
-    """Writes the end of an attempt, however long the database is away.
+def _record_end(write: Callable[[], bool], running: RunningJob) -> bool:
+    """Records the end of an attempt, and retries while the database is down.
 
     Raises:
-        SQLAlchemyError: It is away too long, or for good; nobody knows what was written.
+        SQLAlchemyError: It is down for too long; it is unknown whether the end was recorded.
     """
     began, delay = time.monotonic(), FIRST_DELAY
     while True:
         try:
             return write()
-        except PASSING:
-            last = min(began + SETTLE_SECONDS, watched.deadline() + SETTLE_SECONDS_WHEN_STOPPING)
-            if time.monotonic() >= last:
+        except TRANSIENT_ERRORS:
+            deadline = min(began + MAX_RECORD_SECONDS, running.deadline() + STOPPING_RECORD_SECONDS)
+            if time.monotonic() >= deadline:
                 raise
         time.sleep(delay)
-        delay = min(LONGEST_DELAY, 2 * delay)
+        delay = min(MAX_DELAY, 2 * delay)
 
 
 def _clean_up(worker: Worker, job: Job, ended: Ending) -> None:
-    """Leaves the files that were published, and those that another attempt can go on with."""
+    """Deletes all files but the published ones and those from which another attempt can resume."""
     if ended == "succeeded":
         delete_other_attempts(worker.artifacts, job)
     else:

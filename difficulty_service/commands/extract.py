@@ -192,7 +192,7 @@ def show_extraction(request: "ExtractRequest") -> Iterator[ImageProgressBar]:
 
 
 def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
-    """Prints how many images have features, and where the others are listed."""
+    """Prints the number of images with features, and the list of the others."""
     total, bad = extracted.num_samples, len(extracted.bad_images)
     out.print(f"{total - bad:,} of {total:,} images have features in {request.out}", markup=False)
     subset = request.subset

@@ -1,6 +1,7 @@
-"""Databases to test against: files of SQLite, and a PostgreSQL that is started for the tests."""
+"""Databases to test against: SQLite files, and a PostgreSQL server started for the tests."""
 
 import os
+import posixpath
 import pwd
 import shutil
 import signal
@@ -15,8 +16,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from pyarrow.fs import FileSelector, FileType
 from sqlalchemy import Engine
 
+from api.storage.artifacts import Artifacts
 from api.storage.database import connect, migrate
 
 START_TIMEOUT = 60.0
@@ -93,6 +96,20 @@ def sqlite_engine(sqlite_url: str) -> Iterator[Engine]:
     """A database of SQLite with all tables, at `sqlite_url`."""
     with migrated(sqlite_url) as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def keys_below() -> Callable[[Artifacts, str], list[str]]:
+    """Lists the keys of all artifacts below a folder, sorted."""
+
+    def list_keys(artifacts: Artifacts, folder: str) -> list[str]:
+        root = artifacts.root
+        selector = FileSelector(root.join(folder).path, allow_not_found=True, recursive=True)
+        infos = root.filesystem.get_file_info(selector)
+        files = [info.path for info in infos if info.type == FileType.File]
+        return sorted(posixpath.relpath(path, root.path) for path in files)
+
+    return list_keys
 
 
 @contextmanager

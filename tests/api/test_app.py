@@ -17,11 +17,20 @@ from api.http.api_keys import OPEN_PATHS
 from api.http.problems import CONTENT_TYPE, TITLES, Problem
 from api.settings import Settings
 from api.storage.database import DatabaseUnusable, require_current
-from difficulty_service.errors import ConfigError, DatasetError, DifficultyError
+from difficulty_service.errors import (
+    BackboneError,
+    ConfigError,
+    DatasetError,
+    DifficultyError,
+    ImageError,
+    Setting,
+)
 
 FAILURES: dict[str, Exception] = {
     "problem": Problem(409, "conflict", "it runs", "wait", field="id", headers={"X-Why": "runs"}),
     "dataset": DatasetError("no images in 'photos'"),
+    "backbone": BackboneError("there is no backbone 'resnet'", "see GET /v1/backbones"),
+    "image": ImageError("too large", "raise ", Setting("max_pixels"), parameter="max_pixels"),
     "schema": DatabaseUnusable("the database is at revision 1"),
     "down": OperationalError("SELECT secret", {}, Exception("no route to db.internal")),
     "value": DataError("INSERT", {}, Exception("NUL")),
@@ -32,6 +41,8 @@ FAILURES: dict[str, Exception] = {
 EXPECTED = {
     "problem": (409, "conflict"),
     "dataset": (422, "unreadable"),
+    "backbone": (422, "unreadable"),
+    "image": (422, "unreadable"),
     "schema": (503, "unavailable"),
     "down": (503, "unavailable"),
     "value": (422, "invalid-request"),
@@ -92,7 +103,7 @@ def test_a_problem_keeps_its_field_and_headers(client: TestClient) -> None:
     assert response.headers["x-why"] == "runs"
 
 
-def test_a_database_that_is_away_says_when_to_try_again(client: TestClient) -> None:
+def test_a_database_that_is_down_is_answered_with_a_time_to_retry(client: TestClient) -> None:
     response = client.get("/fail/down")
 
     assert int(response.headers["retry-after"]) > 0
@@ -105,7 +116,7 @@ def test_an_unknown_address_is_a_problem(client: TestClient) -> None:
     assert response.json()["type"] == "/problems/not-found"
 
 
-def test_a_wrong_method_says_which_are_right(client: TestClient) -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones(client: TestClient) -> None:
     response = client.delete("/healthz")
 
     assert response.status_code == 405
@@ -159,11 +170,25 @@ def test_a_rate_limit_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         create_app(Settings(data_dir=tmp_path, rate_limit="often"))
 
 
-def test_a_named_failure_says_what_it_says(client: TestClient) -> None:
+def test_an_error_of_the_library_brings_its_message(client: TestClient) -> None:
     response = client.get("/fail/dataset")
 
     assert isinstance(FAILURES["dataset"], DifficultyError)
     assert response.json()["detail"] == "no images in 'photos'"
+
+
+def test_an_error_of_the_library_brings_its_remedy(client: TestClient) -> None:
+    response = client.get("/fail/backbone")
+
+    assert response.json()["detail"] == "there is no backbone 'resnet'"
+    assert response.json()["remedy"] == "see GET /v1/backbones"
+
+
+def test_a_remedy_that_names_no_field_of_the_request_is_left_out(client: TestClient) -> None:
+    response = client.get("/fail/image")
+
+    assert response.json()["detail"] == "too large"
+    assert "max_pixels" not in response.text
 
 
 @pytest.fixture(scope="module")

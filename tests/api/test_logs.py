@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.logs import HIDDEN, set_up_logs, shown_settings, without_secrets
+from api.logs import HIDDEN, printable_settings, set_up_logging, without_secrets
 from api.settings import Settings
 from api.storage.keys import create_key
 
@@ -46,7 +46,7 @@ def read_log(stream: io.StringIO) -> ReadLog:
         stream.truncate()
         return [json.loads(line) for line in lines]
 
-    set_up_logs(Settings(), stream)
+    set_up_logging(Settings(), stream)
     return read
 
 
@@ -147,7 +147,7 @@ def test_a_text_of_any_length_makes_a_short_line(
 
 
 def test_text_logs_are_readable_lines_without_colours(stream: io.StringIO) -> None:
-    set_up_logs(Settings(log_format="text"), stream)
+    set_up_logging(Settings(log_format="text"), stream)
 
     structlog.get_logger().info("job-claimed", job="abc", password="s3cr3t")  # noqa: S106 - not one
 
@@ -166,7 +166,7 @@ def test_settings_are_shown_without_passwords() -> None:
         port=8001,
     )
 
-    shown = shown_settings(settings)
+    shown = printable_settings(settings)
 
     assert "s3cr3t" not in str(shown)
     assert shown["database_url"].endswith("@db/name")

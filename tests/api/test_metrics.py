@@ -15,7 +15,7 @@ from api.settings import Settings
 from api.storage.database import connect
 from api.storage.keys import create_key
 from api.storage.tables import JOBS
-from api.storage.worker_registry import beat
+from api.storage.worker_registry import record_heartbeat
 
 Values = dict[tuple[str, ...], float]
 
@@ -42,8 +42,8 @@ def test_jobs_are_counted_by_state(engine: Engine) -> None:
     assert found["difficulty_database_up",] == 1
 
 
-def test_only_workers_heard_of_lately_are_alive(engine: Engine) -> None:
-    beat(engine, "ant", "cuda:0", "job", 120)
+def test_only_workers_with_a_recent_heartbeat_are_alive(engine: Engine) -> None:
+    record_heartbeat(engine, "ant", "cuda:0", "job", 120)
 
     found = values(Metrics().render(engine, 60.0))
     later = values(Metrics().render(engine, -60.0))
@@ -68,10 +68,10 @@ def test_images_and_their_speed_come_from_the_jobs(engine: Engine) -> None:
     assert found["difficulty_images_per_second",] == 75.5
 
 
-def test_a_database_that_is_away_leaves_the_requests(tmp_path: Path) -> None:
+def test_requests_are_counted_while_the_database_is_down(tmp_path: Path) -> None:
     engine = connect(f"sqlite:///{tmp_path / 'empty.sqlite'}")
     metrics = Metrics()
-    metrics.see_request({"type": "http", "method": "GET"}, 200, 0.01, None)
+    metrics.record({"type": "http", "method": "GET"}, 200, 0.01, None)
 
     found = values(metrics.render(engine, 60.0))
 

@@ -17,7 +17,7 @@ def test_answers_do_not_wait_for_an_acknowledgement() -> None:
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
-def test_any_free_port_is_told_in_the_address() -> None:
+def test_the_url_has_the_free_port_that_was_chosen() -> None:
     with listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
 
@@ -37,6 +37,6 @@ def test_others_are_not_answered_as_long_as_there_is_no_key(host: str) -> None:
     check_address(host, has_keys=True)
 
 
-def test_a_host_that_there_is_not_is_named() -> None:
-    with pytest.raises(ConfigError, match="unknown here"):
+def test_an_unknown_host_is_named() -> None:
+    with pytest.raises(ConfigError, match="is unknown"):
         check_address("no such host", has_keys=False)

@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch import Tensor
 from trainer.evaluation.prediction_file import read_predictions
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+ForkCommand = Callable[..., ForkServerProcess]
 
 EPOCHS = 4
 
@@ -104,35 +106,46 @@ def uninterrupted(
     return folder / "seed-0"
 
 
-@contextmanager
-def running(command: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """The command, in its second epoch."""
-    words = [str(command), *map(str, arguments)]
-    with subprocess.Popen(  # noqa: S603 - our own command
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if line.startswith("epoch 1/"):
-                break
-        assert lines[-1].startswith("epoch 1/"), lines
-        yield process
+@dataclass(frozen=True)
+class Run:
+    """A command that trains.
+
+    Attributes:
+        process: Its process.
+        errors: File of its standard error.
+    """
+
+    process: ForkServerProcess
+    errors: Path
+
+
+def start_run(fork_command: ForkCommand, words: Sequence[object], folder: Path) -> Run:
+    """The command, well into its second epoch."""
+    output, errors = folder / "output", folder / "errors"
+    process = fork_command(*words, output=output, errors=errors)
+    while not output.exists() or "epoch 1/" not in output.read_text():
+        assert process.is_alive(), errors.read_text()
+        time.sleep(0.001)
+    wait_for_a_checkpoint(folder / "seed-0")
+    return Run(process, errors)
 
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_in_an_epoch_and_resumed_ends_the_same(
-    command: Path, difficulty_process: Command, recipe: Path, uninterrupted: Path, tmp_path: Path
+    fork_command: ForkCommand,
+    difficulty_process: Command,
+    recipe: Path,
+    uninterrupted: Path,
+    tmp_path: Path,
 ) -> None:
     words = ("train", recipe, "--out", tmp_path, "--device", "cpu")
 
-    with running(command, *words) as process:
-        wait_for_a_checkpoint(tmp_path / "seed-0")
-        process.kill()
+    run = start_run(fork_command, words, tmp_path)
+    run.process.kill()
+    run.process.join()
     done = difficulty_process(*words, "--resume")
 
-    assert process.returncode == -signal.SIGKILL
+    assert run.process.exitcode == -signal.SIGKILL
     assert done.returncode == 0, done.stderr
     assert "resuming after epoch" in done.stdout
     assert_same_run(tmp_path / "seed-0", uninterrupted)
@@ -140,19 +153,22 @@ def test_a_run_that_is_killed_in_an_epoch_and_resumed_ends_the_same(
 
 @pytest.mark.slow
 def test_a_run_that_receives_sigterm_saves_before_it_stops(
-    command: Path, difficulty_process: Command, recipe: Path, uninterrupted: Path, tmp_path: Path
+    fork_command: ForkCommand,
+    difficulty_process: Command,
+    recipe: Path,
+    uninterrupted: Path,
+    tmp_path: Path,
 ) -> None:
     words = ("train", recipe, "--out", tmp_path, "--device", "cpu")
 
-    with running(command, *words) as process:
-        wait_for_a_checkpoint(tmp_path / "seed-0")
-        process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate()
+    run = start_run(fork_command, words, tmp_path)
+    run.process.terminate()
+    run.process.join()
     stopped_at = torch.load(tmp_path / "seed-0" / "checkpoint.pt")["progress"]
     done = difficulty_process(*words, "--resume")
 
-    assert process.returncode == 143
-    assert "stopped and saved; resume with the same command and --resume" in stderr
+    assert run.process.exitcode == 143
+    assert "stopped and saved; resume with the same command and --resume" in run.errors.read_text()
     assert 1 <= stopped_at["epoch"] < EPOCHS
     assert stopped_at["step"] > 0
     assert done.returncode == 0, done.stderr

@@ -4,7 +4,6 @@ DIFFICULTY_FAULTS=short runs a small campaign instead of the whole one.
 """
 
 import hashlib
-import multiprocessing
 import os
 import random
 import socket
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,7 +39,7 @@ CLASSES = ("bird", "cat")
 EACH = 24  # images of a class: shards enough to lose some and keep some
 
 POLL_SECONDS = 0.02
-LONGEST_DELAY_SECONDS = 0.6  # between a claim and the kill
+MAX_DELAY_SECONDS = 0.6  # between a claim and the kill
 OUTAGE_SECONDS = 1.5
 ATTEMPTS = 100  # what is killed by chance must not run out of them
 
@@ -66,14 +65,13 @@ class Service:
     """One server and some workers, as processes that are killed and replaced.
 
     Args:
-        settings: Of all of them.
+        settings: Settings of the server and of every worker.
+        context: Starts processes that need not load torch.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, context: ForkServerContext) -> None:
         self._settings = settings
-        # Torch need not be loaded anew: it is loaded once, in the process that all others leave.
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["api.server", "api.worker.worker"])
+        self._context = context
         self._server = self._start(run_server, settings, 0)
         self.workers: list[ForkServerProcess] = []
 
@@ -139,8 +137,8 @@ def settings(root: Path, disk: Path, database: tuple[str, object]) -> Settings:
 
 
 @pytest.fixture
-def service(settings: Settings) -> Iterator[Service]:
-    service = Service(settings)
+def service(settings: Settings, forkserver: ForkServerContext) -> Iterator[Service]:
+    service = Service(settings, forkserver)
     yield service
     service.close()
 
@@ -188,7 +186,7 @@ def test_every_job_ends_once_with_the_scores_of_an_uninterrupted_run(
             if not unfinished(engine):  # all were faster than the killer
                 jobs.append(submit(client, dataset_of(len(jobs)), f"job {len(jobs)}"))
             time.sleep(POLL_SECONDS)
-        time.sleep(chance.uniform(0, LONGEST_DELAY_SECONDS))
+        time.sleep(chance.uniform(0, MAX_DELAY_SECONDS))
         service.replace_worker(chance.choice(busy))
         strike.join()
     wait_for_all(engine)

@@ -58,7 +58,7 @@ def logit_l1(logits: Tensor, targets: Tensor, *, coefficient: float = 0.003) -> 
     Joo and Chung (2020) do not state whether classes are summed or averaged; here they are
     summed, so the coefficient of an average is this one times the number of classes. We know of no
     published coefficient; the default is the best on validation data of probes on CIFAR-10
-    (docs/results.md).
+    (docs/findings.md).
 
     Args:
         logits: Shape (samples, classes).
@@ -88,7 +88,7 @@ def entropy_regularised(logits: Tensor, targets: Tensor, *, alpha: float = 0.18)
     """Cross-entropy minus `alpha * entropy`, which penalises confidence.
 
     Pereyra et al. (2017). Cui et al. (2023) find alpha 0.1 best on ImageNet; the default is the
-    best on validation data of probes on CIFAR-10 (docs/results.md). It is the difficulty term of
+    best on validation data of probes on CIFAR-10 (docs/findings.md). It is the difficulty term of
     `trainer.training.objective` with all weights one: use one or the other, not both.
 
     Args:

@@ -1,15 +1,16 @@
-"""Who is let in, and what they may."""
+"""Requests are authenticated by key, and a key's scopes decide what they may do."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Annotated
 
 import pytest
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.http.api_keys import AdminKey, Principal, ReadKey, WriteKey
+from api.http.api_keys import Principal, ReadKey, WriteKey, require_scope
 from api.http.problem_responses import add_handlers
 from api.settings import Settings
 from api.storage.keys import create_key, revoke_key
@@ -25,7 +26,9 @@ def add_routes(app: FastAPI) -> None:
         return key.owner
 
     @app.delete("/v1/mine")
-    async def administer(key: AdminKey) -> list[str]:
+    async def administer(
+        key: Annotated[Principal, Depends(require_scope("admin"))],
+    ) -> list[str]:
         return sorted(key.scopes)
 
 
@@ -54,7 +57,7 @@ def bearer(engine_of: Engine) -> Callable[[str], dict[str, str]]:
     return make
 
 
-def test_without_keys_requests_belong_to_nobody_and_may_all(client: TestClient) -> None:
+def test_without_keys_requests_have_all_scopes_and_an_empty_owner(client: TestClient) -> None:
     assert client.get("/v1/mine").json() == ""
     assert client.delete("/v1/mine").json() == ["admin", "read", "write"]
 
@@ -86,7 +89,9 @@ def test_revoking_the_last_key_does_not_open_the_service(
 @pytest.mark.parametrize(
     "form", ["Authorization: Bearer {}", "authorization: bearer {}", "X-API-Key: {}"]
 )
-def test_a_key_is_taken_in_either_header(client: TestClient, engine_of: Engine, form: str) -> None:
+def test_a_key_is_accepted_in_either_header(
+    client: TestClient, engine_of: Engine, form: str
+) -> None:
     key, secret = create_key(engine_of, "test", ["read"])
     name, _, value = form.format(secret).partition(": ")
 
@@ -127,7 +132,7 @@ def test_everything_else_needs_one_whether_it_is_there_or_not(
         {"X-API-Key": "' OR 1=1 --"},
     ],
 )
-def test_what_is_no_key_is_refused(
+def test_an_invalid_key_is_refused(
     client: TestClient,
     bearer: Callable[[str], dict[str, str]],
     headers: dict[str, str],
@@ -190,7 +195,7 @@ def test_with_a_key_any_name_is_answered(
     assert client.get("/v1/mine", headers=headers).status_code == 200
 
 
-def test_a_route_that_no_gate_stands_before_is_closed() -> None:
+def test_a_route_without_the_middleware_is_closed() -> None:
     app = FastAPI()
 
     add_handlers(app)

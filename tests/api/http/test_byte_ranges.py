@@ -2,15 +2,15 @@
 
 import pytest
 
-from api.http.byte_ranges import Unsatisfiable, Wanted, wanted_bytes
+from api.http.byte_ranges import RequestedBytes, Unsatisfiable, parse_range
 
 ETAG = '"abc"'
 
 
 def answer(
-    asked: str | None = None, only_if: str | None = None, none_match: str | None = None
-) -> Wanted:
-    return wanted_bytes(100, ETAG, asked=asked, only_if=only_if, none_match=none_match)
+    asked: str | None = None, if_range: str | None = None, none_match: str | None = None
+) -> RequestedBytes:
+    return parse_range(100, ETAG, requested=asked, if_range=if_range, none_match=none_match)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def answer(
     ],
 )
 def test_one_range_is_answered_with_those_bytes(asked: str, start: int, stop: int) -> None:
-    assert answer(asked) == Wanted(206, start, stop)
+    assert answer(asked) == RequestedBytes(206, start, stop)
 
 
 @pytest.mark.parametrize("asked", ["bytes=100-", "bytes=100-200", "bytes=-0"])
@@ -49,21 +49,23 @@ def test_a_range_behind_the_end_cannot_be_met(asked: str) -> None:
         "bytes=0-1,4-5",
     ],
 )
-def test_what_is_no_single_range_is_answered_with_the_whole_file(asked: str | None) -> None:
-    assert answer(asked) == Wanted(200, 0, 100)
+def test_anything_but_a_single_range_is_answered_with_the_whole_file(asked: str | None) -> None:
+    assert answer(asked) == RequestedBytes(200, 0, 100)
 
 
-def test_a_range_counts_only_for_the_file_that_it_was_meant_for() -> None:
-    assert answer("bytes=0-0", only_if=ETAG) == Wanted(206, 0, 1)
-    assert answer("bytes=0-0", only_if='"other"') == Wanted(200, 0, 100)
-    assert answer("bytes=0-0", only_if=f"W/{ETAG}") == Wanted(200, 0, 100)
-    assert answer("bytes=0-0", only_if="Sat, 21 Nov 2026 04:00:00 GMT") == Wanted(200, 0, 100)
+def test_a_range_holds_only_for_the_file_with_the_given_tag() -> None:
+    assert answer("bytes=0-0", if_range=ETAG) == RequestedBytes(206, 0, 1)
+    assert answer("bytes=0-0", if_range='"other"') == RequestedBytes(200, 0, 100)
+    assert answer("bytes=0-0", if_range=f"W/{ETAG}") == RequestedBytes(200, 0, 100)
+    assert answer("bytes=0-0", if_range="Sat, 21 Nov 2026 04:00:00 GMT") == RequestedBytes(
+        200, 0, 100
+    )
 
 
 @pytest.mark.parametrize("none_match", [ETAG, f"W/{ETAG}", f'"x", {ETAG}', "*"])
-def test_a_client_that_has_the_file_is_told_so(none_match: str) -> None:
+def test_a_client_that_has_the_file_gets_not_modified(none_match: str) -> None:
     assert answer("bytes=0-0", none_match=none_match).status == 304
 
 
 def test_a_client_that_has_another_file_gets_this_one() -> None:
-    assert answer(none_match='"x"') == Wanted(200, 0, 100)
+    assert answer(none_match='"x"') == RequestedBytes(200, 0, 100)

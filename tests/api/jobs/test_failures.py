@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api.http.problems import not_found
+from api.http.problems import Problem, not_found
 from api.jobs.failures import describe_failure, hide_paths, public_names
 from api.settings import Settings
 from difficulty_service.errors import (
@@ -13,6 +13,7 @@ from difficulty_service.errors import (
     DatasetError,
     FeatureStoreError,
     ImageError,
+    Setting,
     TooFewSamples,
 )
 
@@ -29,13 +30,13 @@ NAMES = {"/srv/data/photos": "photos", "s3://bucket/pictures": "bucket"}
         (not_found("upload", "x"), "not-found"),
     ],
 )
-def test_an_error_of_the_request_has_a_name_and_is_not_repeated(
+def test_an_error_of_the_request_has_a_name_and_is_not_retried(
     error: Exception, type_name: str
 ) -> None:
     failure = describe_failure(error, NAMES)
 
     assert failure.type == type_name
-    assert not failure.repeat
+    assert not failure.retry
 
 
 @pytest.mark.parametrize(
@@ -48,25 +49,25 @@ def test_an_error_of_the_request_has_a_name_and_is_not_repeated(
         (FeatureStoreError("damaged"), "feature-store-error"),
     ],
 )
-def test_an_error_of_the_service_is_repeated(error: Exception, type_name: str) -> None:
+def test_an_error_of_the_service_is_retried(error: Exception, type_name: str) -> None:
     failure = describe_failure(error, NAMES)
 
     assert failure.type == type_name
-    assert failure.repeat
+    assert failure.retry
 
 
 @pytest.mark.parametrize(
-    ("cause", "repeat"),
+    ("cause", "retry"),
     [(FileNotFoundError(), False), (ConnectionError(), True), (ValueError(), False)],
 )
 def test_a_dataset_that_cannot_be_read_is_tried_again_where_only_the_way_to_it_failed(
     cause: Exception,
-    repeat: bool,  # noqa: FBT001
+    retry: bool,  # noqa: FBT001
 ) -> None:
     error = DatasetError("cannot be read")
     error.__cause__ = cause
 
-    assert describe_failure(error, NAMES).repeat is repeat
+    assert describe_failure(error, NAMES).retry is retry
 
 
 def test_a_full_disk_is_named() -> None:
@@ -85,10 +86,61 @@ def test_the_message_of_an_unforeseen_error_stays_inside() -> None:
     assert "secret" not in failure.detail
 
 
-def test_options_of_the_command_line_are_told_as_fields_of_a_request() -> None:
-    failure = describe_failure(DatasetError("unclear; use --image-column pixels"), NAMES)
+def test_a_remedy_names_fields_of_the_job_request() -> None:
+    error = TooFewSamples(
+        "40 samples",
+        "add samples, or use ",
+        Setting("shrinkage", "ledoit-wolf"),
+        parameter="shrinkage",
+    )
 
-    assert failure.detail == 'unclear; use "image_column" pixels'
+    assert describe_failure(error, NAMES).body() == {
+        "type": "too-few-samples",
+        "detail": "40 samples",
+        "remedy": 'add samples, or use "shrinkage": "ledoit-wolf"',
+        "field": "shrinkage",
+    }
+
+
+def test_a_field_whose_value_is_open_is_named_alone() -> None:
+    error = DatasetError("the column is unclear", "name it in ", Setting("image_column"))
+
+    assert describe_failure(error, NAMES).remedy == 'name it in "image_column"'
+
+
+def test_a_remedy_of_the_operator_names_the_variable() -> None:
+    error = ImageError("too large", "raise ", Setting("max_pixels"), parameter="max_pixels")
+
+    failure = describe_failure(error, NAMES)
+
+    assert failure.remedy == "raise DIFFICULTY_MAX_PIXELS (a setting of the operator)"
+    assert failure.field is None
+
+
+def test_a_remedy_that_neither_client_nor_operator_can_follow_is_left_out() -> None:
+    error = BackboneError("out of memory", "use ", Setting("batch_size", 1), parameter="batch_size")
+
+    assert describe_failure(error, NAMES).body() == {
+        "type": "backbone-error",
+        "detail": "out of memory",
+    }
+
+
+def test_a_remedy_hides_paths_too() -> None:
+    error = DatasetError("no classes", "see /srv/data/photos/train and /home/someone/notes.txt")
+
+    assert describe_failure(error, NAMES).remedy == "see photos/train and notes.txt"
+
+
+def test_a_problem_keeps_its_remedy_and_field() -> None:
+    problem = Problem(410, "gone", "the upload expired", "send it again", field="dataset.upload")
+
+    assert describe_failure(problem, NAMES).body() == {
+        "type": "gone",
+        "detail": "the upload expired",
+        "remedy": "send it again",
+        "field": "dataset.upload",
+    }
 
 
 @pytest.mark.parametrize(

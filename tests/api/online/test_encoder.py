@@ -12,14 +12,13 @@ from typing import Any, BinaryIO
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn.modules.module import register_module_forward_hook
 
 from api.http.problems import Problem
-from api.online.encoder import Networks, ScoringModel
+from api.online.encoder import BackbonePool, ScoringModel
 from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, extract
+from difficulty_service.pipeline import ExtractedDataset
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.fitting import fit
 
@@ -96,27 +95,9 @@ def test_a_class_that_was_not_fitted_has_no_numbers_rather_than_wrong_ones(
     assert row["md_agnostic"] is not None
 
 
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("photos")
-    generator = np.random.default_rng(0)
-    for name in ("ant", "bee"):
-        (folder / name).mkdir()
-        for number in range(3):
-            pixels = generator.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / name / f"{number}.png")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def extracted(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> ExtractedDataset:
-    out = tmp_path_factory.mktemp("features")
-    return extract(ExtractRequest(str(photos), out, "builtin"))
-
-
 @pytest.fixture
-def networks() -> Iterator[Networks]:
-    networks = Networks(torch.device("cpu"), max_pixels=1_000_000)
+def networks() -> Iterator[BackbonePool]:
+    networks = BackbonePool(torch.device("cpu"), max_pixels=1_000_000)
     yield networks
     networks.close()
 
@@ -126,7 +107,7 @@ def opener(content: bytes) -> Callable[[], BinaryIO]:
 
 
 def test_images_get_the_features_that_extraction_gives_them(
-    photos: Path, extracted: ExtractedDataset, networks: Networks
+    photos: Path, extracted: ExtractedDataset, networks: BackbonePool
 ) -> None:
     part = extracted.store.read_part(0)
     openers = [opener((photos / sample_id).read_bytes()) for sample_id in part.sample_ids]
@@ -138,7 +119,7 @@ def test_images_get_the_features_that_extraction_gives_them(
 
 
 def test_a_damaged_image_has_a_reason_and_the_others_their_features(
-    photos: Path, extracted: ExtractedDataset, networks: Networks
+    photos: Path, extracted: ExtractedDataset, networks: BackbonePool
 ) -> None:
     good = (photos / "ant" / "0.png").read_bytes()
 
@@ -151,7 +132,7 @@ def test_a_damaged_image_has_a_reason_and_the_others_their_features(
 
 
 def test_a_job_made_with_other_weights_is_refused(
-    photos: Path, extracted: ExtractedDataset, networks: Networks
+    photos: Path, extracted: ExtractedDataset, networks: BackbonePool
 ) -> None:
     description: dict[str, Any] = {**extracted.store.description, "weights_sha256": "0" * 64}
     content = (photos / "ant" / "0.png").read_bytes()
@@ -161,7 +142,7 @@ def test_a_job_made_with_other_weights_is_refused(
 
 
 def test_concurrent_requests_decode_no_more_images_at_once_than_there_are_cores(
-    photos: Path, extracted: ExtractedDataset, networks: Networks
+    photos: Path, extracted: ExtractedDataset, networks: BackbonePool
 ) -> None:
     content = (photos / "ant" / "0.png").read_bytes()
     lock, under_way, seen = threading.Lock(), 0, []
@@ -192,7 +173,7 @@ def test_decoding_threads_keep_to_one_core_and_the_network_has_them_all(
     content = (photos / "ant" / "0.png").read_bytes()
     decoding: list[int] = []
     encoding: list[int] = []
-    networks = Networks(torch.device("cpu"), max_pixels=1_000_000)
+    networks = BackbonePool(torch.device("cpu"), max_pixels=1_000_000)
 
     def noting() -> BinaryIO:
         decoding.append(torch.get_num_threads())

@@ -7,31 +7,19 @@ import signal
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing import active_children
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from api.http.problems import Problem
-from api.online.encoder import Networks
-from api.online.process import ScoringProcess
+from api.online.encoder import BackbonePool
+from api.online.process import EncoderProcess
 from api.settings import Settings
-from difficulty_service.pipeline import ExtractRequest, extract
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("photos")
-    generator = np.random.default_rng(0)
-    for name in ("ant", "bee"):
-        (folder / name).mkdir()
-        for number in range(3):
-            pixels = generator.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / name / f"{number}.png")
-    return folder
+from difficulty_service.pipeline import ExtractedDataset
 
 
 @pytest.fixture(scope="module")
@@ -40,21 +28,20 @@ def images(photos: Path) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def description(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    out = tmp_path_factory.mktemp("features")
-    return dict(extract(ExtractRequest(str(photos), out, "builtin")).store.description)
+def description(extracted: ExtractedDataset) -> dict[str, Any]:
+    return dict(extracted.store.description)
 
 
 @pytest.fixture(scope="module")
-def scoring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScoringProcess]:
-    with closing(ScoringProcess(Settings(data_dir=tmp_path_factory.mktemp("data")))) as scoring:
+def scoring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EncoderProcess]:
+    with closing(EncoderProcess(Settings(data_dir=tmp_path_factory.mktemp("data")))) as scoring:
         yield scoring
 
 
 def test_features_from_the_other_process_are_those_of_this_one(
-    scoring: ScoringProcess, images: list[bytes], description: dict[str, Any]
+    scoring: EncoderProcess, images: list[bytes], description: dict[str, Any]
 ) -> None:
-    with closing(Networks(torch.device("cpu"), max_pixels=1_000_000)) as networks:
+    with closing(BackbonePool(torch.device("cpu"), max_pixels=1_000_000)) as networks:
         openers = [lambda image=image: io.BytesIO(image) for image in images]
         expected = [
             row for row in networks.encode(openers, description) if isinstance(row, torch.Tensor)
@@ -68,7 +55,7 @@ def test_features_from_the_other_process_are_those_of_this_one(
 
 
 def test_an_unreadable_image_has_its_reason_in_its_place(
-    scoring: ScoringProcess, images: list[bytes], description: dict[str, Any]
+    scoring: EncoderProcess, images: list[bytes], description: dict[str, Any]
 ) -> None:
     found = scoring.encode([images[0], b"no image", images[1]], description)
 
@@ -76,7 +63,7 @@ def test_an_unreadable_image_has_its_reason_in_its_place(
 
 
 def test_a_problem_in_the_other_process_is_the_same_problem_here(
-    scoring: ScoringProcess, images: list[bytes], description: dict[str, Any]
+    scoring: EncoderProcess, images: list[bytes], description: dict[str, Any]
 ) -> None:
     with pytest.raises(Problem) as caught:
         scoring.encode(images[:1], description | {"weights_sha256": "0" * 64})
@@ -93,10 +80,10 @@ def test_a_problem_crosses_processes_whole() -> None:
 
 
 def test_after_the_process_died_one_request_fails_and_the_next_finds_a_new_one(
-    scoring: ScoringProcess, images: list[bytes], description: dict[str, Any]
+    scoring: EncoderProcess, images: list[bytes], description: dict[str, Any]
 ) -> None:
     scoring.encode(images, description)
-    (process,) = active_children()
+    (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join(30)
@@ -112,7 +99,7 @@ def test_nothing_runs_before_the_first_image_or_after_the_end(
     images: list[bytes], description: dict[str, Any], tmp_path: Path
 ) -> None:
     before = set(active_children())
-    scoring = ScoringProcess(Settings(data_dir=tmp_path))
+    scoring = EncoderProcess(Settings(data_dir=tmp_path))
     assert set(active_children()) == before
     scoring.encode(images[:1], description)
     (process,) = set(active_children()) - before

@@ -91,7 +91,7 @@ def test_a_page_that_ends_with_the_file_is_the_last(path: Path) -> None:
         assert read_page(file, PageQuery("rmd", None, ROWS - 1, None)).next is not None
 
 
-def test_what_is_not_finite_is_shown_as_missing(path: Path) -> None:
+def test_numbers_that_are_not_finite_are_null(path: Path) -> None:
     with pq.ParquetFile(path) as file:
         hardest = read_page(file, PageQuery("-rmd", None, 1, None)).rows[0]
 
@@ -103,13 +103,13 @@ def test_no_more_rows_are_held_than_a_page_and_a_batch(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
-    best = score_pages._Found.best
+    best = score_pages._Candidates.best
 
-    def watched(found: score_pages._Found, number: int) -> score_pages._Found:
+    def watched(found: score_pages._Candidates, number: int) -> score_pages._Candidates:
         held.append(len(found.rows))
         return best(found, number)
 
-    monkeypatch.setattr(score_pages._Found, "best", watched)
+    monkeypatch.setattr(score_pages._Candidates, "best", watched)
     with pq.ParquetFile(path) as file:
         read_page(file, PageQuery("-rmd", None, 10, None))
 

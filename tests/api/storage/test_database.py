@@ -19,9 +19,9 @@ from api.storage.database import (
     connect,
     migrate,
     now,
-    repeated,
     require_current,
-    writing,
+    retry,
+    write_transaction,
 )
 from api.storage.tables import EVENTS, METADATA, WORKERS
 
@@ -39,7 +39,7 @@ def test_going_back_to_the_beginning_leaves_no_table(engine: Engine) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
 
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         config.attributes["connection"] = connection
         command.downgrade(config, "base")
 
@@ -47,7 +47,7 @@ def test_going_back_to_the_beginning_leaves_no_table(engine: Engine) -> None:
 
 
 def test_migrating_twice_changes_nothing(engine: Engine) -> None:
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(WORKERS.insert().values(id="w", **WORKER))
 
     migrate(engine)
@@ -92,7 +92,7 @@ def test_a_database_that_processes_cannot_share_is_refused(url: str, message: st
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_plain_postgresql_url_means_the_driver_that_is_installed() -> None:
+def test_a_plain_postgresql_url_selects_the_installed_driver() -> None:
     engine = connect("postgresql://somebody@localhost/name")
 
     assert engine.driver == "psycopg"
@@ -112,7 +112,7 @@ def test_the_clock_is_that_of_the_day_and_knows_parts_of_seconds(engine: Engine)
 
 def test_an_error_undoes_everything_written_before(engine: Engine) -> None:
     def write_and_fail() -> None:
-        with writing(engine) as connection:
+        with write_transaction(engine) as connection:
             connection.execute(WORKERS.insert().values(id="w", **WORKER))
             raise ZeroDivisionError
 
@@ -124,11 +124,11 @@ def test_an_error_undoes_everything_written_before(engine: Engine) -> None:
 
 
 def test_writers_wait_for_each_other_instead_of_failing(engine: Engine) -> None:
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(WORKERS.insert().values(id="w", **WORKER))
 
     def count(_: int) -> None:
-        with writing(engine) as connection:
+        with write_transaction(engine) as connection:
             query = select(WORKERS.c.images).where(WORKERS.c.id == "w").with_for_update()
             images = connection.execute(query).scalar_one()
             connection.execute(WORKERS.update().values(images=images + 1))
@@ -141,7 +141,7 @@ def test_writers_wait_for_each_other_instead_of_failing(engine: Engine) -> None:
 
 
 def test_a_reader_sees_what_was_committed_while_a_writer_writes(engine: Engine) -> None:
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(WORKERS.insert().values(id="w", **WORKER))
 
         with engine.connect() as reader:
@@ -153,7 +153,7 @@ def test_a_reader_sees_what_was_committed_while_a_writer_writes(engine: Engine) 
 def test_what_refers_to_nothing_is_refused(engine: Engine) -> None:
     values = {"job": "nobody", "at": 0.0, "kind": "state", "data": "{}"}
 
-    with writing(engine) as connection, pytest.raises(IntegrityError):
+    with write_transaction(engine) as connection, pytest.raises(IntegrityError):
         connection.execute(EVENTS.insert().values(values))
 
 
@@ -179,13 +179,17 @@ def test_a_writer_of_sqlite_holds_the_lock_from_its_first_moment(
     monkeypatch.setattr("api.storage.database.BEGIN_DELAYS", (0.0,))
     impatient = connect(sqlite_url)
 
-    with writing(sqlite_engine), pytest.raises(DBAPIError, match="locked"), writing(impatient):
+    with (
+        write_transaction(sqlite_engine),
+        pytest.raises(DBAPIError, match="locked"),
+        write_transaction(impatient),
+    ):
         pass
 
     impatient.dispose()
 
 
-def test_beginning_is_repeated_until_the_lock_is_free(
+def test_beginning_is_retried_until_the_lock_is_free(
     sqlite_engine: Engine, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.storage.database.BUSY_TIMEOUT", 0.0)
@@ -194,7 +198,7 @@ def test_beginning_is_repeated_until_the_lock_is_free(
     asked = threading.Event()
 
     def hold() -> None:
-        with writing(sqlite_engine):
+        with write_transaction(sqlite_engine):
             held.set()
             asked.wait()
 
@@ -202,7 +206,7 @@ def test_beginning_is_repeated_until_the_lock_is_free(
     holder.start()
     held.wait()
     threading.Timer(0.3, asked.set).start()
-    with writing(impatient) as connection:
+    with write_transaction(impatient) as connection:
         connection.execute(WORKERS.insert().values(id="w", **WORKER))
     holder.join()
 
@@ -245,12 +249,12 @@ def test_connections_that_died_while_they_were_idle_are_replaced(
         assert one.execute(select(WORKERS)).all() == two.execute(select(WORKERS)).all() == []
 
 
-def test_a_transaction_that_the_server_ended_is_repeated(postgresql_engine: Engine) -> None:
+def test_a_transaction_that_the_server_ended_is_retried(postgresql_engine: Engine) -> None:
     tries = []
 
-    @repeated
+    @retry
     def write() -> None:
-        with writing(postgresql_engine) as connection:
+        with write_transaction(postgresql_engine) as connection:
             tries.append(1)
             if len(tries) == 1:
                 end_all_sessions(postgresql_engine)
@@ -266,10 +270,10 @@ def test_a_transaction_that_the_server_ended_is_repeated(postgresql_engine: Engi
 def test_an_error_that_will_not_pass_is_raised_at_once(engine: Engine) -> None:
     tries = []
 
-    @repeated
+    @retry
     def write() -> None:
         tries.append(1)
-        with writing(engine) as connection:
+        with write_transaction(engine) as connection:
             connection.execute(text("SELECT * FROM nowhere"))
 
     with pytest.raises(DBAPIError, match="nowhere"):

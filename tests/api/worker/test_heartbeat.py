@@ -13,10 +13,10 @@ from api.jobs.queue import Progress, claim, succeed
 from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, get_job, request_cancel, submit
 from api.settings import Settings
-from api.storage.database import connect, migrate, writing
+from api.storage.database import connect, migrate, write_transaction
 from api.storage.tables import JOBS
-from api.storage.worker_registry import alive
-from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, Watched
+from api.storage.worker_registry import live_workers
+from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, RunningJob
 
 SETTINGS = Settings(device="cpu", heartbeat=0.02, lease=60.0, grace=0.02)
 HALF = Progress(done=5, total=10, bad=1, rate=2.5)
@@ -34,12 +34,12 @@ def claimed(engine: Engine) -> Job:
 
 
 @contextmanager
-def watching(
+def tracked(
     engine: Engine, job: Job, stop: Callable[[], bool] = never, settings: Settings = SETTINGS
-) -> Iterator[Watched]:
+) -> Iterator[RunningJob]:
     heartbeat = Heartbeat(engine, "worker", settings, stop)
-    with heartbeat.running(), heartbeat.watching(job) as watched:
-        yield watched
+    with heartbeat.started(), heartbeat.track(job) as running:
+        yield running
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -57,93 +57,93 @@ def state(engine: Engine, job: Job) -> Job:
 def test_progress_reaches_the_database(engine: Engine) -> None:
     job = claimed(engine)
 
-    with watching(engine, job) as watched:
-        watched.check(HALF)
+    with tracked(engine, job) as running:
+        running.check(HALF)
         wait_until(lambda: state(engine, job).done == 5)
 
     found = state(engine, job)
     assert (found.total, found.bad, found.rate) == (10, 1, 2.5)
 
 
-def test_the_lease_is_renewed_while_the_job_says_nothing(engine: Engine) -> None:
+def test_the_lease_is_renewed_without_progress(engine: Engine) -> None:
     job = claimed(engine)
     assert job.lease_until is not None
     end = job.lease_until
 
-    with watching(engine, job):
+    with tracked(engine, job):
         wait_until(lambda: (state(engine, job).lease_until or 0) > end)
 
 
-def test_a_job_that_is_cancelled_ends_at_once_and_is_told_at_its_next_check(
+def test_a_cancelled_job_is_ended_at_once_and_stops_at_its_next_check(
     engine: Engine,
 ) -> None:
     job = claimed(engine)
 
-    with watching(engine, job) as watched:
-        watched.check(HALF)
+    with tracked(engine, job) as running:
+        running.check(HALF)
         request_cancel(engine, "", job.id)
         wait_until(lambda: state(engine, job).state == "cancelled")
-        wait_until(lambda: watched.verdict != "ok")
+        wait_until(lambda: running.answer != "ok")
 
         with pytest.raises(Cancelled):
-            watched.check(HALF)
+            running.check(HALF)
 
 
-def test_a_wish_to_cancel_does_not_wait_for_the_next_heartbeat(engine: Engine) -> None:
+def test_a_cancellation_does_not_wait_for_the_next_heartbeat(engine: Engine) -> None:
     job = claimed(engine)
     hourly = SETTINGS.model_copy(update={"heartbeat": 3600.0})
 
-    with watching(engine, job, settings=hourly):
+    with tracked(engine, job, settings=hourly):
         request_cancel(engine, "", job.id)
         wait_until(lambda: state(engine, job).state == "cancelled")
 
 
-def test_a_worker_learns_that_another_has_its_job(engine: Engine) -> None:
+def test_a_worker_notices_that_another_has_its_job(engine: Engine) -> None:
     job = claimed(engine)
 
-    with watching(engine, job) as watched:
-        with writing(engine) as connection:
+    with tracked(engine, job) as running:
+        with write_transaction(engine) as connection:
             connection.execute(JOBS.update().values(attempt=job.attempt + 1, worker="other"))
-        wait_until(lambda: watched.verdict != "ok")
+        wait_until(lambda: running.answer != "ok")
 
         with pytest.raises(LeaseLost):
-            watched.check(HALF)
+            running.check(HALF)
     assert (state(engine, job).done, state(engine, job).state) == (0, "running")
 
 
-def test_the_grace_time_begins_when_the_worker_is_told_to_stop(sqlite_engine: Engine) -> None:
+def test_the_grace_period_begins_when_the_worker_is_told_to_stop(sqlite_engine: Engine) -> None:
     job = claimed(sqlite_engine)
     told: list[bool] = []
     patient = SETTINGS.model_copy(update={"grace": 3600.0})
 
-    with watching(sqlite_engine, job, lambda: bool(told)) as watched:
-        watched.check(HALF)
+    with tracked(sqlite_engine, job, lambda: bool(told)) as running:
+        running.check(HALF)
         told.append(True)
         time.sleep(2 * SETTINGS.grace)
         with pytest.raises(OutOfTime):
-            wait_until(lambda: watched.check(HALF) is not None)
-    with watching(sqlite_engine, job, lambda: True, patient) as watched:
-        watched.check(HALF)
+            wait_until(lambda: running.check(HALF) is not None)
+    with tracked(sqlite_engine, job, lambda: True, patient) as running:
+        running.check(HALF)
 
 
 def test_a_worker_is_listed_with_its_job_and_images_until_it_ends(engine: Engine) -> None:
     job = claimed(engine)
     heartbeat = Heartbeat(engine, "worker", SETTINGS, never)
 
-    with heartbeat.running():
-        with heartbeat.watching(job) as watched:
-            watched.check(Progress(done=100, total=110, bad=0, rate=None))  # by attempts before
-            watched.check(Progress(done=107, total=110, bad=0, rate=None))
-            wait_until(lambda: [worker.job for worker in alive(engine, 3600)] == [job.id])
-            wait_until(lambda: alive(engine, 3600)[0].images == 7)
-        wait_until(lambda: alive(engine, 3600)[0].job is None)
-        (idle,) = alive(engine, 3600)
+    with heartbeat.started():
+        with heartbeat.track(job) as running:
+            running.check(Progress(done=100, total=110, bad=0, rate=None))  # by attempts before
+            running.check(Progress(done=107, total=110, bad=0, rate=None))
+            wait_until(lambda: [worker.job for worker in live_workers(engine, 3600)] == [job.id])
+            wait_until(lambda: live_workers(engine, 3600)[0].images == 7)
+        wait_until(lambda: live_workers(engine, 3600)[0].job is None)
+        (idle,) = live_workers(engine, 3600)
 
     assert (idle.id, idle.device, idle.images) == ("worker", "cpu", 7)
-    assert alive(engine, 3600) == []
+    assert live_workers(engine, 3600) == []
 
 
-def test_a_job_outlives_a_database_that_is_away(
+def test_a_job_survives_a_database_that_is_down(
     new_postgresql_url: Callable[[], str], postgresql_server: Path
 ) -> None:
     url = new_postgresql_url()
@@ -151,12 +151,12 @@ def test_a_job_outlives_a_database_that_is_away(
     migrate(engine)
     job = claimed(engine)
 
-    with watching(engine, job) as watched:
+    with tracked(engine, job) as running:
         with away(engine, postgresql_server):
             time.sleep(10 * SETTINGS.heartbeat)
-            watched.check(HALF)
+            running.check(HALF)
         wait_until(lambda: state(engine, job).done == 5)
-        watched.check(HALF)
+        running.check(HALF)
         published = succeed(engine, job, {})
 
     assert published

@@ -11,12 +11,17 @@ from api.jobs.queue import claim, succeed
 from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, get_job, submit
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, open_artifacts
-from api.storage.database import writing
+from api.storage.artifacts import Artifacts
+from api.storage.database import write_transaction
 from api.storage.tables import JOBS, UPLOADS
 from api.uploads.files import upload_path
 from api.uploads.store import create_upload, get_upload
-from api.worker.retention import remove_old_jobs, remove_old_uploads, remove_orphans, sweep
+from api.worker.retention import (
+    delete_expired,
+    delete_expired_jobs,
+    delete_expired_uploads,
+    delete_orphans,
+)
 
 DAY = 86400.0
 
@@ -26,11 +31,6 @@ Finish = Callable[[], Job]
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path / "data", keep_jobs=10 * DAY, keep_uploads=2 * DAY)
-
-
-@pytest.fixture
-def artifacts(settings: Settings) -> Artifacts:
-    return open_artifacts(settings.artifact_root)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def submit_job(engine: Engine, dataset: dict[str, str]) -> Job:
 
 
 def make_older(engine: Engine, table: Table, row_id: str, column: str, seconds: float) -> None:
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         changed = table.update().where(table.c.id == row_id)
         connection.execute(changed.values({column: table.c[column] - seconds}))
 
@@ -66,7 +66,7 @@ def test_a_job_that_finished_long_ago_goes_with_its_files(
     make_older(engine, JOBS, old.id, "finished_at", 11 * DAY)
     make_older(engine, JOBS, young.id, "finished_at", 9 * DAY)
 
-    removed = remove_old_jobs(engine, settings, artifacts)
+    removed = delete_expired_jobs(engine, settings, artifacts)
 
     assert removed == 1
     assert get_job(engine, None, old.id) is None
@@ -74,7 +74,7 @@ def test_a_job_that_finished_long_ago_goes_with_its_files(
     assert artifacts.list_folders("jobs") == [f"jobs/{young.id}"]
 
 
-def test_an_upload_goes_when_nobody_used_it_for_long(engine: Engine, settings: Settings) -> None:
+def test_an_unused_upload_is_deleted(engine: Engine, settings: Settings) -> None:
     old, young = (create_upload(engine, "", "parquet", 4) for _ in range(2))
     for upload in (old, young):
         path = upload_path(settings, upload.id, "parquet")
@@ -83,7 +83,7 @@ def test_an_upload_goes_when_nobody_used_it_for_long(engine: Engine, settings: S
     make_older(engine, UPLOADS, old.id, "used_at", 3 * DAY)
     make_older(engine, UPLOADS, young.id, "used_at", 1 * DAY)
 
-    removed = remove_old_uploads(engine, settings)
+    removed = delete_expired_uploads(engine, settings)
 
     assert removed == 1
     assert get_upload(engine, "", old.id) is None
@@ -96,7 +96,7 @@ def test_an_upload_stays_as_long_as_a_job_waits_for_it(engine: Engine, settings:
     submit_job(engine, {"upload": upload.id})
     make_older(engine, UPLOADS, upload.id, "used_at", 3 * DAY)
 
-    removed = remove_old_uploads(engine, settings)
+    removed = delete_expired_uploads(engine, settings)
 
     assert removed == 0
     assert get_upload(engine, "", upload.id) is not None
@@ -111,20 +111,20 @@ def test_folders_without_a_job_that_needs_them_go(
             pass
     artifacts.put(tmp_path / "scores", "jobs/gone/a1/scores.parquet")
 
-    removed = remove_orphans(engine, settings, artifacts)
+    removed = delete_orphans(engine, settings, artifacts)
 
     assert removed == 3
     assert [path.name for path in settings.work_dir.iterdir()] == [waiting.id]
     assert artifacts.list_folders("jobs") == [f"jobs/{done.id}"]
 
 
-def test_a_second_sweep_finds_nothing_left(
+def test_a_second_run_finds_nothing_left(
     engine: Engine, settings: Settings, artifacts: Artifacts, finished: Finish
 ) -> None:
     make_older(engine, JOBS, finished().id, "finished_at", 11 * DAY)
-    sweep(engine, settings, artifacts)
+    delete_expired(engine, settings, artifacts)
 
-    again = remove_orphans(engine, settings, artifacts) + remove_old_jobs(
+    again = delete_orphans(engine, settings, artifacts) + delete_expired_jobs(
         engine, settings, artifacts
     )
 

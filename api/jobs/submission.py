@@ -1,4 +1,4 @@
-"""What can be refused when a job is submitted, rather than when its turn has come."""
+"""Validation of a job when it is submitted, rather than when a worker claims it."""
 
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,22 @@ from difficulty_service.errors import BackboneError
 WILDCARDS = frozenset("*?[")
 
 
-def admit(body: JobCreate, settings: Settings, engine: Engine, owner: str) -> dict[str, Any]:
-    """Checks what can be checked before any image is read.
+def validate_submission(
+    body: JobCreate, settings: Settings, engine: Engine, owner: str
+) -> dict[str, Any]:
+    """Checks everything that can be checked before an image is read.
 
     Args:
-        body: As sent.
+        body: Body of the request.
         settings: Roots and backbones that jobs may use.
-        engine: To look up uploads and other jobs.
-        owner: Who asks.
+        engine: Database with uploads and other jobs.
+        owner: Id of the key that submits the job.
 
     Returns:
-        The request as a job keeps it, with the defaults filled in.
+        The request to store with the job, with defaults filled in.
 
     Raises:
-        Problem: It names something that is not there, or not for this owner.
+        Problem: It names something that does not exist, or belongs to another owner.
     """
     backbone = body.backbone or settings.default_backbone
     _check_backbone(backbone, settings)
@@ -46,15 +48,15 @@ def admit(body: JobCreate, settings: Settings, engine: Engine, owner: str) -> di
 
 def _check_backbone(name: str, settings: Settings) -> None:
     if settings.backbones and name not in settings.backbones:
-        raise _wrong(
+        raise _invalid(
             "backbone",
-            f"backbone {name!r} is not offered here; there are: {', '.join(settings.backbones)}",
+            f"backbone {name!r} is not offered here; these are: {', '.join(settings.backbones)}",
             "name one of them, or have the operator add it to DIFFICULTY_BACKBONES",
         )
     try:
         find_loader(name)
     except BackboneError as error:
-        raise _wrong("backbone", str(error), "see GET /v1/backbones") from None
+        raise _invalid("backbone", error.problem, "see GET /v1/backbones") from None
 
 
 def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owner: str) -> None:
@@ -66,11 +68,11 @@ def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owne
     if not boundary.is_local or WILDCARDS & set(dataset.path):
         return
     try:
-        is_there = Path(boundary.require(location, is_local=True)).exists()
-    except (OSError, ValueError):  # outside, or no path at all
-        is_there = False
-    if not is_there:
-        raise _wrong(
+        exists = Path(boundary.require(location, is_local=True)).exists()
+    except (OSError, ValueError):  # outside of the root, or not a path
+        exists = False
+    if not exists:
+        raise _invalid(
             "dataset.path",
             f"there is no {dataset.path!r} in the root {dataset.root!r}",
             "name a folder, a file or files with wildcards below the root",
@@ -80,14 +82,16 @@ def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owne
 def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
     upload = get_upload(engine, owner, upload_id)
     if upload is None:
-        raise _wrong(
-            "dataset.upload", f"no upload {upload_id!r}", "list what there is: GET /v1/uploads"
+        raise _invalid(
+            "dataset.upload",
+            f"there is no upload {upload_id!r}",
+            "GET /v1/uploads lists all",
         )
     if upload.state != "complete":
         raise Problem(
             409,
             "conflict",
-            f"of upload {upload_id} only {upload.received:,} bytes have arrived",
+            f"the upload {upload_id} is incomplete: {upload.received:,} bytes have arrived",
             "send the rest with PUT, then submit the job again",
             field="dataset.upload",
         )
@@ -95,23 +99,23 @@ def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
 
 def _check_gaussians(job_id: str, backbone: str, source: Job | None) -> None:
     if source is None:
-        raise _wrong("gaussians", f"no job {job_id!r}", "list what there is: GET /v1/jobs")
+        raise _invalid("gaussians", f"there is no job {job_id!r}", "GET /v1/jobs lists all")
     if source.state != "succeeded" or source.request.get("gaussians") is not None:
         raise Problem(
             409,
             "conflict",
-            f"job {job_id} has no Gaussians: it is {source.state}, or was scored against another's",
-            "name a job that succeeded without naming another",
+            f"job {job_id} has no Gaussians: it is {source.state}, or used those of another job",
+            "name a job that succeeded with Gaussians of its own",
             field="gaussians",
         )
     fitted_on = source.request.get("backbone")
     if fitted_on != backbone:
-        raise _wrong(
+        raise _invalid(
             "gaussians",
             f"job {job_id} used the backbone {fitted_on!r}, this one would use {backbone!r}",
             f"set backbone to {fitted_on!r}",
         )
 
 
-def _wrong(field: str, detail: str, remedy: str) -> Problem:
+def _invalid(field: str, detail: str, remedy: str) -> Problem:
     return Problem(422, "invalid-request", detail, remedy, field=field)
