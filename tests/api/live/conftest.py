@@ -1,4 +1,4 @@
-"""The service as its users meet it: processes of the real commands, spoken to over HTTP."""
+"""The service as its users run it: processes of the real commands, called over HTTP."""
 
 import json
 import os
@@ -28,10 +28,10 @@ class Service:
     """A running server and its worker.
 
     Attributes:
-        url: Where it listens.
+        url: Address that it listens on.
         roots: Folders that jobs may read, by name.
-        environment: That its processes were started with.
-        processes: Ids of the server's process and the worker's.
+        environment: Environment variables of its processes.
+        processes: Process ids of the server and the worker.
     """
 
     url: str
@@ -40,12 +40,12 @@ class Service:
     processes: tuple[int, int]
 
     def client(self, secret: str | None = None) -> httpx2.Client:
-        """Speaks to it, with a key or without."""
+        """A client of it, with a key or without."""
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         return httpx2.Client(base_url=self.url, headers=headers, timeout=TIMEOUT)
 
     def peak_memories(self) -> list[int]:
-        """The most memory that each process has had, in bytes."""
+        """Peak memory of each process, in bytes."""
         statuses = [Path(f"/proc/{process}/status").read_text() for process in self.processes]
         peaks = [re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE) for status in statuses]
         return [int(peak) << 10 for (peak,) in peaks]
@@ -98,7 +98,7 @@ def start_service(tmp_path: Path, photos: Path) -> Iterator[StartService]:
 
 @pytest.fixture(scope="session")
 def shared_service(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Iterator[Service]:
-    """One service with SQLite for all tests that leave it as they find it."""
+    """One service with SQLite for all tests that leave it unchanged."""
     folder = tmp_path_factory.mktemp("service")
     url = f"sqlite:///{folder / 'difficulty.sqlite'}"
     with running_service(folder, {"photos": photos}, url, {}) as service:
@@ -121,7 +121,7 @@ def running_service(
     folder: Path, roots: dict[str, Path], database_url: str, settings: dict[str, object]
 ) -> Iterator[Service]:
     """`difficulty serve` and `difficulty worker` with a folder of their own."""
-    wanted = {
+    variables = {
         "roots": json.dumps({name: str(path) for name, path in roots.items()}),
         "data_dir": folder / "data",
         "database_url": database_url,
@@ -134,7 +134,7 @@ def running_service(
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
-        **{f"DIFFICULTY_{name.upper()}": str(value) for name, value in wanted.items()},
+        **{f"DIFFICULTY_{name.upper()}": str(value) for name, value in variables.items()},
     }
     # The port is read from the log, the first thing of level "info" that is of use here.
     environment_of_server = environment | {"DIFFICULTY_LOG_LEVEL": "info"}
@@ -159,14 +159,14 @@ def running_service(
 
 
 def wait_until_ready(url: str, worker: "subprocess.Popen[bytes]") -> None:
-    """Returns once the worker has been heard of."""
+    """Returns after the first heartbeat of the worker."""
     while httpx2.get(f"{url}/readyz", timeout=TIMEOUT).status_code != httpx2.codes.OK:
         assert worker.poll() is None, "the worker ended"
         time.sleep(0.1)
 
 
 def listening_url(server: "subprocess.Popen[bytes]", log: Path) -> str:
-    """Where the server listens, as it says in its log, once it answers there."""
+    """URL of the server from its log, once it answers there."""
     while server.poll() is None:
         for line in log.read_text().splitlines():
             event = json.loads(line)
