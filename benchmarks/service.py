@@ -37,7 +37,7 @@ from machine import machine
 from photographs import write_photographs
 
 from api.jobs.store import get_job
-from api.online.encoder import Networks, ScoringModel
+from api.online.encoder import BackbonePool, ScoringModel
 from api.online.models import ScoringModels
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
@@ -178,7 +178,7 @@ def over_http(server: Server, batches: Sequence[Sequence[bytes]]) -> Callable[[]
 
 
 def without_http(
-    networks: Networks, model: ScoringModel, batches: Sequence[Sequence[bytes]]
+    networks: BackbonePool, model: ScoringModel, batches: Sequence[Sequence[bytes]]
 ) -> Callable[[], None]:
     """Decodes, encodes and scores every batch once, by the functions that the service calls."""
 
@@ -249,7 +249,7 @@ def measure(server: Server, photographs: list[bytes], arguments: argparse.Namesp
     if job is None:
         sys.exit("the job is gone")
     model = ScoringModels(artifacts, server.settings.data_dir / "benchmark").get(job)
-    networks = Networks(torch.device("cpu"), server.settings.max_pixels)
+    networks = BackbonePool(torch.device("cpu"), server.settings.max_pixels)
     plain = {
         threads: [without_http(networks, model, requests[each::threads]) for each in range(threads)]
         for threads in (num_workers(), CLIENTS)

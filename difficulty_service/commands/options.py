@@ -144,7 +144,7 @@ BatchSize = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Images in one forward pass; default: 256 on a GPU, 32 small or 4 large on a CPU.",
+        help="Images in one forward pass; default: 256 on a GPU, 64 small or 8 large on a CPU.",
         rich_help_panel=RUN,
     ),
 ]

@@ -28,7 +28,7 @@ ACCOUNTS = ("postgres", "nobody")  # PostgreSQL refuses to run as root
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[Path]:
-    """The folder of a running PostgreSQL: its socket lies there, its superuser is `difficulty`."""
+    """Folder of a running PostgreSQL server, with its socket; its superuser is `difficulty`."""
     binaries = find_binaries()
     if binaries is None:
         pytest.skip("PostgreSQL is not installed: no initdb and postgres")
@@ -45,7 +45,7 @@ def postgresql_server() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def new_postgresql_url(postgresql_server: Path) -> Callable[[], str]:
-    """Makes an empty database of PostgreSQL; gives its URL."""
+    """Creates an empty PostgreSQL database; returns its URL."""
     numbers = count()
 
     def create() -> str:
@@ -59,13 +59,13 @@ def new_postgresql_url(postgresql_server: Path) -> Callable[[], str]:
 
 @pytest.fixture(scope="session")
 def postgresql_url(new_postgresql_url: Callable[[], str]) -> str:
-    """An empty database of PostgreSQL for the whole session."""
+    """An empty PostgreSQL database for the whole session."""
     return new_postgresql_url()
 
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
-    """A database of SQLite that is not there yet."""
+    """URL of an SQLite database that does not exist yet."""
     return f"sqlite:///{tmp_path / 'database' / 'difficulty.sqlite'}"
 
 
@@ -93,7 +93,7 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def sqlite_engine(sqlite_url: str) -> Iterator[Engine]:
-    """A database of SQLite with all tables, at `sqlite_url`."""
+    """An SQLite database with all tables, at `sqlite_url`."""
     with migrated(sqlite_url) as engine:
         yield engine
 
@@ -184,7 +184,7 @@ def find_binaries() -> Path | None:
 
 
 def other_account() -> dict[str, Any]:
-    """As whom to start PostgreSQL: as oneself, but never as root."""
+    """Account to start PostgreSQL with: one's own, but never root."""
     if os.getuid() != 0:
         return {}
     known = {entry.pw_name: entry for entry in pwd.getpwall()}

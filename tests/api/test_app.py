@@ -1,4 +1,4 @@
-"""The application as a whole: problems for every error, and a description that says so."""
+"""The whole application: every error is a problem, and the OpenAPI description says so."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +53,7 @@ EXPECTED = {
 
 
 class Body(BaseModel):
-    """What a route of the test takes."""
+    """Body of a route of the test."""
 
     number: int
     name: str = ""

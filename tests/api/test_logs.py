@@ -1,4 +1,4 @@
-"""What is logged, and what must never be."""
+"""Logs have the required fields, and never secrets or contents."""
 
 import io
 import json
@@ -26,7 +26,7 @@ ReadLog = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Where logs may go; afterwards they are as they were before."""
+    """A stream for logs; restores the logging configuration afterwards."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield io.StringIO()
@@ -38,7 +38,7 @@ def stream() -> Iterator[io.StringIO]:
 
 @pytest.fixture
 def read_log(stream: io.StringIO) -> ReadLog:
-    """Logs as JSON; gives the events since the last call."""
+    """Logs as JSON; returns the events since the last call."""
 
     def read() -> list[dict[str, Any]]:
         lines = stream.getvalue().splitlines()

@@ -1,4 +1,4 @@
-"""Where the server listens, and where it does not without a key."""
+"""Addresses that the server listens on, with and without keys."""
 
 import socket
 

@@ -14,9 +14,9 @@ class Instruction:
     """One instruction of a Dockerfile.
 
     Attributes:
-        stage: Name of the stage that it is in; "" before the first.
+        stage: Name of its stage; "" before the first.
         name: In capitals, such as RUN.
-        text: What follows, in one line.
+        text: Its arguments, in one line.
     """
 
     stage: str

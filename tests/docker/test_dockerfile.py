@@ -1,4 +1,4 @@
-"""What the Dockerfile installs and starts, done here without an engine."""
+"""The Dockerfile's installation and commands, run here without a container engine."""
 
 import fnmatch
 import json
@@ -104,7 +104,7 @@ def installed(instructions: list[Any], tmp_path_factory: pytest.TempPathFactory)
 
 
 def copy_context(paths: list[str], target: Path) -> None:
-    """Copies what .dockerignore lets through."""
+    """Copies the files that .dockerignore does not exclude."""
 
     def ignored(_folder: str, names: list[str]) -> list[str]:
         return fnmatch.filter(names, "__pycache__") + fnmatch.filter(names, "*.py[co]")
@@ -119,7 +119,7 @@ def copy_context(paths: list[str], target: Path) -> None:
 
 @pytest.fixture
 def environment(instructions: list[Any], tmp_path: Path) -> dict[str, str]:
-    """Variables of the image, with folders and a port of the test's own."""
+    """Variables of the image, with folders and a port for the test."""
     variables = dict(
         pair.split("=", 1)
         for text in of(instructions, "ENV", "runtime")
@@ -140,7 +140,7 @@ def environment(instructions: list[Any], tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def command(instructions: list[Any], installed: Path) -> Callable[..., list[str]]:
-    """What the image starts, with the arguments given instead of its own."""
+    """Runs the command of the image with other arguments."""
     (entry,) = of(instructions, "ENTRYPOINT")
     (usual,) = of(instructions, "CMD", "runtime")
 

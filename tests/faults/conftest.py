@@ -1,4 +1,4 @@
-"""What can be made to fail: a database that restarts, a disk that fills up."""
+"""Resources that can be made to fail: a database that restarts, a disk that fills up."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ Restart = Callable[[], None]
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a small disk of its own, in memory; a plain one where mounting is forbidden."""
+    """Folder of a small file system in memory; a plain folder where mounting is forbidden."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
@@ -29,13 +29,13 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        # Killed processes may take a moment to let go of it.
+        # Killed processes may take a moment to release it.
         subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S603, S607
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, disk: Path) -> Iterator[tuple[str, Restart | None]]:
-    """The URL of SQLite on that disk, and that of PostgreSQL with what restarts it."""
+    """URL of an SQLite database on that disk, or of a PostgreSQL server and its restart."""
     if request.param == "sqlite":
         yield f"sqlite:///{disk / 'difficulty.sqlite'}", None
         return
@@ -82,7 +82,7 @@ def find_binaries() -> Path | None:
 
 
 def other_account() -> dict[str, Any]:
-    """Whom to start PostgreSQL as: oneself, but never root, as which it refuses to run."""
+    """Account to start PostgreSQL with: one's own, but not root, which PostgreSQL refuses."""
     if os.getuid() != 0:
         return {}
     for entry in pwd.getpwall():

@@ -1,4 +1,4 @@
-"""Whatever is killed, full or away: every job ends once, with the scores it would have had.
+"""Under every fault each job ends once, with the scores it would have had without.
 
 DIFFICULTY_FAULTS=short runs a small campaign instead of the whole one.
 """
@@ -50,7 +50,7 @@ Fault = Callable[[], None]
 
 @dataclass(frozen=True)
 class Campaign:
-    """How much is done and how much of it is broken."""
+    """Numbers of jobs, workers and faults."""
 
     jobs: int
     workers: int
@@ -204,7 +204,7 @@ def test_every_job_ends_once_with_the_scores_of_an_uninterrupted_run(
 
 
 def planned_faults(campaign: Campaign, disk: Path, restart: Fault | None) -> dict[int, Fault]:
-    """What else happens, by the number of the kill before which it does."""
+    """Other faults, by the number of the kill before which they happen."""
     faults: dict[int, Fault] = {}
     if disk.is_mount():  # otherwise it is the disk that everything here is on
         faults[campaign.kills // 3] = partial(fill_for_a_while, disk)
@@ -214,7 +214,7 @@ def planned_faults(campaign: Campaign, disk: Path, restart: Fault | None) -> dic
 
 
 def asked(question: Callable[[], Answer]) -> Answer:
-    """The database's answer, however often it is away before."""
+    """Calls a function of the database until it answers."""
     while True:
         with suppress(SQLAlchemyError):
             return question()
@@ -226,7 +226,7 @@ def dataset_of(number: int) -> str:
 
 
 def submit(client: httpx2.Client, dataset: str, key: str) -> str:
-    """Submits again and again until there is an answer; the key keeps that from making two jobs."""
+    """Submits until there is an answer; the idempotency key prevents a second job."""
     request = {
         "dataset": {"root": "root", "path": dataset},
         "backbone": "builtin",
@@ -252,7 +252,7 @@ def wait_for_all(engine: Engine) -> None:
 
 
 def is_busy(engine: Engine, worker: ForkServerProcess) -> bool:
-    """Whether a worker has a job; its process is part of its name."""
+    """Whether a worker has a job; its id contains its process id."""
     mine = JOBS.c.worker.contains(f"-{worker.pid}-") & (JOBS.c.state == "running")
 
     def has_job() -> bool:
@@ -263,7 +263,7 @@ def is_busy(engine: Engine, worker: ForkServerProcess) -> bool:
 
 
 def fill_for_a_while(disk: Path) -> None:
-    """Takes all the space that is left on a disk, and gives it back."""
+    """Fills a disk, and releases the space afterwards."""
     ballast = disk / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while True:
@@ -280,7 +280,7 @@ def ends(engine: Engine, job_id: str) -> list[str]:
 
 
 def published(engine: Engine, artifacts: Artifacts, job_id: str) -> pa.Table:
-    """The scores that the row of a job leads to."""
+    """The published scores of a job."""
     found = get_job(engine, None, job_id)
     assert found is not None
     assert found.result is not None

@@ -48,7 +48,7 @@ def engine_of(client: TestClient) -> Engine:
 
 @pytest.fixture
 def bearer(engine_of: Engine) -> Callable[[str], dict[str, str]]:
-    """Makes a key with scopes; gives the header to send."""
+    """Creates a key with scopes; returns the header to send."""
 
     def make(scopes: str) -> dict[str, str]:
         _, secret = create_key(engine_of, "test", scopes.split(","))

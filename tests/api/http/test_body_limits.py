@@ -1,4 +1,4 @@
-"""Bodies are counted on the wire, whatever a request says of its length."""
+"""Bodies are counted on the wire, whatever length a request declares."""
 
 import asyncio
 import socket
@@ -184,7 +184,7 @@ def url(server: tuple[str, int], path: str) -> str:
 
 
 def converse(server: tuple[str, int], request: bytes) -> bytes:
-    """Sends bytes as they are; gives all that comes back until the server closes."""
+    """Sends raw bytes; returns everything received until the server closes the connection."""
     answer = b""
     with socket.create_connection(server, timeout=120) as connection:
         connection.sendall(request)

@@ -1,4 +1,4 @@
-"""Ranges of bytes as RFC 9110 has them."""
+"""Range requests follow RFC 9110."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A request names datasets below the configured roots, and nothing else."""
+"""Requests can name datasets below the configured roots, and nothing else."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How jobs end or are tried again, on SQLite and PostgreSQL."""
+"""How jobs end or are retried, on SQLite and PostgreSQL."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What a job has under way belongs to one attempt at a time."""
+"""The work folder of a job belongs to one attempt at a time."""
 
 from pathlib import Path
 

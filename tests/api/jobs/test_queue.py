@@ -1,4 +1,4 @@
-"""Jobs as workers see them, on SQLite and PostgreSQL: claimed, kept, lost."""
+"""The job queue, on SQLite and PostgreSQL: jobs are claimed, kept by heartbeats, lost."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

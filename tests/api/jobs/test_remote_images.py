@@ -1,4 +1,4 @@
-"""Images at https addresses are fetched from public places only, within limits."""
+"""Images at https URLs are fetched from public addresses only, within limits."""
 
 import datetime
 import ipaddress
@@ -23,7 +23,7 @@ from difficulty_service.errors import ImageError
 
 
 def certificate(folder: Path, host: str) -> tuple[Path, Path]:
-    """A certificate of its own authority, and its key."""
+    """A self-signed certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
     today = datetime.datetime.now(datetime.UTC)
@@ -72,16 +72,16 @@ class Photos(BaseHTTPRequestHandler):
         self.wfile.write(bytes(2000) if self.path == "/endless" else b"photo?" + b"q" * 4)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 class Server(ThreadingHTTPServer):
-    """Does not mind clients that leave."""
+    """Ignores clients that disconnect."""
 
     hosts: list[str]
 
     def handle_error(self, *_: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def limits(server: Server, tmp_path: Path) -> FetchLimits:
-    """As the server needs them: it is not public, and its certificate nobody else's."""
+    """Limits that allow the test server, which is not public, and trust its certificate."""
     return FetchLimits(
         1000,
         timeout=20.0,

@@ -1,4 +1,4 @@
-"""Jobs as their owners see them, on SQLite and PostgreSQL."""
+"""The jobs of an owner, on SQLite and PostgreSQL."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING

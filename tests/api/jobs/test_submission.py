@@ -1,4 +1,4 @@
-"""Jobs that are submitted, once or again, on SQLite and PostgreSQL."""
+"""Jobs are submitted once, whatever is repeated, on SQLite and PostgreSQL."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

@@ -1,4 +1,4 @@
-"""The service as its users meet it: processes of the real commands, spoken to over HTTP."""
+"""The service as its users run it: processes of the real commands, called over HTTP."""
 
 import json
 import os
@@ -29,10 +29,10 @@ class Service:
     """A running server and its worker.
 
     Attributes:
-        url: Where it listens.
+        url: Address that it listens on.
         roots: Folders that jobs may read, by name.
-        environment: That its processes were started with.
-        processes: Ids of the server's process and the worker's.
+        environment: Environment variables of its processes.
+        processes: Process ids of the server and the worker.
     """
 
     url: str
@@ -41,12 +41,12 @@ class Service:
     processes: tuple[int, int]
 
     def client(self, secret: str | None = None) -> httpx2.Client:
-        """Speaks to it, with a key or without."""
+        """A client of it, with a key or without."""
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         return httpx2.Client(base_url=self.url, headers=headers, timeout=TIMEOUT)
 
     def peak_memories(self) -> list[int]:
-        """The most memory that each process has had, in bytes."""
+        """Peak memory of each process, in bytes."""
         statuses = [Path(f"/proc/{process}/status").read_text() for process in self.processes]
         peaks = [re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE) for status in statuses]
         return [int(peak) << 10 for (peak,) in peaks]
@@ -105,7 +105,7 @@ def start_service(
 def shared_service(
     fork_command: ForkCommand, tmp_path_factory: pytest.TempPathFactory, photos: Path
 ) -> Iterator[Service]:
-    """One service with SQLite for all tests that leave it as they find it."""
+    """One service with SQLite for all tests that leave it unchanged."""
     folder = tmp_path_factory.mktemp("service")
     settings = {"database_url": f"sqlite:///{folder / 'difficulty.sqlite'}"}
     with running_service(fork_command, folder, {"photos": photos}, settings) as service:
@@ -131,7 +131,7 @@ def running_service(
     settings: Mapping[str, object],
 ) -> Iterator[Service]:
     """`difficulty serve` and `difficulty worker` with a folder of their own."""
-    all_settings = {
+    variables = {
         "roots": json.dumps({name: str(path) for name, path in roots.items()}),
         "data_dir": folder / "data",
         "device": "cpu",
@@ -143,7 +143,7 @@ def running_service(
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
-        **{f"DIFFICULTY_{name.upper()}": str(value) for name, value in all_settings.items()},
+        **{f"DIFFICULTY_{name.upper()}": str(value) for name, value in variables.items()},
     }
     # The port is read from the log, the first thing of level "info" that is of use here.
     environment_of_server = environment | {"DIFFICULTY_LOG_LEVEL": "info"}
@@ -165,14 +165,14 @@ def running_service(
 
 
 def wait_until_ready(url: str, worker: ForkServerProcess) -> None:
-    """Returns once the worker has been heard of."""
+    """Returns after the first heartbeat of the worker."""
     while httpx2.get(f"{url}/readyz", timeout=TIMEOUT).status_code != httpx2.codes.OK:
         assert worker.is_alive(), "the worker ended"
         time.sleep(0.1)
 
 
 def listening_url(server: ForkServerProcess, log: Path) -> str:
-    """Where the server listens, as it says in its log, once it answers there."""
+    """URL of the server from its log, once it answers there."""
     while server.is_alive():
         for line in log.read_text().splitlines() if log.exists() else ():
             event = json.loads(line)

@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI description, good and bad: the answers keep to it."""
+"""Requests generated from the OpenAPI description, valid or not, are answered according to it."""
 
 import os
 import subprocess

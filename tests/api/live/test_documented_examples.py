@@ -1,4 +1,4 @@
-"""The examples of docs/api.md work as they stand there, and nothing is left out of the page."""
+"""The examples of docs/api.md work as they are, and the page is complete."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def workplace(tmp_path: Path, photos: Path) -> Path:
-    """A folder with `photos/train` in it, as the examples have it."""
+    """A folder with `photos/train`, which the examples use."""
     shutil.copytree(photos, tmp_path / "here" / "photos")
     return tmp_path / "here"
 

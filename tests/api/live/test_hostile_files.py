@@ -1,4 +1,4 @@
-"""Datasets that mean harm: refused when sent, or their images are, and the worker lives on."""
+"""Malicious datasets, or their images, are refused, and the worker survives."""
 
 import io
 import pickle
@@ -29,7 +29,7 @@ def png(shade: int) -> bytes:
 
 
 def png_that_says(width: int, height: int) -> bytes:
-    """A PNG of a few bytes whose header promises more pixels than a computer holds."""
+    """A PNG of a few bytes whose header declares more pixels than fit in memory."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
 
     def chunk(kind: bytes, data: bytes) -> bytes:
@@ -95,7 +95,7 @@ def zip_bomb() -> bytes:
 
 
 def zip_of_overlapping_members() -> bytes:
-    """Many names for the same bytes, so that the whole is far larger than the file."""
+    """Many members with the same bytes, which together are far larger than the file."""
     whole = bytearray(zip_with(**{f"cat/x{number}.png": bytes(1000) for number in range(50)}))
     places = [place for place in range(len(whole)) if whole[place : place + 4] == b"PK\x01\x02"]
     for place in places:
@@ -111,7 +111,7 @@ def zip_that_lies_about_sizes() -> bytes:
 
 
 class Unpickled:
-    """What becomes a file when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return (open, (OUTSIDE, "w"))
@@ -222,5 +222,5 @@ def test_a_hostile_file_is_refused_or_its_images_are(shared_service: Any, name: 
 
 
 def grown(service: Any, before: list[int]) -> int:  # noqa: ANN401
-    """By how many bytes the peak of a process has risen at most."""
+    """Largest increase of the peak memory of a process, in bytes."""
     return max(now - then for now, then in zip(service.peak_memories(), before, strict=True))

@@ -1,4 +1,4 @@
-"""Thousands of requests that mean harm: none is answered with a 5xx, none reads what it may not."""
+"""Thousands of malicious requests: none is answered with a 5xx, none reads other keys' data."""
 
 import http.client
 import itertools
@@ -140,7 +140,7 @@ RAW_BODIES = (
 
 @dataclass(frozen=True)
 class Bad:
-    """A request, sent byte for byte as it is."""
+    """A request that is sent byte for byte."""
 
     method: str
     path: str
@@ -150,7 +150,7 @@ class Bad:
 
 @dataclass(frozen=True)
 class Tenants:
-    """Two keys and a finished job of the second one's."""
+    """Two keys and a finished job of the second one."""
 
     mine: str
     theirs: str
@@ -216,7 +216,7 @@ def bad_requests(tenants: Tenants) -> Iterator[Bad]:
 
 
 def trespasses(tenants: Tenants) -> Iterator[Bad]:
-    """Another key's things, by their right names."""
+    """Requests for what belongs to another key, by its correct ids."""
     job, upload = f"/v1/jobs/{tenants.their_job}", f"/v1/uploads/{tenants.their_upload}"
     for address in (
         job,
@@ -241,7 +241,7 @@ def job_of(body: dict[str, object]) -> Bad:
 
 
 def as_path(text: str) -> str:
-    """What an HTTP client of theirs would send; control characters end the request line."""
+    """The path as an attacker's client sends it; control characters end the request line."""
     return quote(text, safe="/%\\;:@$&'()*+,=~{}")
 
 
@@ -355,7 +355,7 @@ def test_bodies_that_lie_about_their_length_are_counted(
 
 
 def raw_status(url: str, request: bytes) -> int | None:
-    """Status of the first answer to some bytes; None where the connection just ends."""
+    """Status of the first answer to some bytes; None if the connection just ends."""
     parts = urlsplit(url)
     with socket.create_connection((str(parts.hostname), parts.port or 80), 20) as connection:
         try:
@@ -368,7 +368,7 @@ def raw_status(url: str, request: bytes) -> int | None:
 
 
 def still_right(service: Any, tenants: Tenants) -> bool:  # noqa: ANN401
-    """Whether the owner's things are all there, and the other key's list is empty."""
+    """Whether the data of the owner is complete, and the list of the other key empty."""
     with service.client(tenants.theirs) as client:
         job = client.get(f"/v1/jobs/{tenants.their_job}")
         upload = client.get(f"/v1/uploads/{tenants.their_upload}").json()
@@ -378,5 +378,5 @@ def still_right(service: Any, tenants: Tenants) -> bool:  # noqa: ANN401
 
 
 def grown(service: Any, before: list[int]) -> int:  # noqa: ANN401
-    """By how many bytes the peak of a process has risen at most."""
+    """Largest increase of the peak memory of a process, in bytes."""
     return max(now - then for now, then in zip(service.peak_memories(), before, strict=True))

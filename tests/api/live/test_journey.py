@@ -1,4 +1,4 @@
-"""A dataset's way through the service: sent, scored, watched, looked at, deleted."""
+"""A dataset on its way through the service: uploaded, scored, followed, read, deleted."""
 
 import hashlib
 import io
@@ -133,7 +133,7 @@ def test_an_upload_resumes_after_a_broken_connection(
 
 
 def go_on(client: httpx2.Client, upload: str, content: bytes) -> tuple[int, httpx2.Response]:
-    """Sends the rest of an upload, as soon as the server has noticed that the other one ended."""
+    """Sends the rest of an upload as soon as the server has noticed that the connection ended."""
     while True:
         received = client.get(upload).json()["received"]
         done = client.put(upload, content=content[received:], params={"offset": received})

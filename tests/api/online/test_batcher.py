@@ -1,4 +1,4 @@
-"""Images of concurrent requests share passes through the network."""
+"""Images of concurrent requests share batches."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from api.online.batcher import Batcher
 
 
 class Recorder:
-    """A network that doubles its input, remembers the size of its batches and can be held up."""
+    """A backbone that doubles its input, records the sizes of its batches and can be blocked."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

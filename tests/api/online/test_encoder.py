@@ -1,4 +1,4 @@
-"""Single images and vectors are scored as a job scored its own."""
+"""Single images and vectors get the scores that a job gives its samples."""
 
 import io
 import threading

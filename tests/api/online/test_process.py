@@ -1,4 +1,4 @@
-"""Images are encoded in another process, which may die without taking anything along."""
+"""Images are encoded in another process, whose death does not affect the service."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Whoever follows a job sees every event once, also after a broken connection."""
+"""A client that follows a job gets every event once, also after a broken connection."""
 
 import json
 import threading

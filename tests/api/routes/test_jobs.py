@@ -1,4 +1,4 @@
-"""Jobs over HTTP: submitted once, listed in pages, cancelled, removed, never another key's."""
+"""Jobs over HTTP: submitted once, listed in pages, cancelled, deleted."""
 
 import io
 import zipfile
@@ -31,7 +31,7 @@ RESULT = {
 
 @pytest.fixture
 def finished(client: TestClient, engine: Engine, body: Body) -> Callable[[], Job]:
-    """Submits a job and plays its worker; gives the job as claimed."""
+    """Submits a job and acts as its worker; returns the job as claimed."""
 
     def finish() -> Job:
         client.post("/v1/jobs", json=body)

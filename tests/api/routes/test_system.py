@@ -1,4 +1,4 @@
-"""Health, readiness and what the service offers."""
+"""Health, readiness and the backbones of the service."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

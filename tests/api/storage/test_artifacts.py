@@ -1,4 +1,4 @@
-"""Results are kept in a folder or in remote storage, and look the same from either."""
+"""Artifacts behave the same in a folder and in remote storage."""
 
 import uuid
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The database: opening, migrating, writing, its clock."""
+"""The database: connections, migrations, write transactions, retries and its clock."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Names of jobs, uploads and keys."""
+"""Ids of jobs, uploads and keys."""
 
 import time
 from urllib.parse import quote

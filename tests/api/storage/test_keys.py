@@ -1,4 +1,4 @@
-"""API keys: made, found by their secret, revoked."""
+"""API keys are created, found by their secret, and revoked."""
 
 import pytest
 from sqlalchemy import Engine, select

@@ -1,4 +1,4 @@
-"""Which workers are there."""
+"""The registry lists the workers that are alive."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Uploads as rows and as files."""
+"""Rows and files of uploads."""
 
 import os
 from pathlib import Path

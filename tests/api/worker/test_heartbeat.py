@@ -1,4 +1,4 @@
-"""A job under way learns what the database knows, and the database how far it is."""
+"""The heartbeat tells a job about cancellation and the database about progress."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -43,15 +43,15 @@ def tracked(
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Until it holds; what never does is ended by the test's own limit."""
+    """Returns once the condition holds; the time limit of the test ends it otherwise."""
     while not condition():
         time.sleep(0.01)
 
 
 def state(engine: Engine, job: Job) -> Job:
-    found = get_job(engine, None, job.id)
-    assert found is not None
-    return found
+    stored = get_job(engine, None, job.id)
+    assert stored is not None
+    return stored
 
 
 def test_progress_reaches_the_database(engine: Engine) -> None:
@@ -152,7 +152,7 @@ def test_a_job_survives_a_database_that_is_down(
     job = claimed(engine)
 
     with tracked(engine, job) as running:
-        with away(engine, postgresql_server):
+        with unreachable(engine, postgresql_server):
             time.sleep(10 * SETTINGS.heartbeat)
             running.check(HALF)
         wait_until(lambda: state(engine, job).done == 5)
@@ -164,8 +164,8 @@ def test_a_job_survives_a_database_that_is_down(
 
 
 @contextmanager
-def away(engine: Engine, server: Path) -> Iterator[None]:
-    """Inside, the database refuses connections and has ended those that there were."""
+def unreachable(engine: Engine, server: Path) -> Iterator[None]:
+    """Closes the connections to the database and refuses new ones within the context."""
     name = engine.url.database
     with psycopg.connect(
         f"host={server} user=difficulty dbname=postgres", autocommit=True

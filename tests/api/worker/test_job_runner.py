@@ -1,4 +1,4 @@
-"""An attempt of a job gives what the command line gives, and goes on where another ended."""
+"""An attempt gives the results of the command line, and resumes where another one ended."""
 
 from collections.abc import Callable
 from copy import copy
@@ -36,7 +36,7 @@ ListKeys = Callable[[Artifacts, str], list[str]]
 
 @pytest.fixture
 def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos: Path) -> Run:
-    """Runs a job on the photos, which are made here."""
+    """Runs a job on the photos."""
     assert photos.is_dir()
 
     def run_it(
@@ -48,7 +48,7 @@ def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos:
 
 
 class Interrupted(Exception):
-    """What a check raises in these tests."""
+    """The error that a check raises in these tests."""
 
 
 def test_the_scores_are_those_of_the_command_line(

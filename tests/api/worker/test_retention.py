@@ -1,4 +1,4 @@
-"""Old jobs and uploads go with their files, and what is in use stays."""
+"""Expired jobs and uploads are deleted with their files, and others are kept."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def finished(engine: Engine, artifacts: Artifacts, tmp_path: Path) -> Finish:
-    """Makes a job that has succeeded and published a file."""
+    """Creates a job that has succeeded and published a file."""
 
     def finish() -> Job:
         submit_job(engine, {"root": "photos", "path": ""})

@@ -1,4 +1,4 @@
-"""A worker brings every job it claims to an end, whatever happens on the way."""
+"""A worker ends every job that it claims, whatever fails."""
 
 import json
 import os
@@ -39,7 +39,7 @@ StartWorker = Callable[[], ForkServerProcess]
 
 @dataclass
 class GatedBackbone:
-    """A backbone that waits at its batches until it is let go on."""
+    """A backbone that blocks at its batches until it is released."""
 
     inner: Backbone
     name: str
@@ -47,11 +47,11 @@ class GatedBackbone:
     preprocessing: Preprocessing
     weights_sha256: str
     reached: threading.Event = field(default_factory=threading.Event)
-    go_on: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
 
     def encode(self, images: Tensor) -> Tensor:
         self.reached.set()
-        assert self.go_on.wait(60)
+        assert self.released.wait(60)
         return self.inner.encode(images)
 
 
@@ -65,15 +65,15 @@ def gate() -> GatedBackbone:
 
 @pytest.fixture
 def wait_for(sqlite_engine: Engine) -> Wait:
-    """Waits until a job is in a state; gives the job."""
+    """Waits until a job is in a state; returns the job."""
 
     def wait(job: Job, state: str) -> Job:
         while True:
-            found = get_job(sqlite_engine, None, job.id)
-            assert found is not None
-            if found.state == state:
-                return found
-            assert found.state in ("queued", "running"), found
+            stored = get_job(sqlite_engine, None, job.id)
+            assert stored is not None
+            if stored.state == state:
+                return stored
+            assert stored.state in ("queued", "running"), stored
             time.sleep(0.01)
 
     return wait
@@ -96,7 +96,7 @@ def working(settings: Settings) -> Iterator[threading.Thread]:
 def attempting(
     engine: Engine, settings: Settings, backbone: Backbone, stop: Callable[[], bool] = bool
 ) -> Iterator[Job]:
-    """One attempt in a thread, with this backbone; ends before this does."""
+    """Runs one attempt with this backbone in a thread, which ends with the context."""
     job = claim(engine, "worker", "cpu", settings.lease)
     assert job is not None
     heartbeat = Heartbeat(engine, "worker", settings, stop)
@@ -209,7 +209,7 @@ def test_a_cancelled_job_stops_and_the_worker_takes_the_next(
         assert gate.reached.wait(60)
         request_cancel(sqlite_engine, "", job.id)
         wait_for(job, "cancelled")
-        gate.go_on.set()
+        gate.released.set()
     with working(settings):
         wait_for(other, "succeeded")
 
@@ -235,7 +235,7 @@ def test_an_abandoned_attempt_does_not_overwrite_its_successor(
             connection.execute(JOBS.update().values(lease_until=0.0))
         with working(settings):
             done = wait_for(job, "succeeded")
-        gate.go_on.set()
+        gate.released.set()
 
     after = wait_for(job, "succeeded")
     assert after == done
@@ -264,7 +264,7 @@ def test_a_stopping_worker_hands_its_job_back_after_the_grace_period_and_another
         stopping.set()
         assert noticed.wait(60)
         time.sleep(5 * hasty.grace)
-        gate.go_on.set()
+        gate.released.set()
     handed_back = get_job(sqlite_engine, None, job.id)
     with working(settings):
         done = wait_for(job, "succeeded")
@@ -288,7 +288,7 @@ def test_a_job_that_ends_within_the_grace_time_is_not_handed_back(
     with attempting(sqlite_engine, settings, gate, stopping.is_set):
         assert gate.reached.wait(60)
         stopping.set()
-        gate.go_on.set()
+        gate.released.set()
 
     assert wait_for(job, "succeeded").attempt == 1
 
