@@ -91,7 +91,7 @@ def fit_gaussians(
     if moments.num_samples == 0:
         raise StatisticsError("no samples to fit Gaussians to")
     if options.matmul_dtype not in MATMUL_DTYPES:
-        raise ValueError(f"the moments were computed in a dtype, not in {options.matmul_dtype!r}")
+        raise ValueError(f"{options.matmul_dtype!r} is not the dtype that moments are computed in")
     _require_enough_samples(moments, options)
     within, agnostic = covariances(moments)
     counts = moments.counts.double()[:, None]

@@ -103,7 +103,7 @@ def test_a_problem_keeps_its_field_and_headers(client: TestClient) -> None:
     assert response.headers["x-why"] == "runs"
 
 
-def test_a_database_that_is_away_says_when_to_try_again(client: TestClient) -> None:
+def test_a_database_that_is_down_is_answered_with_a_time_to_retry(client: TestClient) -> None:
     response = client.get("/fail/down")
 
     assert int(response.headers["retry-after"]) > 0
@@ -116,7 +116,7 @@ def test_an_unknown_address_is_a_problem(client: TestClient) -> None:
     assert response.json()["type"] == "/problems/not-found"
 
 
-def test_a_wrong_method_says_which_are_right(client: TestClient) -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones(client: TestClient) -> None:
     response = client.delete("/healthz")
 
     assert response.status_code == 405
@@ -170,14 +170,14 @@ def test_a_rate_limit_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         create_app(Settings(data_dir=tmp_path, rate_limit="often"))
 
 
-def test_a_named_failure_says_what_it_says(client: TestClient) -> None:
+def test_an_error_of_the_library_brings_its_message(client: TestClient) -> None:
     response = client.get("/fail/dataset")
 
     assert isinstance(FAILURES["dataset"], DifficultyError)
     assert response.json()["detail"] == "no images in 'photos'"
 
 
-def test_a_named_failure_brings_its_remedy(client: TestClient) -> None:
+def test_an_error_of_the_library_brings_its_remedy(client: TestClient) -> None:
     response = client.get("/fail/backbone")
 
     assert response.json()["detail"] == "there is no backbone 'resnet'"

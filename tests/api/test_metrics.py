@@ -42,7 +42,7 @@ def test_jobs_are_counted_by_state(engine: Engine) -> None:
     assert found["difficulty_database_up",] == 1
 
 
-def test_only_workers_heard_of_lately_are_alive(engine: Engine) -> None:
+def test_only_workers_with_a_recent_heartbeat_are_alive(engine: Engine) -> None:
     record_heartbeat(engine, "ant", "cuda:0", "job", 120)
 
     found = values(Metrics().render(engine, 60.0))
@@ -68,7 +68,7 @@ def test_images_and_their_speed_come_from_the_jobs(engine: Engine) -> None:
     assert found["difficulty_images_per_second",] == 75.5
 
 
-def test_a_database_that_is_away_leaves_the_requests(tmp_path: Path) -> None:
+def test_requests_are_counted_while_the_database_is_down(tmp_path: Path) -> None:
     engine = connect(f"sqlite:///{tmp_path / 'empty.sqlite'}")
     metrics = Metrics()
     metrics.record({"type": "http", "method": "GET"}, 200, 0.01, None)

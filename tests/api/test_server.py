@@ -17,7 +17,7 @@ def test_answers_do_not_wait_for_an_acknowledgement() -> None:
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
-def test_any_free_port_is_told_in_the_address() -> None:
+def test_the_url_has_the_free_port_that_was_chosen() -> None:
     with listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
 

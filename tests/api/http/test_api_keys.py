@@ -57,7 +57,7 @@ def bearer(engine_of: Engine) -> Callable[[str], dict[str, str]]:
     return make
 
 
-def test_without_keys_requests_belong_to_nobody_and_may_all(client: TestClient) -> None:
+def test_without_keys_requests_have_all_scopes_and_an_empty_owner(client: TestClient) -> None:
     assert client.get("/v1/mine").json() == ""
     assert client.delete("/v1/mine").json() == ["admin", "read", "write"]
 
@@ -89,7 +89,9 @@ def test_revoking_the_last_key_does_not_open_the_service(
 @pytest.mark.parametrize(
     "form", ["Authorization: Bearer {}", "authorization: bearer {}", "X-API-Key: {}"]
 )
-def test_a_key_is_taken_in_either_header(client: TestClient, engine_of: Engine, form: str) -> None:
+def test_a_key_is_accepted_in_either_header(
+    client: TestClient, engine_of: Engine, form: str
+) -> None:
     key, secret = create_key(engine_of, "test", ["read"])
     name, _, value = form.format(secret).partition(": ")
 
@@ -130,7 +132,7 @@ def test_everything_else_needs_one_whether_it_is_there_or_not(
         {"X-API-Key": "' OR 1=1 --"},
     ],
 )
-def test_what_is_no_key_is_refused(
+def test_an_invalid_key_is_refused(
     client: TestClient,
     bearer: Callable[[str], dict[str, str]],
     headers: dict[str, str],

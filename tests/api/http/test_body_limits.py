@@ -60,7 +60,7 @@ def ask(
 
 
 @pytest.mark.parametrize("declared", [None, b"1000", b"3", b"none", b"-5", b"\xb2"])
-def test_a_body_of_the_limit_passes_whatever_its_length_says(declared: bytes | None) -> None:
+def test_a_body_of_the_limit_passes_whatever_length_is_declared(declared: bytes | None) -> None:
     assert ask(echo_size, [b"x" * 600, b"x" * 400], declared) == (200, 1000, 2)
 
 
@@ -159,7 +159,7 @@ def test_a_body_without_a_length_is_a_problem_once_it_is_too_large_and_no_parse_
     assert response.headers["connection"] == "close"
 
 
-def test_a_body_that_says_how_large_it_is_gets_its_answer_at_once(server: tuple[str, int]) -> None:
+def test_a_declared_length_that_is_too_large_is_answered_at_once(server: tuple[str, int]) -> None:
     head = b"POST /raw HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n"
 
     answer = converse(server, head)

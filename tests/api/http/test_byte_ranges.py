@@ -49,11 +49,11 @@ def test_a_range_behind_the_end_cannot_be_met(asked: str) -> None:
         "bytes=0-1,4-5",
     ],
 )
-def test_what_is_no_single_range_is_answered_with_the_whole_file(asked: str | None) -> None:
+def test_anything_but_a_single_range_is_answered_with_the_whole_file(asked: str | None) -> None:
     assert answer(asked) == RequestedBytes(200, 0, 100)
 
 
-def test_a_range_counts_only_for_the_file_that_it_was_meant_for() -> None:
+def test_a_range_holds_only_for_the_file_with_the_given_tag() -> None:
     assert answer("bytes=0-0", if_range=ETAG) == RequestedBytes(206, 0, 1)
     assert answer("bytes=0-0", if_range='"other"') == RequestedBytes(200, 0, 100)
     assert answer("bytes=0-0", if_range=f"W/{ETAG}") == RequestedBytes(200, 0, 100)
@@ -63,7 +63,7 @@ def test_a_range_counts_only_for_the_file_that_it_was_meant_for() -> None:
 
 
 @pytest.mark.parametrize("none_match", [ETAG, f"W/{ETAG}", f'"x", {ETAG}', "*"])
-def test_a_client_that_has_the_file_is_told_so(none_match: str) -> None:
+def test_a_client_that_has_the_file_gets_not_modified(none_match: str) -> None:
     assert answer("bytes=0-0", none_match=none_match).status == 304
 
 

@@ -16,7 +16,7 @@ from difficulty_service.errors import ConfigError
 HOURLY = "3/hour"
 
 
-def test_the_request_beyond_the_limit_says_when_to_come_back() -> None:
+def test_the_request_beyond_the_limit_is_answered_with_a_time_to_wait() -> None:
     count = rate_limiter(HOURLY)
     for _ in range(3):
         count("ant")

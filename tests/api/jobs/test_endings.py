@@ -3,25 +3,23 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
 
-from api.jobs.queue import Progress, cancelled, claim, fail, hand_back, heartbeat, succeed
+from api.jobs.queue import cancelled, claim, fail, hand_back, succeed
 from api.jobs.store import (
     Job,
-    SubmitLimits,
     counts,
     events_after,
-    get_job,
-    submit,
+    request_cancel,
 )
-from api.storage.database import write_transaction
-from api.storage.tables import JOBS
+
+if TYPE_CHECKING:
+    from tests.api.jobs.conftest import Queue
 
 LEASE = 3600.0
-HALFWAY = Progress(done=5, total=10, bad=1, rate=2.5)
 RESULT = {"prefix": "jobs/x/a1", "num_samples": 10}
 ERROR = {"type": "disk-full", "detail": "no space is left"}
 
@@ -29,200 +27,178 @@ Ending = Callable[[Engine, Job], bool]
 ENDINGS: dict[str, Ending] = {
     "succeed": lambda engine, job: succeed(engine, job, RESULT),
     "fail": lambda engine, job: fail(engine, job, ERROR, retry_in=None),
-    "repeat": lambda engine, job: fail(engine, job, ERROR, retry_in=0.0),
+    "retry": lambda engine, job: fail(engine, job, ERROR, retry_in=0.0),
     "cancelled": cancelled,
     "hand back": hand_back,
 }
 
 
-def submitted(engine: Engine, max_attempts: int = 3) -> Job:
-    limits = SubmitLimits(max_queued=1000, max_attempts=max_attempts)
-    return submit(engine, "owner", {"dataset": {"root": "photos"}}, None, limits)[0]
-
-
-def claimed(engine: Engine, worker: str = "worker") -> Job:
-    job = claim(engine, worker, "cpu", LEASE)
-    assert job is not None
-    return job
-
-
-def stored(engine: Engine, job: Job) -> Job:
-    found = get_job(engine, None, job.id)
-    assert found is not None
-    return found
-
-
-def set_columns(engine: Engine, job: Job, **columns: Any) -> None:  # noqa: ANN401 - of any type
-    with write_transaction(engine) as connection:
-        connection.execute(JOBS.update().where(JOBS.c.id == job.id).values(columns))
-
-
-def fall_silent(engine: Engine, job: Job) -> None:
-    """As if the lease had run out."""
-    set_columns(engine, job, lease_until=1000.0)
-
-
-def states_of(engine: Engine, job: Job) -> list[str]:
-    events = events_after(engine, job.id, 0, 1000)
-    return [event.data["state"] for event in events if event.kind == "state"]
-
-
-def test_success_is_written_with_the_result_and_all_samples_done(engine: Engine) -> None:
-    submitted(engine)
-    job = claimed(engine)
-    heartbeat(engine, job, LEASE, HALFWAY)
+def test_success_is_written_with_the_result_and_all_samples_done(
+    engine: Engine, queue: "Queue"
+) -> None:
+    queue.submit()
+    job = queue.claim()
+    queue.heartbeat(job)
 
     assert succeed(engine, job, RESULT)
 
-    ended = stored(engine, job)
+    ended = queue.stored(job)
     assert (ended.state, ended.result, ended.error) == ("succeeded", RESULT, None)
     assert (ended.done, ended.total, ended.lease_until) == (10, 10, None)
     assert ended.finished_at is not None
 
 
-def test_success_forgets_why_an_earlier_attempt_failed(engine: Engine) -> None:
-    submitted(engine)
-    fail(engine, claimed(engine), ERROR, retry_in=0.0)
+def test_success_forgets_why_an_earlier_attempt_failed(engine: Engine, queue: "Queue") -> None:
+    queue.submit()
+    fail(engine, queue.claim(), ERROR, retry_in=0.0)
 
-    job = claimed(engine)
+    job = queue.claim()
     succeed(engine, job, RESULT)
 
     assert job.error == ERROR
-    assert stored(engine, job).error is None
+    assert queue.stored(job).error is None
 
 
 @pytest.mark.parametrize("name", ENDINGS)
 def test_an_ending_that_is_written_again_is_recognised_and_changes_nothing(
-    engine: Engine, name: str
+    engine: Engine, queue: "Queue", name: str
 ) -> None:
-    submitted(engine)
-    job = claimed(engine)
+    queue.submit()
+    job = queue.claim()
     assert ENDINGS[name](engine, job)
-    before = stored(engine, job)
+    before = queue.stored(job)
     events = events_after(engine, job.id, 0, 100)
 
     assert ENDINGS[name](engine, job)
-    assert stored(engine, job) == before
+    assert queue.stored(job) == before
     assert events_after(engine, job.id, 0, 100) == events
 
 
-def test_another_result_is_not_taken_for_the_one_written_before(engine: Engine) -> None:
-    submitted(engine)
-    job = claimed(engine)
+def test_another_result_is_not_mistaken_for_the_recorded_one(
+    engine: Engine, queue: "Queue"
+) -> None:
+    queue.submit()
+    job = queue.claim()
     succeed(engine, job, RESULT)
 
     assert not succeed(engine, job, {"prefix": "another"})
     assert not fail(engine, job, ERROR, retry_in=None)
-    assert stored(engine, job).result == RESULT
+    assert queue.stored(job).result == RESULT
 
 
-def test_a_failure_that_would_happen_again_ends_the_job_at_once(engine: Engine) -> None:
-    submitted(engine)
-    job = claimed(engine)
+def test_a_failure_that_would_happen_again_ends_the_job_at_once(
+    engine: Engine, queue: "Queue"
+) -> None:
+    queue.submit()
+    job = queue.claim()
 
     assert fail(engine, job, ERROR, retry_in=None)
 
-    ended = stored(engine, job)
+    ended = queue.stored(job)
     assert (ended.state, ended.error, ended.result) == ("failed", ERROR, None)
     assert events_after(engine, job.id, 0, 100)[-1].data == {"state": "failed", "error": ERROR}
 
 
-def test_a_failed_attempt_is_repeated_when_its_time_has_come(engine: Engine) -> None:
-    submitted(engine)
-    job = claimed(engine)
+def test_a_failed_attempt_is_retried_after_its_delay(engine: Engine, queue: "Queue") -> None:
+    queue.submit()
+    job = queue.claim()
 
     assert fail(engine, job, ERROR, retry_in=LEASE)
 
-    waiting = stored(engine, job)
+    waiting = queue.stored(job)
     assert (waiting.state, waiting.error, waiting.attempt) == ("queued", ERROR, 1)
     assert claim(engine, "other", "cpu", LEASE) is None
-    set_columns(engine, job, run_after=waiting.run_after - LEASE)
-    again = claimed(engine)
+    queue.set_columns(job, run_after=waiting.run_after - LEASE)
+    again = queue.claim()
     assert (again.id, again.attempt) == (job.id, 2)
 
 
-def test_failures_end_the_job_after_as_many_attempts_as_allowed(engine: Engine) -> None:
-    job = submitted(engine, max_attempts=3)
+def test_failures_end_the_job_after_as_many_attempts_as_allowed(
+    engine: Engine, queue: "Queue"
+) -> None:
+    job = queue.submit(max_attempts=3)
     for number in range(1, 4):
-        attempt = claimed(engine)
+        attempt = queue.claim()
         assert attempt.attempt == number
         fail(engine, attempt, {**ERROR, "attempt": number}, retry_in=0.0)
 
-    ended = stored(engine, job)
+    ended = queue.stored(job)
     assert (ended.state, ended.error) == ("failed", {**ERROR, "attempt": 3})
     assert claim(engine, "worker", "cpu", LEASE) is None
 
 
-def test_a_job_that_kills_its_workers_fails_with_the_reason(engine: Engine) -> None:
-    job = submitted(engine, max_attempts=2)
+def test_a_job_that_kills_its_workers_fails_with_the_reason(engine: Engine, queue: "Queue") -> None:
+    job = queue.submit(max_attempts=2)
     for _ in range(2):
-        fall_silent(engine, claimed(engine))
+        queue.expire_lease(queue.claim())
 
     assert claim(engine, "worker", "cpu", LEASE) is None
 
-    ended = stored(engine, job)
+    ended = queue.stored(job)
     assert (ended.state, ended.attempt) == ("failed", 2)
     assert ended.error is not None
     assert ended.error["type"] == "attempts-exhausted"
     assert "attempt 2 of 2" in ended.error["detail"]
-    assert states_of(engine, job) == ["queued", "running", "running", "failed"]
+    assert queue.states(job) == ["queued", "running", "running", "failed"]
 
 
-def test_the_reason_names_the_failure_before(engine: Engine) -> None:
-    job = submitted(engine, max_attempts=2)
-    fail(engine, claimed(engine), ERROR, retry_in=0.0)
-    fall_silent(engine, claimed(engine))
+def test_the_reason_names_the_failure_before(engine: Engine, queue: "Queue") -> None:
+    job = queue.submit(max_attempts=2)
+    fail(engine, queue.claim(), ERROR, retry_in=0.0)
+    queue.expire_lease(queue.claim())
 
     claim(engine, "worker", "cpu", LEASE)
 
-    ended = stored(engine, job)
+    ended = queue.stored(job)
     assert ended.error is not None
     assert ERROR["detail"] in ended.error["detail"]
 
 
-def test_jobs_that_are_given_up_do_not_hide_those_that_wait(engine: Engine) -> None:
+def test_abandoned_jobs_do_not_block_queued_ones(engine: Engine, queue: "Queue") -> None:
     for _ in range(3):
-        submitted(engine, max_attempts=1)
-    for job in [claimed(engine) for _ in range(3)]:
-        fall_silent(engine, job)
-    waiting = submitted(engine)
+        queue.submit(max_attempts=1)
+    for job in [queue.claim() for _ in range(3)]:
+        queue.expire_lease(job)
+    waiting = queue.submit()
 
-    assert claimed(engine).id == waiting.id
+    assert queue.claim().id == waiting.id
     assert counts(engine)["failed"] == 3
 
 
-def test_handing_back_costs_no_attempt(engine: Engine) -> None:
-    job = submitted(engine, max_attempts=2)
+def test_handing_back_costs_no_attempt(engine: Engine, queue: "Queue") -> None:
+    job = queue.submit(max_attempts=2)
     for _ in range(5):
-        assert hand_back(engine, claimed(engine))
-    assert stored(engine, job).state == "queued"
+        assert hand_back(engine, queue.claim())
+    assert queue.stored(job).state == "queued"
 
     # Two more may be spent, as if it had never been claimed.
-    assert fail(engine, claimed(engine), ERROR, retry_in=0.0)
-    last = claimed(engine)
+    assert fail(engine, queue.claim(), ERROR, retry_in=0.0)
+    last = queue.claim()
     assert fail(engine, last, ERROR, retry_in=0.0)
 
-    assert stored(engine, job).state == "failed"
+    assert queue.stored(job).state == "failed"
 
 
-def test_who_handed_a_job_back_is_fenced_from_it(engine: Engine) -> None:
-    submitted(engine)
-    first = claimed(engine, "first")
+def test_a_worker_that_handed_a_job_back_is_fenced_from_it(engine: Engine, queue: "Queue") -> None:
+    queue.submit()
+    first = queue.claim("first")
     hand_back(engine, first)
 
-    second = claimed(engine, "second")
+    second = queue.claim("second")
 
     assert second.attempt != first.attempt
-    assert heartbeat(engine, first, LEASE, HALFWAY) == "lost"
+    assert queue.heartbeat(first) == "lost"
     assert not succeed(engine, first, RESULT)
     assert not hand_back(engine, first)
-    assert stored(engine, second) == second
+    assert queue.stored(second) == second
 
 
-def test_a_cancel_and_a_success_at_the_same_moment_leave_one_end(engine: Engine) -> None:
+def test_a_cancel_and_a_success_at_the_same_moment_leave_one_end(
+    engine: Engine, queue: "Queue"
+) -> None:
     for _ in range(5):
-        submitted(engine)
-        job = claimed(engine)
+        queue.submit()
+        job = queue.claim()
         barrier = Barrier(2)
 
         def publish(job: Job = job, barrier: Barrier = barrier) -> bool:
@@ -236,6 +212,34 @@ def test_a_cancel_and_a_success_at_the_same_moment_leave_one_end(engine: Engine)
         with ThreadPoolExecutor(2) as pool:
             published, ended = pool.submit(publish), pool.submit(end)
 
-        states = states_of(engine, job)
+        states = queue.states(job)
         assert published.result() != ended.result()
         assert states[2:] == ["succeeded" if published.result() else "cancelled"]
+
+
+def test_the_first_worker_finds_its_job_lost_and_cannot_end_it(
+    engine: Engine, queue: "Queue"
+) -> None:
+    queue.submit()
+    first = queue.claim("first")
+    queue.expire_lease(first)
+    queue.claim("second")
+    before = queue.stored(first)
+    events = events_after(engine, first.id, 0, 100)
+
+    assert queue.heartbeat(first) == "lost"
+    for name, end in ENDINGS.items():
+        assert not end(engine, first), name
+    assert queue.stored(first) == before
+    assert events_after(engine, first.id, 0, 100) == events
+
+
+@pytest.mark.parametrize("name", ["fail", "retry", "hand back"])
+def test_a_job_to_cancel_is_not_retried(engine: Engine, queue: "Queue", name: str) -> None:
+    queue.submit()
+    job = queue.claim()
+    request_cancel(engine, "owner", job.id)
+
+    assert ENDINGS[name](engine, job)
+    assert queue.stored(job).state == "cancelled"
+    assert claim(engine, "other", "cpu", LEASE) is None

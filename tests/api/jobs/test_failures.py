@@ -117,7 +117,7 @@ def test_a_remedy_of_the_operator_names_the_variable() -> None:
     assert failure.field is None
 
 
-def test_a_remedy_that_nobody_can_follow_is_left_out() -> None:
+def test_a_remedy_that_neither_client_nor_operator_can_follow_is_left_out() -> None:
     error = BackboneError("out of memory", "use ", Setting("batch_size", 1), parameter="batch_size")
 
     assert describe_failure(error, NAMES).body() == {

@@ -5,7 +5,7 @@ from pathlib import Path
 from api.jobs.files import delete_work, jobs_with_work, work_folder
 
 
-def test_an_attempt_goes_on_with_what_the_one_before_left(tmp_path: Path) -> None:
+def test_an_attempt_resumes_from_the_files_of_the_previous_one(tmp_path: Path) -> None:
     with work_folder(tmp_path, "job", 1) as folder:
         (folder / "part").write_text("done")
 

@@ -122,13 +122,13 @@ def test_an_image_is_fetched_under_its_hosts_name(server: Server, limits: FetchL
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("moved", "302; redirects do not count"),
+        ("moved", "302; redirects are refused"),
         ("missing", "answers 404"),
         ("large", "more than 1,000 bytes"),
         ("endless", "more than 1,000 bytes"),
     ],
 )
-def test_what_is_not_simply_an_image_is_refused(
+def test_an_answer_that_is_not_an_image_is_refused(
     limits: FetchLimits, path: str, reason: str
 ) -> None:
     with pytest.raises(ImageError, match=reason):
@@ -145,7 +145,7 @@ def test_a_server_that_only_drips_is_left(limits: FetchLimits) -> None:
         fetch_image("https://localhost/slow", replace(limits, timeout=0.5))
 
 
-def test_a_certificate_of_nobody_is_refused(limits: FetchLimits) -> None:
+def test_an_untrusted_certificate_is_refused(limits: FetchLimits) -> None:
     with pytest.raises(ImageError, match="certificate"):
         fetch_image("https://localhost/a.png", replace(limits, authorities=None))
 
@@ -172,7 +172,7 @@ def test_a_certificate_of_nobody_is_refused(limits: FetchLimits) -> None:
         "https://8.8.8.8/" + "x" * 9000,
     ],
 )
-def test_what_is_not_public_or_odd_is_not_asked(url: str) -> None:
+def test_no_connection_is_made_to_an_address_that_is_not_public(url: str) -> None:
     with pytest.raises(ImageError):
         fetch_image(url, FetchLimits(1000, timeout=2.0))
 
@@ -205,7 +205,7 @@ def test_an_address_is_public_also_by_what_it_wraps(address: str, public: bool) 
     assert is_public(ipaddress.ip_address(address)) == public
 
 
-def test_addresses_are_read_only_where_the_operator_says_so(tmp_path: Path) -> None:
+def test_urls_are_read_only_where_the_operator_allows_it(tmp_path: Path) -> None:
     roots = {"photos": str(tmp_path)}
 
     off = root_boundary(Settings(roots=roots), "photos")

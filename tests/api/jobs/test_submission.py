@@ -1,14 +1,13 @@
 """Jobs that are submitted, once or again, on SQLite and PostgreSQL."""
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Engine
 
-from api.jobs.queue import claim, succeed
+from api.jobs.queue import succeed
 from api.jobs.store import (
     IdempotencyConflict,
     Job,
@@ -16,38 +15,26 @@ from api.jobs.store import (
     TooManyJobs,
     counts,
     delete_job,
-    events_after,
     get_job,
     request_cancel,
     submit,
 )
 
+if TYPE_CHECKING:
+    from tests.api.jobs.conftest import Queue
+
 LIMITS = SubmitLimits(max_queued=100, max_attempts=3)
 REQUEST = {"dataset": {"root": "photos", "path": "träin"}, "seed": 1}
 
 
-def submitted(engine: Engine, owner: str = "owner", key: str | None = None) -> Job:
-    return submit(engine, owner, REQUEST, key, LIMITS)[0]
-
-
-def claimed(engine: Engine, worker: str = "worker") -> Job:
-    job = claim(engine, worker, "cpu", 3600)
-    assert job is not None
-    return job
-
-
-def events_of(engine: Engine, job: Job) -> list[tuple[str, Mapping[str, Any]]]:
-    return [(event.kind, event.data) for event in events_after(engine, job.id, 0, 1000)]
-
-
-def test_a_submitted_job_waits_with_its_request(engine: Engine) -> None:
+def test_a_submitted_job_waits_with_its_request(engine: Engine, queue: "Queue") -> None:
     job, created = submit(engine, "owner", REQUEST, None, LIMITS)
 
     assert created
     assert get_job(engine, "owner", job.id) == job
     assert (job.state, job.request, job.attempt, job.max_attempts) == ("queued", REQUEST, 0, 3)
     assert job.run_after == job.created_at
-    assert events_of(engine, job) == [("state", {"state": "queued"})]
+    assert queue.events(job) == [("state", {"state": "queued"})]
 
 
 @pytest.mark.parametrize("name", ["\0", "\ud800", "snow \u2603"])
@@ -70,9 +57,9 @@ def test_the_same_key_and_request_give_the_same_job(engine: Engine) -> None:
     assert counts(engine)["queued"] == 1
 
 
-def test_the_same_key_gives_the_job_in_its_present_state(engine: Engine) -> None:
-    submitted(engine, key="key")
-    job = claimed(engine)
+def test_the_same_key_gives_the_job_in_its_present_state(engine: Engine, queue: "Queue") -> None:
+    queue.submit(key="key", request=REQUEST)
+    job = queue.claim()
     succeed(engine, job, {"prefix": "jobs"})
 
     again, created = submit(engine, "owner", REQUEST, "key", LIMITS)
@@ -81,8 +68,8 @@ def test_the_same_key_gives_the_job_in_its_present_state(engine: Engine) -> None
     assert (again.id, again.state) == (job.id, "succeeded")
 
 
-def test_the_same_key_with_another_request_is_a_conflict(engine: Engine) -> None:
-    job = submitted(engine, key="key")
+def test_the_same_key_with_another_request_is_a_conflict(engine: Engine, queue: "Queue") -> None:
+    job = queue.submit(key="key", request=REQUEST)
 
     with pytest.raises(IdempotencyConflict, match=job.id):
         submit(engine, "owner", {**REQUEST, "seed": 2}, "key", LIMITS)
@@ -90,8 +77,8 @@ def test_the_same_key_with_another_request_is_a_conflict(engine: Engine) -> None
     assert counts(engine)["queued"] == 1
 
 
-def test_two_owners_may_use_the_same_key(engine: Engine) -> None:
-    one = submitted(engine, "one", "key")
+def test_two_owners_may_use_the_same_key(engine: Engine, queue: "Queue") -> None:
+    one = queue.submit("one", "key", request=REQUEST)
 
     two, created = submit(engine, "two", {**REQUEST, "seed": 2}, "key", LIMITS)
 
@@ -99,12 +86,12 @@ def test_two_owners_may_use_the_same_key(engine: Engine) -> None:
     assert two.id != one.id
 
 
-def test_requests_without_a_key_are_jobs_of_their_own(engine: Engine) -> None:
-    assert submitted(engine).id != submitted(engine).id
+def test_requests_without_a_key_are_jobs_of_their_own(queue: "Queue") -> None:
+    assert queue.submit().id != queue.submit().id
 
 
-def test_a_key_is_free_again_when_its_job_is_deleted(engine: Engine) -> None:
-    job = submitted(engine, key="key")
+def test_a_key_is_free_again_when_its_job_is_deleted(engine: Engine, queue: "Queue") -> None:
+    job = queue.submit(key="key", request=REQUEST)
     request_cancel(engine, "owner", job.id)
     delete_job(engine, "owner", job.id)
 
@@ -140,10 +127,10 @@ def test_no_more_jobs_of_one_owner_wait_than_may(engine: Engine) -> None:
     assert submit(engine, "other", REQUEST, None, limits)[1]
 
 
-def test_a_job_that_runs_leaves_room_in_the_queue(engine: Engine) -> None:
+def test_a_job_that_runs_leaves_room_in_the_queue(engine: Engine, queue: "Queue") -> None:
     limits = SubmitLimits(max_queued=1, max_attempts=3)
     submit(engine, "owner", REQUEST, None, limits)
-    claimed(engine)
+    queue.claim()
 
     assert submit(engine, "owner", REQUEST, None, limits)[1]
 

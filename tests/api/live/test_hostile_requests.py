@@ -273,7 +273,7 @@ def test_no_bad_request_gets_further_than_a_problem(service: Any, tenants: Tenan
 
 
 @pytest.mark.slow
-def test_no_made_up_key_is_let_in(service: Any, tenants: Tenants) -> None:  # noqa: ANN401
+def test_an_invented_key_is_refused(service: Any, tenants: Tenants) -> None:  # noqa: ANN401
     good = tenants.mine
     keys = [
         good[:-1],

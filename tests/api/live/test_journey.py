@@ -111,7 +111,7 @@ def tar_of(folder: Path) -> bytes:
 
 
 @pytest.mark.slow
-def test_an_upload_whose_connection_broke_goes_on_where_it_ended(
+def test_an_upload_resumes_after_a_broken_connection(
     shared_service: Any,  # noqa: ANN401
     photos: Path,
 ) -> None:

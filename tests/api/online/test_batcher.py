@@ -77,7 +77,7 @@ def test_no_pass_is_larger_than_the_batch_size(batcher: Batcher, network: Record
     assert max(network.sizes) <= 4
 
 
-def test_an_error_of_the_network_reaches_those_who_wait_and_nobody_else(batcher: Batcher) -> None:
+def test_an_error_of_the_backbone_reaches_only_the_callers_of_its_batch(batcher: Batcher) -> None:
     bad = batcher.submit(torch.tensor([[-1.0]]))
     with pytest.raises(ValueError, match="negative"):
         bad.result(30)
@@ -87,7 +87,7 @@ def test_an_error_of_the_network_reaches_those_who_wait_and_nobody_else(batcher:
     assert good.result(30).tolist() == [[6.0]]
 
 
-def test_closing_answers_what_is_queued_already(network: Recorder) -> None:
+def test_closing_encodes_what_is_queued_already(network: Recorder) -> None:
     batcher = Batcher(network, batch_size=2)
     network.go_on.clear()
     futures = [batcher.submit(torch.ones(1, 1)) for _ in range(5)]

@@ -12,14 +12,13 @@ from typing import Any, BinaryIO
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn.modules.module import register_module_forward_hook
 
 from api.http.problems import Problem
 from api.online.encoder import BackbonePool, ScoringModel
 from difficulty_service.parallel import num_workers
-from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, extract
+from difficulty_service.pipeline import ExtractedDataset
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.fitting import fit
 
@@ -94,24 +93,6 @@ def test_a_class_that_was_not_fitted_has_no_numbers_rather_than_wrong_ones(
 
     assert (row["md"], row["rmd"], row["percentile"]) == (None, None, None)
     assert row["md_agnostic"] is not None
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("photos")
-    generator = np.random.default_rng(0)
-    for name in ("ant", "bee"):
-        (folder / name).mkdir()
-        for number in range(3):
-            pixels = generator.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / name / f"{number}.png")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def extracted(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> ExtractedDataset:
-    out = tmp_path_factory.mktemp("features")
-    return extract(ExtractRequest(str(photos), out, "builtin"))
 
 
 @pytest.fixture

@@ -14,25 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from api.http.problems import Problem
 from api.online.encoder import BackbonePool
 from api.online.process import EncoderProcess
 from api.settings import Settings
-from difficulty_service.pipeline import ExtractRequest, extract
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("photos")
-    generator = np.random.default_rng(0)
-    for name in ("ant", "bee"):
-        (folder / name).mkdir()
-        for number in range(3):
-            pixels = generator.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / name / f"{number}.png")
-    return folder
+from difficulty_service.pipeline import ExtractedDataset
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +28,8 @@ def images(photos: Path) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def description(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    out = tmp_path_factory.mktemp("features")
-    return dict(extract(ExtractRequest(str(photos), out, "builtin")).store.description)
+def description(extracted: ExtractedDataset) -> dict[str, Any]:
+    return dict(extracted.store.description)
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ def test_a_page_that_ends_with_the_file_is_the_last(path: Path) -> None:
         assert read_page(file, PageQuery("rmd", None, ROWS - 1, None)).next is not None
 
 
-def test_what_is_not_finite_is_shown_as_missing(path: Path) -> None:
+def test_numbers_that_are_not_finite_are_null(path: Path) -> None:
     with pq.ParquetFile(path) as file:
         hardest = read_page(file, PageQuery("-rmd", None, 1, None)).rows[0]
 

@@ -2,33 +2,17 @@
 
 import json
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
-from api.app import create_app
 from api.http.problems import Problem
 from api.jobs.event_stream import EventStreams
 from api.jobs.queue import Progress, claim, heartbeat, succeed
 from api.jobs.store import Job, SubmitLimits, request_cancel, submit
-from api.settings import Settings
 
 Event = dict[str, object]
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    app = create_app(Settings(data_dir=tmp_path))
-    with TestClient(app, base_url="http://localhost") as client:
-        yield client
-
-
-@pytest.fixture
-def engine(client: TestClient) -> Engine:
-    return client.app.state.engine  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -84,7 +68,7 @@ def test_reading_on_after_an_event_misses_none_and_repeats_none(
         assert read(client, job, int(str(event["id"]))) == events[position + 1 :]
 
 
-def test_who_knows_the_last_event_is_told_not_to_come_back(
+def test_a_client_with_the_last_event_is_told_not_to_reconnect(
     client: TestClient, engine: Engine, job: Job
 ) -> None:
     work(engine, job, batches=1)
@@ -133,7 +117,7 @@ def test_a_stream_ends_when_the_server_is_about_to(client: TestClient, job: Job)
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "1.5", "9" * 19, "9" * 5000, "\u0661"])
-def test_what_is_no_event_id_is_refused(client: TestClient, job: Job, value: str) -> None:
+def test_an_invalid_event_id_is_refused(client: TestClient, job: Job, value: str) -> None:
     headers = {"Last-Event-ID": value.encode()}
 
     answer = client.get(f"/v1/jobs/{job.id}/events", headers=headers)

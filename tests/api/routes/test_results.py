@@ -178,7 +178,7 @@ def test_errors_come_in_pages(client: TestClient, photos: Path) -> None:
     assert client.get(f"/v1/jobs/{job.id}/errors?after=1000").json()["errors"] == []
 
 
-def test_every_scored_sample_has_a_thumbnail_where_its_row_says(
+def test_every_scored_sample_has_a_thumbnail_at_the_address_in_its_row(
     client: TestClient, job: Job
 ) -> None:
     page = client.get(f"/v1/jobs/{job.id}/scores").json()
@@ -234,7 +234,7 @@ def test_there_is_no_thumbnail_of_anything_else(
     assert answer.headers["Content-Type"] == "application/problem+json"
 
 
-def test_a_job_without_results_says_why(client: TestClient) -> None:
+def test_a_job_without_results_has_a_reason(client: TestClient) -> None:
     engine = client.app.state.engine  # type: ignore[attr-defined]
     address = client.post("/v1/jobs", json={"dataset": {"root": "photos"}}).headers["Location"]
 
@@ -267,7 +267,7 @@ def test_results_of_another_key_are_as_if_they_were_not_there(
         assert client.get(f"{address}/{what}").status_code == 401
 
 
-def test_files_that_are_gone_are_said_to_be_gone(client: TestClient) -> None:
+def test_missing_files_are_answered_with_gone(client: TestClient) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.25})
     job = work(client)
     artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]

@@ -37,7 +37,7 @@ def test_a_running_server_is_healthy(start: Start) -> None:
     assert (response.status_code, response.json()) == (200, {"status": "ok"})
 
 
-def test_without_a_worker_the_service_is_not_ready_and_says_so(start: Start) -> None:
+def test_without_a_worker_the_service_is_not_ready(start: Start) -> None:
     response = start().get("/readyz")
 
     body = response.json()
@@ -46,7 +46,7 @@ def test_without_a_worker_the_service_is_not_ready_and_says_so(start: Start) -> 
     assert "difficulty worker" in body["parts"]["workers"]["detail"]
 
 
-def test_with_a_worker_that_was_heard_of_it_is_ready(start: Start) -> None:
+def test_with_a_live_worker_the_service_is_ready(start: Start) -> None:
     client = start()
     record_heartbeat(client.app.state.engine, "ant", "cpu", None, 0)  # type: ignore[attr-defined]
 
@@ -64,7 +64,7 @@ def test_a_folder_of_artifacts_that_is_gone_is_named(start: Start, tmp_path: Pat
     assert "artifacts" in client.get("/readyz").json()["missing"]
 
 
-def test_a_database_without_its_tables_is_named_and_nothing_told_of_it(
+def test_a_database_without_its_tables_is_not_ready_and_reveals_nothing(
     start: Start, tmp_path: Path
 ) -> None:
     client = start()

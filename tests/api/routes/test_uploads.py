@@ -31,7 +31,7 @@ from difficulty_service.datasets.storage import boundary_at
 LIMIT = 300_000
 
 
-def whoever(request: Request) -> Principal:
+def caller(request: Request) -> Principal:
     owner = request.headers.get("x-owner", "")
     return Principal(owner, frozenset({"read", "write"}))
 
@@ -46,7 +46,7 @@ def client(sqlite_engine: Engine, settings: Settings) -> Iterator[TestClient]:
     app = FastAPI()
     app.state.engine, app.state.settings = sqlite_engine, settings
     app.include_router(uploads.router)
-    app.dependency_overrides = {read_key: whoever, write_key: whoever}
+    app.dependency_overrides = {read_key: caller, write_key: caller}
     add_handlers(app)
     with TestClient(app) as client:
         yield client
@@ -87,7 +87,7 @@ def test_an_upload_in_parts_is_the_file_that_was_sent(
     assert dataset.class_names == ("cat", "dog")
 
 
-def test_an_upload_of_unknown_size_is_complete_when_the_client_says_so(
+def test_an_upload_of_unknown_size_is_completed_by_the_client(
     client: TestClient, photos: bytes
 ) -> None:
     address = announce(client)
@@ -100,7 +100,9 @@ def test_an_upload_of_unknown_size_is_complete_when_the_client_says_so(
 
 
 @pytest.mark.parametrize("offset", [0, 10, 5000])
-def test_a_wrong_offset_says_the_right_one(client: TestClient, photos: bytes, offset: int) -> None:
+def test_a_wrong_offset_is_answered_with_the_right_one(
+    client: TestClient, photos: bytes, offset: int
+) -> None:
     address = announce(client)
     client.put(address, content=photos[:100])
 
@@ -149,7 +151,7 @@ def test_the_size_cannot_change_on_the_way(client: TestClient) -> None:
     assert answer.status_code == 409
 
 
-def test_too_large_is_refused_by_what_it_says_and_by_what_arrives(
+def test_a_body_that_is_too_large_is_refused_by_its_declared_and_by_its_actual_length(
     client: TestClient, settings: Settings
 ) -> None:
     said = client.post("/v1/uploads", json={"format": "tar", "size": LIMIT + 1})
@@ -177,9 +179,7 @@ def test_two_requests_at_once_do_not_mix(
     assert client.put(address, content=photos).status_code == 200
 
 
-def test_of_many_requests_at_once_each_byte_is_taken_once(
-    client: TestClient, photos: bytes
-) -> None:
+def test_concurrent_requests_store_each_byte_once(client: TestClient, photos: bytes) -> None:
     address = announce(client)
     statuses = []
 
@@ -196,7 +196,7 @@ def test_of_many_requests_at_once_each_byte_is_taken_once(
     assert client.get(address).json()["received"] == len(photos)
 
 
-def test_a_full_disk_says_where_to_go_on(
+def test_a_full_disk_is_answered_with_the_offset_to_resume_at(
     client: TestClient, photos: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = announce(client)
@@ -266,7 +266,7 @@ BAD: list[tuple[str, Callable[[], bytes]]] = [
 
 
 @pytest.mark.parametrize(("form", "make"), BAD)
-def test_what_is_not_what_it_says_is_refused_and_can_be_deleted(
+def test_a_file_of_another_format_is_refused_and_can_be_deleted(
     client: TestClient, settings: Settings, form: str, make: Callable[[], bytes]
 ) -> None:
     data = make()
@@ -286,13 +286,17 @@ def test_what_is_not_what_it_says_is_refused_and_can_be_deleted(
 @pytest.mark.parametrize(
     ("form", "data"), [("tar", tar(2)), ("parquet", parquet(image=[b"x"], label=[1]))]
 )
-def test_good_files_of_every_format_are_taken(client: TestClient, form: str, data: bytes) -> None:
+def test_good_files_of_every_format_are_accepted(
+    client: TestClient, form: str, data: bytes
+) -> None:
     address = announce(client, form, len(data))
 
     assert client.put(address, content=data).json()["state"] == "complete"
 
 
-def test_nobody_sees_or_changes_what_is_anothers(client: TestClient, sqlite_engine: Engine) -> None:
+def test_a_key_neither_sees_nor_changes_what_belongs_to_another(
+    client: TestClient, sqlite_engine: Engine
+) -> None:
     address = announce(client)
     other = {"x-owner": "other"}
 

@@ -67,9 +67,7 @@ def test_a_file_can_be_read_from_anywhere_in_it(artifacts: Artifacts, file: Path
     assert found == file.read_bytes()[10_000:10_007]
 
 
-def test_what_is_not_there_has_no_size_and_cannot_be_opened(
-    artifacts: Artifacts, file: Path
-) -> None:
+def test_a_missing_file_has_no_size_and_cannot_be_opened(artifacts: Artifacts, file: Path) -> None:
     artifacts.put(file, "jobs/one/a1/scores.parquet")
 
     for key in ("jobs/one/a2/scores.parquet", "jobs/one/a1"):
@@ -99,7 +97,7 @@ def test_deleting_a_folder_leaves_its_neighbours(
     assert keys_below(artifacts, "jobs") == ["jobs/one-more/a1/scores"]
 
 
-def test_deleting_what_is_not_there_is_no_error(artifacts: Artifacts, keys_below: ListKeys) -> None:
+def test_deleting_a_missing_folder_is_no_error(artifacts: Artifacts, keys_below: ListKeys) -> None:
     artifacts.delete_prefix("jobs/none")
 
     assert keys_below(artifacts, "jobs") == []

@@ -92,7 +92,7 @@ def test_a_database_that_processes_cannot_share_is_refused(url: str, message: st
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_plain_postgresql_url_means_the_driver_that_is_installed() -> None:
+def test_a_plain_postgresql_url_selects_the_installed_driver() -> None:
     engine = connect("postgresql://somebody@localhost/name")
 
     assert engine.driver == "psycopg"
@@ -189,7 +189,7 @@ def test_a_writer_of_sqlite_holds_the_lock_from_its_first_moment(
     impatient.dispose()
 
 
-def test_beginning_is_repeated_until_the_lock_is_free(
+def test_beginning_is_retried_until_the_lock_is_free(
     sqlite_engine: Engine, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.storage.database.BUSY_TIMEOUT", 0.0)
@@ -249,7 +249,7 @@ def test_connections_that_died_while_they_were_idle_are_replaced(
         assert one.execute(select(WORKERS)).all() == two.execute(select(WORKERS)).all() == []
 
 
-def test_a_transaction_that_the_server_ended_is_repeated(postgresql_engine: Engine) -> None:
+def test_a_transaction_that_the_server_ended_is_retried(postgresql_engine: Engine) -> None:
     tries = []
 
     @retry

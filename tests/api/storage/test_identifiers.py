@@ -33,5 +33,5 @@ def test_a_new_name_is_well_formed() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a" * 25, "a" * 27, "A" * 26, "a" * 25 + "\0", "u" * 26])
-def test_what_cannot_be_a_name_is_told_apart(text: str) -> None:
+def test_a_text_without_the_form_of_an_id_is_recognised(text: str) -> None:
     assert not is_id(text)

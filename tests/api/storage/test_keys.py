@@ -56,7 +56,7 @@ def test_revoking_again_keeps_the_first_time(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("key_id", ["", "0" * 26, "\0"])
-def test_revoking_what_is_not_there_says_so(engine: Engine, key_id: str) -> None:
+def test_revoking_an_unknown_key_returns_none(engine: Engine, key_id: str) -> None:
     assert revoke_key(engine, key_id) is None
 
 

@@ -28,7 +28,7 @@ def test_a_later_beat_replaces_all_but_the_start(engine: Engine) -> None:
     assert after.seen_at >= before.seen_at
 
 
-def test_a_worker_that_fell_silent_is_not_there(engine: Engine) -> None:
+def test_a_worker_without_a_recent_heartbeat_is_not_alive(engine: Engine) -> None:
     record_heartbeat(engine, "silent", "cpu", None, 0)
     with write_transaction(engine) as connection:
         connection.execute(WORKERS.update().values(seen_at=WORKERS.c.seen_at - 7200))

@@ -33,7 +33,7 @@ def test_an_upload_goes_from_open_to_complete(engine: Engine) -> None:
     assert (done.state, done.received, done.sha256) == ("complete", 10, "ab" * 32)
 
 
-def test_another_owner_does_not_see_it_and_nobody_sees_what_is_not_there(engine: Engine) -> None:
+def test_an_upload_is_hidden_from_other_owners(engine: Engine) -> None:
     upload = create_upload(engine, "me", "parquet", None)
 
     assert get_upload(engine, "you", upload.id) is None
@@ -59,7 +59,9 @@ def test_a_deleted_upload_is_gone(engine: Engine) -> None:
     assert get_upload(engine, "me", upload.id) is None
 
 
-def test_appending_goes_on_at_the_offset_and_drops_what_nobody_noted(tmp_path: Path) -> None:
+def test_appending_resumes_at_the_offset_and_truncates_what_was_not_recorded(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "uploads" / "x.tar"
     with appending(path, 0) as descriptor:
         os.write(descriptor, b"0123456789")

@@ -65,7 +65,7 @@ def test_progress_reaches_the_database(engine: Engine) -> None:
     assert (found.total, found.bad, found.rate) == (10, 1, 2.5)
 
 
-def test_the_lease_is_renewed_while_the_job_says_nothing(engine: Engine) -> None:
+def test_the_lease_is_renewed_without_progress(engine: Engine) -> None:
     job = claimed(engine)
     assert job.lease_until is not None
     end = job.lease_until
@@ -74,7 +74,7 @@ def test_the_lease_is_renewed_while_the_job_says_nothing(engine: Engine) -> None
         wait_until(lambda: (state(engine, job).lease_until or 0) > end)
 
 
-def test_a_job_that_is_cancelled_ends_at_once_and_is_told_at_its_next_check(
+def test_a_cancelled_job_is_ended_at_once_and_stops_at_its_next_check(
     engine: Engine,
 ) -> None:
     job = claimed(engine)
@@ -89,7 +89,7 @@ def test_a_job_that_is_cancelled_ends_at_once_and_is_told_at_its_next_check(
             running.check(HALF)
 
 
-def test_a_wish_to_cancel_does_not_wait_for_the_next_heartbeat(engine: Engine) -> None:
+def test_a_cancellation_does_not_wait_for_the_next_heartbeat(engine: Engine) -> None:
     job = claimed(engine)
     hourly = SETTINGS.model_copy(update={"heartbeat": 3600.0})
 
@@ -98,7 +98,7 @@ def test_a_wish_to_cancel_does_not_wait_for_the_next_heartbeat(engine: Engine) -
         wait_until(lambda: state(engine, job).state == "cancelled")
 
 
-def test_a_worker_learns_that_another_has_its_job(engine: Engine) -> None:
+def test_a_worker_notices_that_another_has_its_job(engine: Engine) -> None:
     job = claimed(engine)
 
     with tracked(engine, job) as running:
@@ -111,7 +111,7 @@ def test_a_worker_learns_that_another_has_its_job(engine: Engine) -> None:
     assert (state(engine, job).done, state(engine, job).state) == (0, "running")
 
 
-def test_the_grace_time_begins_when_the_worker_is_told_to_stop(sqlite_engine: Engine) -> None:
+def test_the_grace_period_begins_when_the_worker_is_told_to_stop(sqlite_engine: Engine) -> None:
     job = claimed(sqlite_engine)
     told: list[bool] = []
     patient = SETTINGS.model_copy(update={"grace": 3600.0})
@@ -143,7 +143,7 @@ def test_a_worker_is_listed_with_its_job_and_images_until_it_ends(engine: Engine
     assert live_workers(engine, 3600) == []
 
 
-def test_a_job_outlives_a_database_that_is_away(
+def test_a_job_survives_a_database_that_is_down(
     new_postgresql_url: Callable[[], str], postgresql_server: Path
 ) -> None:
     url = new_postgresql_url()

@@ -6,20 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
 from api.jobs.dataset import suitable_shard_size
-from api.jobs.queue import Progress, claim, succeed
+from api.jobs.queue import Progress, succeed
 from api.jobs.rows import Job
-from api.jobs.store import SubmitLimits, submit
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader
 from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader
@@ -30,60 +27,11 @@ from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_data
 from difficulty_service.score_file import read_scores
 from difficulty_service.statistics.fit_options import FitOptions
 
-CLASSES = ("bird", "cat")
-EACH = 20
 LOAD = cached_loader()
 
 Claim = Callable[..., Job]
 Run = Callable[..., dict[str, Any]]
 ListKeys = Callable[[Artifacts, str], list[str]]
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    generator = np.random.default_rng(3)
-    for label, name in enumerate(CLASSES):
-        folder = tmp_path / "roots" / "photos" / name
-        folder.mkdir(parents=True)
-        for number in range(EACH):
-            pixels = generator.integers(0, 150, size=(8, 8, 3)) + 60 * label
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02d}.png")
-    return tmp_path / "roots" / "photos"
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(
-        roots={"pictures": str(tmp_path / "roots")}, data_dir=tmp_path / "data", device="cpu"
-    )
-
-
-@pytest.fixture
-def artifacts(settings: Settings) -> Artifacts:
-    return open_artifacts(settings.artifact_root)
-
-
-@pytest.fixture
-def claimed(sqlite_engine: Engine) -> Claim:
-    """Submits a job with these fields of a request, and claims it."""
-
-    def submit_and_claim(**fields: object) -> Job:
-        request = {
-            "dataset": {"root": "pictures", "path": "photos"},
-            "backbone": "builtin",
-            "scorers": ["rmd"],
-            "augment_runs": 0,
-            "seed": 0,
-            "shrinkage": "ledoit-wolf",
-            "gaussians": None,
-            "on_error": "skip",
-        }
-        submit(sqlite_engine, "", request | fields, None, SubmitLimits(100, 3))
-        job = claim(sqlite_engine, "worker", "cpu", 60.0)
-        assert job is not None
-        return job
-
-    return submit_and_claim
 
 
 @pytest.fixture
@@ -118,7 +66,7 @@ def test_the_scores_are_those_of_the_command_line(
         assert pq.read_table(file).equals(read_scores(expected).table)
 
 
-def test_the_result_says_what_was_published(
+def test_the_result_describes_the_published_files(
     claimed: Claim, run: Run, artifacts: Artifacts, keys_below: ListKeys
 ) -> None:
     job = claimed()
@@ -136,7 +84,7 @@ def test_the_result_says_what_was_published(
     assert result["class_names"] == ["bird", "cat"]
 
 
-def test_progress_begins_at_nothing_and_ends_with_all(claimed: Claim, run: Run) -> None:
+def test_progress_goes_from_none_to_all_samples(claimed: Claim, run: Run) -> None:
     seen: list[Progress] = []
 
     run(claimed(), seen.append)
@@ -148,7 +96,7 @@ def test_progress_begins_at_nothing_and_ends_with_all(claimed: Claim, run: Run) 
     assert any(progress.rate for progress in seen)
 
 
-def test_an_attempt_goes_on_at_the_first_missing_shard(
+def test_an_attempt_resumes_at_the_first_missing_shard(
     claimed: Claim, run: Run, artifacts: Artifacts
 ) -> None:
     job = claimed()

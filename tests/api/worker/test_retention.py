@@ -11,7 +11,7 @@ from api.jobs.queue import claim, succeed
 from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, get_job, submit
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.artifacts import Artifacts
 from api.storage.database import write_transaction
 from api.storage.tables import JOBS, UPLOADS
 from api.uploads.files import upload_path
@@ -31,11 +31,6 @@ Finish = Callable[[], Job]
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path / "data", keep_jobs=10 * DAY, keep_uploads=2 * DAY)
-
-
-@pytest.fixture
-def artifacts(settings: Settings) -> Artifacts:
-    return open_artifacts(settings.artifact_root)
 
 
 @pytest.fixture
@@ -79,7 +74,7 @@ def test_a_job_that_finished_long_ago_goes_with_its_files(
     assert artifacts.list_folders("jobs") == [f"jobs/{young.id}"]
 
 
-def test_an_upload_goes_when_nobody_used_it_for_long(engine: Engine, settings: Settings) -> None:
+def test_an_unused_upload_is_deleted(engine: Engine, settings: Settings) -> None:
     old, young = (create_upload(engine, "", "parquet", 4) for _ in range(2))
     for upload in (old, young):
         path = upload_path(settings, upload.id, "parquet")

@@ -11,16 +11,14 @@ from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from sqlalchemy import Engine
 from torch import Tensor
 
 from api.jobs.queue import claim
 from api.jobs.rows import Job
-from api.jobs.store import SubmitLimits, get_job, request_cancel, submit
+from api.jobs.store import get_job, request_cancel
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import write_transaction
@@ -32,7 +30,7 @@ from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
 
 LOAD = cached_loader()
-EACH = 20
+NUM_IMAGES = 40
 
 Submit = Callable[..., Job]
 Wait = Callable[[Job, str], Job]
@@ -63,56 +61,6 @@ def gate() -> GatedBackbone:
     return GatedBackbone(
         inner, inner.name, inner.feature_dim, inner.preprocessing, inner.weights_sha256
     )
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    generator = np.random.default_rng(5)
-    for label, name in enumerate(("bird", "cat")):
-        folder = tmp_path / "roots" / "photos" / name
-        folder.mkdir(parents=True)
-        for number in range(EACH):
-            pixels = generator.integers(0, 150, size=(8, 8, 3)) + 60 * label
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02d}.png")
-    return tmp_path / "roots" / "photos"
-
-
-@pytest.fixture
-def settings(tmp_path: Path, photos: Path, sqlite_url: str) -> Settings:
-    return Settings(
-        roots={"pictures": str(photos.parent)},
-        data_dir=tmp_path / "data",
-        database_url=sqlite_url,
-        device="cpu",
-        heartbeat=0.05,
-        poll=0.02,
-        retry_delay=0.0,
-    )
-
-
-@pytest.fixture
-def artifacts(settings: Settings) -> Artifacts:
-    return open_artifacts(settings.artifact_root)
-
-
-@pytest.fixture
-def submitted(sqlite_engine: Engine) -> Submit:
-    """Submits a job with these fields of a request."""
-
-    def submit_job(**fields: object) -> Job:
-        request = {
-            "dataset": {"root": "pictures", "path": "photos"},
-            "backbone": "builtin",
-            "scorers": ["rmd"],
-            "augment_runs": 0,
-            "seed": 0,
-            "shrinkage": "ledoit-wolf",
-            "gaussians": None,
-            "on_error": "skip",
-        }
-        return submit(sqlite_engine, "", request | fields, None, SubmitLimits(100, 3))[0]
-
-    return submit_job
 
 
 @pytest.fixture
@@ -156,7 +104,7 @@ def attempting(
     worker = Worker(
         "worker", settings, engine, open_artifacts(settings.artifact_root), load, heartbeat, stop
     )
-    with heartbeat.running():
+    with heartbeat.started():
         thread = threading.Thread(target=run_attempt, args=(worker, job))
         thread.start()
         try:
@@ -179,7 +127,7 @@ def test_a_submitted_job_gets_its_scores_and_leaves_nothing_under_way(
 
     assert done.result is not None
     with artifacts.open(f"{done.result['prefix']}/scores.parquet") as file:
-        assert len(pq.read_table(file)) == done.total == done.done == 2 * EACH
+        assert len(pq.read_table(file)) == done.total == done.done == NUM_IMAGES
     assert files_below(settings.work_dir) == []
 
 
@@ -269,7 +217,7 @@ def test_a_cancelled_job_stops_and_the_worker_takes_the_next(
     assert files_below(settings.work_dir) == []
 
 
-def test_an_attempt_that_was_given_up_publishes_nothing_over_the_one_that_took_its_place(
+def test_an_abandoned_attempt_does_not_overwrite_its_successor(
     settings: Settings,
     submitted: Submit,
     wait_for: Wait,
@@ -295,7 +243,7 @@ def test_an_attempt_that_was_given_up_publishes_nothing_over_the_one_that_took_i
     assert artifacts.list_folders(f"jobs/{job.id}") == [f"jobs/{job.id}/a2"]
 
 
-def test_a_worker_told_to_stop_hands_its_job_back_after_the_grace_time_and_another_goes_on(
+def test_a_stopping_worker_hands_its_job_back_after_the_grace_period_and_another_resumes_it(
     settings: Settings,
     submitted: Submit,
     wait_for: Wait,
@@ -304,11 +252,17 @@ def test_a_worker_told_to_stop_hands_its_job_back_after_the_grace_time_and_anoth
 ) -> None:
     job = submitted()
     hasty = settings.model_copy(update={"grace": 0.01})
-    stopping = threading.Event()
+    stopping, noticed = threading.Event(), threading.Event()
 
-    with attempting(sqlite_engine, hasty, gate, stopping.is_set):
+    def stop() -> bool:
+        if stopping.is_set():
+            noticed.set()
+        return stopping.is_set()
+
+    with attempting(sqlite_engine, hasty, gate, stop):
         assert gate.reached.wait(60)
         stopping.set()
+        assert noticed.wait(60)
         time.sleep(5 * hasty.grace)
         gate.go_on.set()
     handed_back = get_job(sqlite_engine, None, job.id)
@@ -339,7 +293,7 @@ def test_a_job_that_ends_within_the_grace_time_is_not_handed_back(
     assert wait_for(job, "succeeded").attempt == 1
 
 
-def test_an_idle_worker_that_is_told_to_stop_ends(settings: Settings) -> None:
+def test_an_idle_worker_stops_when_told_to(settings: Settings) -> None:
     with working(settings) as worker:
         assert worker.is_alive()
 
@@ -357,7 +311,7 @@ def test_a_worker_waits_for_the_tables(settings: Settings, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_the_first_signal_lets_the_job_end(
+def test_the_first_signal_lets_the_job_finish(
     start_worker: StartWorker, submitted: Submit, wait_for: Wait, sqlite_engine: Engine
 ) -> None:
     job = submitted(augment_runs=30)

@@ -149,6 +149,13 @@ def test_identical_features_are_an_error() -> None:
         fit(torch.ones(50, 3).double(), torch.zeros(50, dtype=torch.int64), 1)
 
 
+def test_moments_without_their_dtype_are_an_error() -> None:
+    moments = fit(*make_features(), NUM_CLASSES).moments
+
+    with pytest.raises(ValueError, match="'auto' is not the dtype"):
+        fit_gaussians(moments, FitOptions())
+
+
 def test_no_samples_are_an_error() -> None:
     with pytest.raises(StatisticsError, match="no samples"):
         fit_gaussians(empty_moments(torch.zeros(3).double(), 2), FitOptions())

@@ -1,0 +1,84 @@
+"""A small dataset, settings and jobs for workers to run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sqlalchemy import Engine
+
+from api.jobs.queue import claim
+from api.jobs.rows import Job
+from api.jobs.store import SubmitLimits, submit
+from api.settings import Settings
+from api.storage.artifacts import Artifacts, open_artifacts
+
+CLASSES = ("bird", "cat")
+IMAGES_PER_CLASS = 20
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Forty images in two class folders, in the folder `photos` of a root."""
+    photos = tmp_path / "roots" / "photos"
+    generator = np.random.default_rng(3)
+    for label, name in enumerate(CLASSES):
+        (photos / name).mkdir(parents=True)
+        for number in range(IMAGES_PER_CLASS):
+            pixels = generator.integers(0, 150, size=(8, 8, 3)) + 60 * label
+            Image.fromarray(pixels.astype(np.uint8)).save(photos / name / f"{number:02d}.png")
+    return photos
+
+
+@pytest.fixture
+def settings(tmp_path: Path, photos: Path, sqlite_url: str) -> Settings:
+    """Settings of a fast worker, with the root `pictures`."""
+    return Settings(
+        roots={"pictures": str(photos.parent)},
+        data_dir=tmp_path / "data",
+        database_url=sqlite_url,
+        device="cpu",
+        heartbeat=0.05,
+        poll=0.02,
+        retry_delay=0.0,
+    )
+
+
+@pytest.fixture
+def artifacts(settings: Settings) -> Artifacts:
+    """The artifacts of these settings."""
+    return open_artifacts(settings.artifact_root)
+
+
+@pytest.fixture
+def submitted(sqlite_engine: Engine) -> Callable[..., Job]:
+    """Submits a job that scores the photos, with these fields of its request."""
+
+    def submit_job(**fields: object) -> Job:
+        request = {
+            "dataset": {"root": "pictures", "path": "photos"},
+            "backbone": "builtin",
+            "scorers": ["rmd"],
+            "augment_runs": 0,
+            "seed": 0,
+            "shrinkage": "ledoit-wolf",
+            "gaussians": None,
+            "on_error": "skip",
+        }
+        return submit(sqlite_engine, "", request | fields, None, SubmitLimits(100, 3))[0]
+
+    return submit_job
+
+
+@pytest.fixture
+def claimed(sqlite_engine: Engine, submitted: Callable[..., Job]) -> Callable[..., Job]:
+    """Submits a job with these fields of its request, and claims it."""
+
+    def submit_and_claim(**fields: object) -> Job:
+        submitted(**fields)
+        job = claim(sqlite_engine, "worker", "cpu", 60.0)
+        assert job is not None
+        return job
+
+    return submit_and_claim
