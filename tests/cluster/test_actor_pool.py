@@ -1,4 +1,4 @@
-"""Which shards go where, told to the pool by actors that do nothing but live and die."""
+"""Assignment and retries of shards, with scripted actors that only live and die."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -26,18 +26,18 @@ class Scripted:
     """Actors on nodes in turn; some shards kill some of them.
 
     Attributes:
-        nodes: Of the actors, one after another, again and again.
-        deadly: Shards that bring down an actor, and how often they still do.
-        identities: What actors say of themselves, by node.
-        asked: Node and shard of every extraction, in order.
-        most_given: The most shards that an actor had at a time.
+        nodes: Nodes that the actors start on, in turn.
+        deadly: Number of actors that each of some shards still kills.
+        environments: Answers of the actors of a node to `load`, by node.
+        extractions: Node and shard of every extraction, in order.
+        most_assigned: Largest number of shards that an actor had at a time.
     """
 
     nodes: Sequence[str] = ("a",)
     deadly: dict[int, int] = field(default_factory=dict)
-    identities: dict[str, Any] = field(default_factory=dict)
-    asked: list[tuple[str, int]] = field(default_factory=list)
-    most_given: int = 0
+    environments: dict[str, Any] = field(default_factory=dict)
+    extractions: list[tuple[str, int]] = field(default_factory=list)
+    most_assigned: int = 0
     _started: int = 0
     _answers: dict[str, Any] = field(default_factory=dict)
     _queue: deque[str] = field(default_factory=deque)
@@ -57,12 +57,12 @@ class Scripted:
         return self._reference("place", actor, (actor[0], f"host-{actor[0]}"))
 
     def load(self, actor: str) -> str:
-        return self._reference("load", actor, self.identities.get(actor[0], SAME))
+        return self._reference("load", actor, self.environments.get(actor[0], SAME))
 
     def extract(self, actor: str, shard: int) -> str:
-        self.asked.append((actor[0], shard))
+        self.extractions.append((actor[0], shard))
         waiting = sum(reference.startswith(f"extract {actor} ") for reference in self._queue)
-        self.most_given = max(self.most_given, waiting + 1)
+        self.most_assigned = max(self.most_assigned, waiting + 1)
         return self._reference("extract", actor, shard)
 
     def ready(self, references: Sequence[str], timeout: float) -> Sequence[str]:  # noqa: ARG002
@@ -92,18 +92,18 @@ class Scripted:
 
 
 def run(actors: Scripted, shards: int = 6, number: int = 2) -> tuple[list[int], list[Any]]:
-    """The shards that came back, in order, and what progress was told."""
-    told: list[Any] = []
+    """The shards in the order of their results, and the calls of the progress callback."""
+    reports: list[Any] = []
     pool = ActorPool(actors, ActorPlan(1, number, 1, 0), dict.fromkeys(range(shards), 10), SAME)
-    found = pool.results(lambda done, bad: told.append((done, bad)))
-    return [shard for shard, _ in found], told
+    results = pool.results(lambda done, bad: reports.append((done, bad)))
+    return [shard for shard, _ in results], reports
 
 
 def test_every_shard_comes_back_once_and_progress_adds_up() -> None:
-    shards, told = run(Scripted())
+    shards, reports = run(Scripted())
 
     assert sorted(shards) == list(range(6))
-    assert [sum(column) for column in zip(*told, strict=True)] == [60, 1]
+    assert [sum(column) for column in zip(*reports, strict=True)] == [60, 1]
 
 
 def test_a_run_can_be_ended_before_any_actor_has_found_room() -> None:
@@ -119,7 +119,7 @@ def test_a_run_can_be_ended_before_any_actor_has_found_room() -> None:
     with pytest.raises(Cancelled):
         next(pool.results(cancel))
 
-    assert actors.asked == []
+    assert actors.extractions == []
 
 
 def test_no_actor_holds_more_than_two_shards() -> None:
@@ -127,7 +127,7 @@ def test_no_actor_holds_more_than_two_shards() -> None:
 
     run(actors, shards=20)
 
-    assert actors.most_given == 2
+    assert actors.most_assigned == 2
 
 
 def test_shards_of_an_actor_that_died_come_back_once_as_well() -> None:
@@ -143,7 +143,7 @@ def test_a_shard_is_tried_again_on_another_node() -> None:
 
     run(actors)
 
-    assert [node for node, shard in actors.asked if shard == 0] == ["a", "b"]
+    assert [node for node, shard in actors.extractions if shard == 0] == ["a", "b"]
 
 
 def test_on_the_only_node_a_shard_is_tried_there_again() -> None:
@@ -161,17 +161,17 @@ def test_a_shard_that_kills_every_actor_ends_the_run_and_is_named() -> None:
 
 def test_actors_that_die_while_they_load_end_the_run() -> None:
     with pytest.raises(EngineError, match="3 actors died before they had loaded the backbone"):
-        run(Scripted(identities={"a": ActorDied("out of memory")}))
+        run(Scripted(environments={"a": ActorDied("out of memory")}))
 
 
-def test_a_backbone_that_cannot_be_loaded_is_told_with_the_host() -> None:
+def test_a_backbone_that_cannot_be_loaded_is_reported_with_the_host() -> None:
     with pytest.raises(EngineError, match="cannot start on host-a: no weights"):
-        run(Scripted(identities={"a": BackboneError("no weights")}))
+        run(Scripted(environments={"a": BackboneError("no weights")}))
 
 
 def test_a_node_with_other_weights_is_refused() -> None:
     with pytest.raises(EngineError, match=r'host-b .*weights: "v" on host-b, "w" on the driver'):
-        run(Scripted(nodes=("a", "b"), identities={"b": {"weights": "v"}}))
+        run(Scripted(nodes=("a", "b"), environments={"b": {"weights": "v"}}))
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ def test_each_difference_names_its_key_and_both_values() -> None:
 
 
 def test_the_two_are_called_as_the_caller_says() -> None:
-    found = differences({"seed": 0}, {"seed": 1}, names=("in a", "in b"))
+    phrases = differences({"seed": 0}, {"seed": 1}, names=("in a", "in b"))
 
-    assert found == ["seed: 0 in a, 1 in b"]
+    assert phrases == ["seed: 0 in a, 1 in b"]
 
 
 def test_a_key_that_one_side_lacks_is_a_difference() -> None:
@@ -34,6 +34,6 @@ def test_ignored_keys_may_differ() -> None:
 
 
 def test_long_values_are_cut() -> None:
-    (found,) = differences({"names": "x" * 500}, {"names": "y"})
+    (phrase,) = differences({"names": "x" * 500}, {"names": "y"})
 
-    assert len(found) < 100
+    assert len(phrase) < 100

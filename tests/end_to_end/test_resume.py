@@ -1,4 +1,4 @@
-"""Extraction that is killed goes on where it was, and ends as if nothing had happened."""
+"""Extraction that is killed resumes, and ends as if nothing had happened."""
 
 import os
 import random

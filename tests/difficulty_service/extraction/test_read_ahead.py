@@ -1,4 +1,4 @@
-"""Reading before it is asked for, where storage is slow."""
+"""Reading images in advance, where storage is slow."""
 
 import io
 import threading
@@ -61,7 +61,7 @@ def test_what_an_opener_raises_comes_when_the_image_is_opened() -> None:
 
 
 @pytest.mark.parametrize("bound", ["MAX_FILE_BYTES", "MAX_BYTES_AHEAD"])
-def test_what_would_take_too_much_memory_is_read_when_it_is_asked_for(
+def test_what_would_take_too_much_memory_is_read_when_it_is_opened(
     bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_ahead, bound, 3)
@@ -84,7 +84,7 @@ def test_an_image_can_be_opened_again() -> None:
         assert opened().read() == opened().read() == b"image"
 
 
-def test_leaving_drops_what_was_not_asked_for() -> None:
+def test_leaving_cancels_reads_that_have_not_started() -> None:
     threads: list[str] = []
     with ReadAhead() as ahead:
         read_all(ahead, [opener_of(b"slow", 0.1, [])])

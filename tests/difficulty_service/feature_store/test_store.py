@@ -1,4 +1,4 @@
-"""The feature store: whole parts, resuming, and refusing what was made otherwise."""
+"""The feature store: whole parts, resuming, and refusing features of other settings."""
 
 import subprocess
 import sys
@@ -93,13 +93,13 @@ def test_every_part_is_asked_for_once_and_some_parts_before_it_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = create_store(tmp_path, DESCRIPTION | {"num_shards": 12, "shard_size": 5})
-    asked: list[Path] = []
-    monkeypatch.setattr(feature_store, "prefetch_part", asked.append)
+    prefetched: list[Path] = []
+    monkeypatch.setattr(feature_store, "prefetch_part", prefetched.append)
 
-    asked_by_then = [len(asked) for _ in store.pieces(5)]
+    prefetched_by_then = [len(prefetched) for _ in store.pieces(5)]
 
-    assert asked == [store.part_file(shard) for shard in range(12)]
-    assert asked_by_then == [min(12, PREFETCHED_PARTS + shard) for shard in range(12)]
+    assert prefetched == [store.part_file(shard) for shard in range(12)]
+    assert prefetched_by_then == [min(12, PREFETCHED_PARTS + shard) for shard in range(12)]
 
 
 def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_for(

@@ -41,8 +41,7 @@ def test_batches_come_back_with_their_place_among_all(tmp_path: Path) -> None:
         table = pa.Table.from_batches(rows.ranked())
 
     assert table["sample_id"].to_pylist() == [f"s{row}" for row in range(300)]
-    found = table["percentile"].to_numpy()
-    np.testing.assert_array_equal(found, expected.astype(np.float32))
+    np.testing.assert_array_equal(table["percentile"].to_numpy(), expected.astype(np.float32))
 
 
 def test_many_batches_with_names_are_ranked_side_by_side(tmp_path: Path) -> None:
