@@ -1,14 +1,16 @@
-# Every target installs what it needs into .venv first. Settings: PYTHON=python3.12, VENV=folder.
+# Every target installs what it needs into .venv first. Settings: PYTHON=python3.12, VENV=folder,
+# WORKERS=processes of the tests.
 
 PYTHON ?= python3
 VENV ?= .venv
+WORKERS ?= logical
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Only the driver knows whether its GPU can be used.
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture bench study-quick study-scratch format clean
+.PHONY: help demo test check lint types architecture docs figures bench study-quick study-scratch format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,10 +18,12 @@ help: ## this list
 demo: $(INSTALLED) ## score bundled images offline, show the hardest and the easiest
 	$(BIN)/difficulty demo
 
-test: $(INSTALLED) ## all tests
-	$(BIN)/python -m pytest
+# A file's tests share fixtures and stay in one process. WORKERS=0 runs all in one, for a debugger.
+test: $(INSTALLED) ## all tests, in a process per core
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+	    --durations 10
 
-check: lint types architecture test ## everything that must pass before a change lands
+check: lint types architecture docs test ## everything that must pass before a change lands
 
 lint: $(INSTALLED) ## style and likely bugs (ruff)
 	$(BIN)/ruff check .
@@ -30,6 +34,12 @@ types: $(INSTALLED) ## types (mypy, strict)
 
 architecture: $(INSTALLED) ## who may import whom (import-linter)
 	$(BIN)/lint-imports
+
+docs: $(INSTALLED) ## the site of the pages and the Python API, in site/ (mkdocs)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+figures: $(INSTALLED) ## draw the figures of the pages from the numbers in docs/figures
+	$(BIN)/python docs/figures/draw.py
 
 bench: $(INSTALLED) ## speed and memory beside other packages and the machine's limit
 	@for script in $$(grep -l __main__ benchmarks/*.py); do \
@@ -42,12 +52,12 @@ study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong label
 study-scratch: $(INSTALLED) ## train small networks on CIFAR-10 from scratch (hours, resumes)
 	$(BIN)/python -m benchmarks.studies.scratch
 
-format: $(INSTALLED) ## lay out the code, mend what can be mended
+format: $(INSTALLED) ## lay out the code and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and every tool's cache
-	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf $(VENV) build dist site *.egg-info .hypothesis .import_linter_cache .mypy_cache \
 	    .pytest_cache .ruff_cache
 
 # Some systems ship Python without ensurepip; there the system's pip fills the environment.

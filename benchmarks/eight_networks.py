@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from trainer.evaluation.record import Measures, measure
+from trainer.evaluation.record import MetricValues, compute_metrics
 from trainer.evaluation.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
 from trainer.reports.columns import COLUMNS, TEMPERATURE, Column
 
@@ -54,9 +54,9 @@ def halves(targets: Tensor) -> tuple[Tensor, Tensor]:
     return by_class[::2], by_class[1::2]
 
 
-def judge_cross_fitted(logits: Tensor, targets: Tensor) -> list[Measures]:
+def evaluate_cross_fitted(logits: Tensor, targets: Tensor) -> list[MetricValues]:
     """Metrics before scaling, with temperatures by NLL, and with those by ECE."""
-    stages = [measure(logits, targets)]
+    stages = [compute_metrics(logits, targets)]
     one, other = halves(targets)
     for by_ece in (False, True):
         scaled, temperatures = logits.double(), []
@@ -70,11 +70,11 @@ def judge_cross_fitted(logits: Tensor, targets: Tensor) -> list[Measures]:
             scaled[applied_to] /= temperature
             temperatures.append(temperature)
         mean = {"temperature": sum(temperatures) / len(temperatures)}
-        stages.append(mean | measure(scaled, targets))
+        stages.append(mean | compute_metrics(scaled, targets))
     return stages
 
 
-def cell(column: Column, stages: list[Measures]) -> str:
+def cell(column: Column, stages: list[MetricValues]) -> str:
     """One number where scaling changes nothing that the decimals show, three otherwise."""
     shown = [column.shown(stage.get(column.metric)) for stage in stages]
     return shown[0] if len(set(shown)) == 1 else " / ".join(shown)
@@ -88,11 +88,11 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     logits, targets = read_outputs(folder)
-    judged = [judge_cross_fitted(logits[name], targets) for name in NAMES]
+    networks = [evaluate_cross_fitted(logits[name], targets) for name in NAMES]
     print(f"| metric | {' | '.join(NAMES.values())} |")
     print("| --- " * (1 + len(NAMES)) + "|")
     for column in (TEMPERATURE, *COLUMNS.values()):
-        cells = [cell(column, stages) for stages in judged]
+        cells = [cell(column, stages) for stages in networks]
         print(f"| {column.header} | {' | '.join(cells)} |")
 
 

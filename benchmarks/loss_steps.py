@@ -25,11 +25,10 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from trainer.config import ModelConfig
-from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, Loss, make_loss
+from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, Loss, call_hook, make_loss
 from trainer.models import build_model
 from trainer.samples import InputSpec
 from trainer.training.accelerator import make_accelerator
-from trainer.training.loop import call_hook
 from trainer.training.objective import Objective
 from trainer.training.predict import to_memory_format
 
@@ -176,7 +175,7 @@ def learn(candidate: Candidate, logits: Tensor, batch: Batch, correct: Tensor) -
         loss.before_batch([str(position) for position in batch.positions.tolist()])
     if weights is not None:
         weights = weights[batch.positions].to(logits.device, non_blocking=True)
-    losses = candidate.objective.per_sample(logits, batch.targets, weights)
+    losses = candidate.objective(logits, batch.targets, weights)
     (losses.sum() * (1 / len(losses))).backward()
     call_hook(loss, "after_batch", correct)
 

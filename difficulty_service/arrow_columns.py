@@ -1,7 +1,7 @@
 """Columns between NumPy or Python and Arrow, without pandas.
 
-Arrow's own ways, `pa.array` and `to_numpy`, import pandas where it is installed, and that takes
-longer than scoring many a dataset.
+Arrow's own functions, `pa.array` and `to_numpy`, import pandas where it is installed, which can
+take longer than scoring a dataset.
 """
 
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ def to_arrow(numbers: NDArray[Any]) -> pa.Array:
 
 
 def to_numpy(column: pa.Array) -> NDArray[Any]:
-    """A column of numbers; null becomes NaN, so only floating columns may have any. Shape (rows,).
+    """A column of numbers; null becomes NaN, so integer columns must have none. Shape (rows,).
 
     Returns:
-        The column's own memory where there are no nulls: not to be written to.
+        The memory of the column itself where there are no nulls; it must not be written to.
     """
     if column.null_count:
         nan = pa.py_buffer(np.array([np.nan], column.type.to_pandas_dtype()))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives a temporary path in the same folder, which takes the name `path` on success.
+    """Gives a temporary path in the same folder, which is renamed to `path` on success.
 
-    The bytes reach the disk before the name does, so a crash leaves the old file or the new one.
+    The bytes reach the disk before the rename, so a crash leaves the old file or the new one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -25,7 +25,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Deletes the temporary files in a folder, which only a run that was killed leaves."""
+    """Deletes the temporary files that a killed run has left in a folder."""
     for path in folder.glob(".*.part"):
         if re.fullmatch(r"\..+\.\d+\.part", path.name):
             path.unlink(missing_ok=True)

@@ -1,11 +1,11 @@
-"""How two descriptions differ, in words: of stores, Gaussians, runs or machines."""
+"""Compares the descriptions of two stores, Gaussians, runs or machines."""
 
 import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 LONGEST_VALUE = 60
-"""Characters of a value that are shown."""
+"""Number of characters after which a value is truncated."""
 
 
 def differences(
@@ -15,13 +15,13 @@ def differences(
     names: tuple[str, str] = ("then", "now"),
     ignored: Collection[str] = (),
 ) -> list[str]:
-    """What two descriptions do not share, a phrase for each key; empty where they agree.
+    """How two descriptions differ, a phrase for each key; empty where they agree.
 
     Args:
-        first: Nested mappings of plain values; a key inside another is written `outer.inner`.
-        second: The same of the other one.
-        names: What to call the two, after their values: `seed: 0 then, 1 now`.
-        ignored: Keys of the outermost mappings that may differ.
+        first: Nested mappings of plain values; a nested key is written `outer.inner`.
+        second: The other description.
+        names: Words that follow the values, such as `seed: 0 then, 1 now`.
+        ignored: Outermost keys that may differ.
     """
     one, other = (
         flatten({key: value for key, value in each.items() if key not in ignored})
@@ -35,7 +35,7 @@ def differences(
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of nested mappings by their path, `outer.inner`."""
+    """The values of nested mappings by their path, such as `outer.inner`."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):

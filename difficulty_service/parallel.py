@@ -1,4 +1,4 @@
-"""Work on several threads, with results in order and a bound on what is under way."""
+"""Work on several threads, with results in order and a limit on pending work."""
 
 import os
 import threading
@@ -13,11 +13,12 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-LATEST_PIECES = 8
+RECENT_PIECES = 8
+"""Number of recent pieces of work whose duration decides whether threads take turns."""
 
 
 def num_workers() -> int:
-    """Cores this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -27,9 +28,9 @@ def map_in_order(
     workers: int,
     initializer: Callable[[], None] | None = None,
 ) -> Generator[Result, None, None]:
-    """Applies `function` on `workers` threads; yields in order, at most `workers` + 1 pending.
+    """Applies `function` on `workers` threads; yields results in order, with `workers` + 1 pending.
 
-    `items` is consumed in the calling thread, one ahead of each result.
+    The calling thread consumes `items`, one for each result that it takes.
     """
     remaining = iter(items)
     with ThreadPoolExecutor(workers, initializer=initializer) as pool:
@@ -48,17 +49,17 @@ def map_in_turns(
     workers: int,
     initializer: Callable[[], None] | None = None,
 ) -> Generator[Result, None, None]:
-    """As `map_in_order`, but the threads rest while results are used, and the user while they work.
+    """Like `map_in_order`, but the threads and the caller take turns at the cores.
 
-    For users that need every core themselves: all of a turn is done before its first result is
-    given, and the next turn is begun when its last one was used. The threads live for all turns,
-    and with them the memory that each has got from the heap.
+    For callers that need every core themselves: a turn is complete before its first result is
+    yielded, and the next turn starts when the last result has been used. The threads, and the heap
+    memory that each of them holds, live for all turns.
     """
     with ThreadPoolExecutor(workers, initializer=initializer) as pool:
         for turn in turns:
             results = [pool.submit(function, item) for item in turn]
             try:
-                # Once for the whole turn: this thread must not wake up between the others' results.
+                # Waits once per turn, so that this thread does not wake up for every result.
                 wait(results, return_when=FIRST_EXCEPTION)
                 yield from [result.result() for result in results]
             finally:
@@ -67,32 +68,32 @@ def map_in_turns(
 
 
 class OneByOne:
-    """Has threads do short pieces of Python's work one after the other, and long ones at once.
+    """Lets threads run short pieces of Python code one at a time, and long pieces concurrently.
 
-    Threads that pass the interpreter's lock back and forth at every call take longer for all of
-    such work than one of them alone, and hold up those that are doing something else. What is long
-    gives that lock away for most of its time, to decode a photograph or to wait for a disk.
+    Threads that pass the interpreter's lock back and forth at every call take longer for such work
+    than a single thread, and delay other threads. Long pieces release that lock for most of their
+    time, to decode a photograph or to wait for a disk.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._were_long = deque([False] * LATEST_PIECES, maxlen=LATEST_PIECES)
+        self._recent_long = deque([False] * RECENT_PIECES, maxlen=RECENT_PIECES)
 
     @contextmanager
     def piece(self, seconds: float) -> Iterator[None]:
-        """One piece of the work, long if it takes more than so many seconds.
+        """Runs a piece of work, which counts as long if it takes more than `seconds`.
 
-        It waits for its turn unless most pieces were long of late: one alone may be long by chance.
+        Waits for its turn unless most recent pieces were long, as a single one may be by chance.
         """
-        mostly_long = sum(self._were_long) > LATEST_PIECES // 2
+        mostly_long = sum(self._recent_long) > RECENT_PIECES // 2
         with nullcontext() if mostly_long else self._lock:
             began = time.perf_counter()
             yield
-            self._were_long.append(time.perf_counter() - began > seconds)
+            self._recent_long.append(time.perf_counter() - began > seconds)
 
 
 def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """The same items, each given when the one after it has been made."""
+    """Yields the same items, each after the next one has been produced."""
     remaining = iter(items)
     for before in islice(remaining, 1):
         for item in remaining:

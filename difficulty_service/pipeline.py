@@ -57,11 +57,11 @@ class ExtractRequest:
         location: Location of the dataset.
         out: Folder of the feature store.
         backbone: Name of the backbone.
-        dataset: How to read the dataset.
+        dataset: Settings by which to read the dataset.
         network: Device, precision and weights of the backbone.
-        options: How images become features.
+        options: Settings by which images become features.
         resume: Whether to keep what an earlier run extracted.
-        subset: Which shards to extract; `merging.merge_stores` joins the stores of all subsets.
+        subset: Shards to extract; `merging.merge_stores` joins the stores of all subsets.
         cluster: Ray cluster that runs the shards; None to run them in this process.
         clock: Measures how long each stage is busy in this process; None to measure nothing.
     """
@@ -80,12 +80,12 @@ class ExtractRequest:
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """How features become scores, and where these go.
+    """Settings by which features become scores, and the file for them.
 
     Attributes:
         out: Score file to write.
         scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
-        fit: How to fit Gaussians to the features.
+        fit: Settings by which to fit Gaussians to the features.
         fitted: Gaussians to score against instead; None to fit them.
     """
 
@@ -115,7 +115,7 @@ class ExtractedDataset:
     """The feature store of a run, complete but for the shards of other subsets.
 
     Attributes:
-        store: Where the features are.
+        store: Feature store of the run.
         bad_images: Images that could not be read, in all parts that are there.
         errors_file: File that lists them.
         num_samples: Number of images in the shards of the run, readable or not.
@@ -129,10 +129,10 @@ class ExtractedDataset:
 
 @dataclass(frozen=True)
 class ScoredDataset:
-    """What `score_dataset` has made.
+    """Result of `score_dataset`.
 
     Attributes:
-        extracted: The features.
+        extracted: Features of the dataset.
         scores: Summary of the score file.
     """
 
@@ -146,7 +146,7 @@ def ignore(_event: object) -> None:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Functions that are called on the way; whatever they raise ends the run.
+    """Functions that are called during a run; whatever they raise ends it.
 
     Attributes:
         progress: Called before the first image and after every batch.
@@ -173,7 +173,7 @@ def score_dataset(
 
     Args:
         extraction: The dataset, the backbone and where the features go.
-        scoring: How to score the features and where the scores go.
+        scoring: Settings by which to score the features, and the file for the scores.
         callbacks: Functions that are called between the stages.
         dataset: The dataset where it is open already; None to open the one at the location.
         load: Loads the backbone.
@@ -225,7 +225,7 @@ def extract_dataset(
 
     Args:
         dataset: The dataset at the location of the request.
-        request: How to extract its features, and where they go.
+        request: Settings of the extraction, and the folder for the features.
         progress: Called before the first image and after every batch.
         load: Loads the backbone.
         fitted_on: Description of the features of the Gaussians that will score these features;
@@ -289,6 +289,8 @@ def _require_every_class(
     unreadable = sorted(set(dataset.labels.tolist()) - set(dataset.labels[readable].tolist()))
     if unreadable:
         names = [dataset.class_names[label] for label in unreadable]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""  # noqa: PLR2004
         raise DatasetError(
-            f"no image can be read of {len(unreadable)} classes: {names[:5]}", f"see {errors_file}"
+            f"no image of these classes can be read: {', '.join(names[:5])}{more}",
+            f"see {errors_file}",
         )

@@ -1,7 +1,9 @@
 """Fixtures that every test may use."""
 
+import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,41 @@ from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 
 ROOT = Path(__file__).resolve().parent.parent
+
+ForkCommand = Callable[..., ForkServerProcess]
+
+PRELOADED = ["api.server", "api.worker.worker", "difficulty_service.cli", "trainer.runs.train"]
+
+FORKED_COMMAND = """
+import os, signal, sys
+
+# As at a terminal, also where the tests run in the background and their shell ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ.clear()
+os.environ.update(environment)
+for number, path in ((1, output), (2, errors)):
+    os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
+sys.argv[:] = ["difficulty", *arguments]
+
+import torch
+from difficulty_service.cli import main
+
+if "OMP_NUM_THREADS" in environment:
+    torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
+main()
+"""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist, with a core each
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
+        torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts files with slow tests first: a process that began one last would keep the others."""
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow_files)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -26,6 +63,42 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data at {folder}; name their folder in DIFFICULTY_SHARED")
     return folder
+
+
+@pytest.fixture(scope="session")
+def forkserver() -> ForkServerContext:
+    """Starts processes by forking one that has loaded torch and this project, which is slow."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+@pytest.fixture(scope="session")
+def fork_command(forkserver: ForkServerContext) -> Iterator[ForkCommand]:
+    """Starts the command `difficulty` in a process of its own that need not load torch."""
+    started: list[ForkServerProcess] = []
+
+    def start(
+        *arguments: object,
+        environment: Mapping[str, str] = os.environ,
+        output: Path | str = os.devnull,
+        errors: Path | str = os.devnull,
+    ) -> ForkServerProcess:
+        values = {
+            "arguments": [str(argument) for argument in arguments],
+            "environment": dict(environment),
+            "output": str(output),
+            "errors": str(errors),
+        }
+        process = forkserver.Process(target=exec, args=(FORKED_COMMAND, values))
+        process.start()
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.join()
 
 
 @pytest.fixture(scope="session")

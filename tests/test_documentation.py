@@ -1,8 +1,14 @@
-"""What the pages say works: their Python runs, their commands and links exist."""
+"""What the pages say works: their Python runs, their commands, options, links and figures exist."""
 
+import csv
 import dataclasses
 import re
+import subprocess
+import sys
 import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,84 +29,123 @@ from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
 from trainer.recipes.file import recipe_from_dict, shipped_recipes
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FIGURES = ROOT / "docs" / "figures"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS_A_SERVICE = "api.md"  # its examples have tests of their own, beside a running service
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
+OPTIONS_OF_ALL = {"--debug", "--help"}
+OPTIONS_OF_OTHERS = {"--logdir", "--machine_rank", "--no-deps", "--rm"}
+"""Options of tensorboard, accelerate, pip and docker compose that sentences name."""
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page, with its language and the line that it starts on."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    text = page.read_text()
+    for fenced in FENCED.finditer(text):
+        yield Block(page, text.count("\n", 0, fenced.start()) + 1, fenced[1], fenced[2])
+
+
+def cases(wanted: Callable[[Block], object]) -> list[Any]:
+    """Blocks of all pages that a test has something to do with, named by page and line."""
+    return [
+        pytest.param(block, id=f"{page.name}:{block.line}")
+        for page in PAGES
+        for block in blocks_of(page)
+        if wanted(block)
+    ]
+
+
+def commands_in(block: Block) -> list[tuple[str, str]]:
+    """Every call of `difficulty` in a shell block: its command, and the rest of the line."""
+    if block.language not in ("", "bash"):
+        return []
+    text = block.text.replace("\\\n", " ")
+    return re.findall(
+        r"(?:^|[\s'/])difficulty(?:_service)? ([a-z]+)\b ?([^\n]*(?:\n {4,}[^\n]*)*)", text
+    )
+
+
+@cache
+def options_by_command() -> dict[str, set[str]]:
+    """Options of every command; those of a group are those of its commands together."""
+    commands: dict[str, Any] = get_command(create_app()).commands  # type: ignore[attr-defined]
+    return {
+        name: {
+            option
+            for part in getattr(command, "commands", {"": command}).values()
+            for parameter in part.params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        for name, command in commands.items()
+    }
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name != NEEDS_A_SERVICE], ids=lambda page: page.name
+    "block", cases(lambda block: block.language == "python" and block.page.name != NEEDS_A_SERVICE)
 )
-def test_python_on_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_on_a_page_runs(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = pa.table(
         {"sample_id": ["a"], "label": [0], "label_name": ["cat"], "rmd": pa.array([1.0])}
     )
     write_scores(tmp_path / "scores.parquet", table, {"backbone": "builtin"})
     monkeypatch.chdir(tmp_path)
 
-    for block in blocks(page, "python"):
-        exec(compile(block, page.name, "exec"), {})  # noqa: S102 - our own pages
+    exec(compile(block.text, block.page.name, "exec"), {})  # noqa: S102 - our own pages
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_on_a_page_exist(page: Path) -> None:
-    app = create_app()
-    names = {each.callback.__name__ for each in app.registered_commands if each.callback}
-    names |= {str(each.name) for each in app.registered_groups}
-
-    used = re.findall(
-        r"^(?:\.venv/bin/)?difficulty (\w+)", "\n".join(blocks(page, "")), re.MULTILINE
-    )
-
-    assert set(used) <= names
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_options_on_a_page_exist(page: Path) -> None:
-    options = {
-        name: {option for one in commands_of(command) for option in options_of(one)}
-        for name, command in get_command(create_app()).commands.items()  # type: ignore[attr-defined]
-    }
-    text = "\n".join(blocks(page, "")).replace("\\\n", " ")
-    used = re.findall(r"\bdifficulty(?:_service)? ([a-z]+) ([^\n]*)", text)
+@pytest.mark.parametrize("block", cases(commands_in))
+def test_commands_and_options_in_a_block_exist(block: Block) -> None:
+    options = options_by_command()
 
     unknown = [
-        (name, option)
-        for name, rest in used
-        for option in re.findall(r"--[a-z][a-z-]*", rest)
-        if option not in options.get(name, ())
+        (command, option)
+        for command, rest in commands_in(block)
+        for option in (None, *re.findall(r"--[a-z][a-z-]*", rest))
+        if command not in options or (option and option not in options[command])
     ]
 
     assert unknown == []
 
 
-def commands_of(command: Any) -> list[Any]:  # noqa: ANN401 - of a library that is hardly typed
-    """A command itself, or those of a group."""
-    return list(getattr(command, "commands", {"": command}).values())
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if "`--" in page.read_text()],
+    ids=lambda page: page.name,
+)
+def test_options_in_the_text_of_a_page_exist(page: Path) -> None:
+    known = set.union(OPTIONS_OF_ALL, OPTIONS_OF_OTHERS, *options_by_command().values())
+    text = FENCED.sub("", page.read_text())
+
+    named = [option for code in re.findall(r"`([^`]+)`", text) for option in OPTION.findall(code)]
+
+    assert sorted(set(named) - known) == []
 
 
-def options_of(command: Any) -> set[str]:  # noqa: ANN401
-    """As they are written on the command line."""
-    return {
-        option
-        for parameter in command.params
-        for option in (*parameter.opts, *parameter.secondary_opts)
-    }
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if LINK.search(page.read_text())], ids=lambda page: page.name
+)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    targets = LINK.findall(page.read_text())
+
+    assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_recipes_on_a_page_can_be_read(page: Path) -> None:
-    for block in blocks(page, "toml"):
-        assert recipe_from_dict(tomllib.loads(block), page.name).name
+@pytest.mark.parametrize("block", cases(lambda block: block.language == "toml"))
+def test_a_recipe_on_a_page_can_be_read(block: Block) -> None:
+    assert recipe_from_dict(tomllib.loads(block.text), block.page.name).name
 
 
 def test_every_score_column_is_described() -> None:
@@ -130,3 +175,60 @@ def test_every_loss_model_constant_and_shipped_recipe_is_described() -> None:
         for name in shipped_recipes()
         if f"`{name}`" not in page and f"`_{name.rpartition('_')[2]}`" not in page
     ] == []
+
+
+def test_the_figures_are_drawn_from_the_numbers_beside_them(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, FIGURES / "draw.py", tmp_path], check=True)  # noqa: S603
+
+    drawn = {file.name: file.read_text() for file in tmp_path.iterdir()}
+
+    assert drawn == {file.name: file.read_text() for file in FIGURES.glob("*.svg")}
+    assert {Path(name).stem for name in drawn} == {file.stem for file in FIGURES.glob("*.csv")}
+
+
+@pytest.mark.parametrize("page", ["benchmarks.md", "findings.md"])
+def test_a_page_shows_every_figure_that_is_drawn_for_it(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+
+    shown = re.findall(r"!\[.+\]\((figures/\w+\.svg)\)", text)
+
+    assert shown
+    assert all((ROOT / "docs" / name).is_file() for name in shown)
+
+
+def rows_of(figure: str) -> list[dict[str, str]]:
+    with (FIGURES / f"{figure}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table_with(header: str) -> list[list[str]]:
+    """Cells of the table on the page of findings that begins with `header`, bold taken away."""
+    page = (ROOT / "docs" / "findings.md").read_text().replace("**", "")
+    table = page.split(f"| {header} |", 1)[1].split("\n\n", 1)[0]
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+
+
+def test_the_probes_of_the_page_are_those_of_the_figure() -> None:
+    measured = {
+        tuple(
+            f"{row[name]} ± {row[f'{name}_sd']}"
+            for name in ("accuracy", "adaptive_ece", "nll", "auroc")
+        ): row["method"]
+        for row in rows_of("probes")
+    }
+
+    shown = table_with("labels | method | accuracy (%) | adaptive ECE (%)")
+
+    assert len(shown) > 2
+    assert [method for _, method, *_ in shown] == [measured[tuple(cells[2:])] for cells in shown]
+
+
+def test_the_error_rates_of_the_page_are_those_of_the_figure() -> None:
+    bins = rows_of("error_rate")
+
+    shown = {backbone.strip("`"): rates for backbone, *rates in table_with("error rate")}
+
+    for backbone, rates in shown.items():
+        drawn = [float(bins[number - 1][backbone]) for number in (1, 5, 10, 15, 20)]
+        everything = sum(float(row[backbone]) for row in bins) / len(bins)
+        assert rates == [f"{rate:.1f} %" for rate in (*drawn, everything)]

@@ -2,10 +2,12 @@
 
 import ast
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,34 @@ from difficulty_service.cli import create_app
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("difficulty_service", "trainer", "api")
 LONGEST_FILE = 300
+LARGEST_FOLDER = 24  # modules and folders
+LONGEST_IMPORT_RULES = 220  # lines of pyproject.toml
+IMPORT_RULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+
+# For each contract, a module and what it must not import.
+VIOLATIONS = {
+    "users": ("difficulty_service.errors", "api.settings"),
+    "service": ("difficulty_service.atomic_file", "difficulty_service.score_file"),
+    "trainer": ("trainer.config", "trainer.run_folder"),
+    "api": ("api.settings", "api.logs"),
+    "circles": ("difficulty_service.feature_store.part", "difficulty_service.feature_store.store"),
+    "engines": ("difficulty_service.engines.local", "difficulty_service.engines.ray_cluster"),
+    "backbones": ("difficulty_service.backbones.clip", "difficulty_service.backbones.timm_models"),
+    "datasets": ("difficulty_service.datasets.table", "difficulty_service.datasets.archive"),
+    "scorers": ("difficulty_service.scorers.knn", "difficulty_service.scorers.kmeans"),
+    "data": ("trainer.data.classes", "trainer.data.images"),
+    "models": ("trainer.models.resnet", "trainer.models.densenet"),
+    "losses": ("trainer.losses.focal", "trainer.losses.brier"),
+    "metrics": ("trainer.metrics.predictions", "trainer.metrics.calibration"),
+    "arrays": ("difficulty_service.statistics.moments", "PIL"),
+    "tensors": ("trainer.losses.mmce", "sklearn"),
+    "entrance": ("trainer.samples", "difficulty_service.scorers.mahalanobis"),
+    "open-clip": ("difficulty_service.backbones.weights", "open_clip"),
+    "timm": ("difficulty_service.backbones.clip", "timm"),
+    "ray": ("difficulty_service.engines.local", "ray"),
+    "faiss": ("difficulty_service.scorers.kmeans", "faiss"),
+}
+
 LOADED_ON_DEMAND = ("datasets", "faiss", "open_clip", "ray", "timm")
 
 
@@ -48,6 +78,70 @@ def test_the_import_rules_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
     assert lint_imports(no_cache=True) == 0
+
+
+@pytest.fixture(scope="module")
+def broken_contracts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What is reported of each contract, by its name, where every one of them is violated."""
+    folder = tmp_path_factory.mktemp("violations")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pyc*"))
+    for module, imported in VIOLATIONS.values():
+        file = folder / f"{module.replace('.', '/')}.py"
+        file.write_text(f"{file.read_text()}\nimport {imported}\n")
+    run = subprocess.run(  # noqa: S603 - fixed arguments
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "200"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    sections = run.stdout.partition("Broken contracts")[2]
+    parts = re.split(r"^(.+)\n-+$", sections, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize("contract", IMPORT_RULES["contracts"], ids=lambda each: each["id"])
+def test_every_import_rule_catches_a_violation(
+    broken_contracts: dict[str, str], contract: dict[str, str]
+) -> None:
+    module, imported = VIOLATIONS[contract["id"]]
+    expected = f"- {module} -> {imported} (l."
+    if contract["type"] == "acyclic_siblings":
+        expected = f"No cycles are allowed in {module.rpartition('.')[0]}. "
+
+    report = " ".join(broken_contracts[contract["name"]].split())
+
+    assert expected in report
+
+
+def test_the_import_rules_stay_short() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+
+    tables = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
+
+    rules = [table for table in tables if re.match(r"\[+tool\.importlinter", table)]
+
+    assert len(rules) == 1 + len(IMPORT_RULES["contracts"])
+    assert sum(len(table.splitlines()) for table in rules) < LONGEST_IMPORT_RULES
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_folder_holds_too_much(package: str) -> None:
+    folders = {file.parent for file in (ROOT / package).rglob("*.py")}
+
+    entries = {
+        str(folder.relative_to(ROOT)): [
+            entry.name
+            for entry in folder.iterdir()
+            if entry.suffix == ".py" or (entry.is_dir() and entry in folders)
+        ]
+        for folder in folders
+    }
+
+    assert [name for name, held in entries.items() if len(held) > LARGEST_FOLDER] == []
 
 
 def test_no_source_file_grows_too_long() -> None:

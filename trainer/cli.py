@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from trainer.config import Recipe
 
 STOPPED = 143
-"""Exit code of a run that a signal ended, after it was saved; 128 + SIGTERM."""
+"""Exit code of a run that was saved and stopped by a signal: 128 + SIGTERM."""
 
 RecipeName = Annotated[
     str,
@@ -19,7 +19,7 @@ RecipeName = Annotated[
     ),
 ]
 RunFolder = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Folder that `difficulty train --out` wrote.")
+    Path, typer.Argument(metavar="RUN", help="Folder that `difficulty train` wrote.")
 ]
 RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
@@ -38,23 +38,26 @@ def train(
         typer.Option(help="Score file, for a recipe with regulariser.weights = 'scores'."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; default: runs/ and the recipe's name.")
+        Path | None,
+        typer.Option(help="Folder of the run; default: runs/NAME, by the recipe's name."),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key, as optimiser.momentum=0.8."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a key, such as optimiser.momentum=0.8."
+        ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where an earlier run was stopped.")
+        bool, typer.Option("--resume", help="Resume a run that was stopped.")
     ] = False,
     device: Device = "auto",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Train this one seed instead of the recipe's.")
+        int | None, typer.Option(min=0, help="Train this seed instead of the recipe's seeds.")
     ] = None,
 ) -> None:
-    """Trains a classifier as a recipe says, one run for each of its seeds.
+    """Trains a classifier from a recipe, one run for each of its seeds.
 
-    A run that is killed, or stopped by SIGTERM or Ctrl-C, goes on with `--resume` and ends with
+    A run that was killed, or stopped by SIGTERM or Ctrl-C, resumes with `--resume` and ends with
     the same parameters. For several GPUs or machines: `accelerate launch -m difficulty_service
     train ...`.
     """
@@ -74,38 +77,43 @@ def evaluate(
     run: RunFolder,
     data: Annotated[
         str | None,
-        typer.Option(help="Judge on this dataset of the same classes instead of the test data."),
+        typer.Option(help="Evaluate on this dataset of the same classes instead of the test data."),
     ] = None,
     split: Annotated[str | None, typer.Option(help="Sub-folder or named split of --data.")] = None,
-    label_column: Annotated[str | None, typer.Option(help="Column with its labels.")] = None,
+    label_column: Annotated[
+        str | None, typer.Option(help="Column of --data with the labels.")
+    ] = None,
     ood: Annotated[
         list[str] | None,
-        typer.Option(help="Tell the samples of this dataset from the test data; repeatable."),
+        typer.Option(help="Detect the samples of this out-of-distribution dataset; repeatable."),
     ] = None,
     corruptions: Annotated[
         bool,
-        typer.Option("--corruptions", help="Judge on test images, corrupted in ten ways."),
+        typer.Option("--corruptions", help="Evaluate on test images with ten kinds of corruption."),
     ] = False,
     device: Device = "auto",
 ) -> None:
-    """Judges the models of a run: every metric, before and after temperature scaling.
+    """Evaluates the models of a run: every metric, before and after temperature scaling.
 
-    Prints mean and standard deviation over the seeds, and writes every number beside the models:
-    evaluation.json, ood.json and corruptions.json.
+    Prints mean and standard deviation over the seeds, and writes all metrics into the folders of
+    the seeds: evaluation.json, ood.json and corruptions.json.
     """
-    from trainer.console import out, watch_passes
+    from difficulty_service.commands.console import out
+    from trainer.console import watch_passes
     from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
-    from trainer.reports.evaluation import Wanted, evaluate_seeds
+    from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
     from trainer.run_folder import seed_folders
     from trainer.runs.evaluate import DatasetChoice
 
     if data is None and (split is not None or label_column is not None):
-        raise typer.BadParameter("--split and --label-column are of --data; name that dataset too")
+        raise typer.BadParameter(
+            "--split and --label-column belong to --data; name that dataset too"
+        )
     choice = None if data is None else DatasetChoice(data, split, label_column)
-    wanted = Wanted(choice, tuple(ood or ()), corruptions)
+    request = EvaluationRequest(choice, tuple(ood or ()), corruptions)
     passes = len(CORRUPTIONS) * len(SEVERITIES) * len(seed_folders(run)) if corruptions else 0
     with watch_passes(passes) as advance:
-        tables = evaluate_seeds(run, wanted, device, advance)
+        tables = evaluate_seeds(run, request, device, advance)
     for table in tables:
         out.print(table, markup=False)
 
@@ -114,34 +122,35 @@ def compare(
     runs: RunFolders,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the table here, beside it CSV, JSON and reliability diagrams."),
+        typer.Option(help="Markdown file for the table; CSV, JSON and diagrams go next to it."),
     ] = None,
 ) -> None:
-    """Sets runs side by side: mean and standard deviation over seeds, the best marked."""
-    from trainer.console import out as console
+    """Compares runs: mean and standard deviation over seeds, with the best in bold."""
+    from difficulty_service.commands.console import out as console
     from trainer.reports.comparison import compare_runs, markdown_table, write_comparison
 
     comparison = compare_runs(runs)
     console.print(markdown_table(comparison), markup=False)
     if out is not None:
         write_comparison(comparison, out)
-        console.print(f"the tables and diagrams are beside {out}", markup=False)
+        console.print(f"tables and diagrams written next to {out}", markup=False)
 
 
 def _train_seed(recipe: "Recipe", seed: int, folder: Path, device: str, *, resume: bool) -> bool:
-    """Trains one seed in sight of the person who asked for it."""
+    """Trains one seed and shows its progress; returns whether it is finished."""
     import os
 
-    from trainer.console import err, out, watch_run
+    from difficulty_service.commands.console import err, out
+    from trainer.console import watch_run
     from trainer.run_folder import seed_folder
     from trainer.runs.train import RunRequest, run_seed
 
-    speaks = os.environ.get("RANK", "0") == "0"
-    if speaks:
+    is_main = os.environ.get("RANK", "0") == "0"
+    if is_main:
         out.print(f"{recipe.name}, seed {seed}, in {seed_folder(folder, seed)}", markup=False)
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
-    with watch_run(recipe.training.epochs, num_processes, speaks=speaks) as observer:
-        finished = run_seed(RunRequest(recipe, seed, folder, device, resume), observer)
-    if speaks and not finished:
-        err.print("stopped and saved; go on with the same command and --resume", markup=False)
+    with watch_run(recipe.training.epochs, num_processes, is_main=is_main) as callbacks:
+        finished = run_seed(RunRequest(recipe, seed, folder, device, resume), callbacks)
+    if is_main and not finished:
+        err.print("stopped and saved; resume with the same command and --resume", markup=False)
     return finished

@@ -1,4 +1,4 @@
-"""What a training run does, as read from a recipe: checked on construction, never changed."""
+"""The configuration of a training run, read from a recipe: validated, immutable dataclasses."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -6,9 +6,11 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from difficulty_service.images.header import DEFAULT_MAX_PIXELS
+
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-Share = Annotated[float, Field(ge=0, lt=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -21,39 +23,41 @@ Normalise = Literal["minmax", "per_dimension", "zscore", "none"]
 
 @dataclass(frozen=True, config=STRICT)
 class DataConfig:
-    """What is learned from, and what it is judged on.
+    """Training, validation and test data.
 
     Attributes:
-        train: Dataset to learn from; any location that `difficulty score` takes, or a folder of
-            features made by `difficulty extract`.
-        kind: What the dataset holds; "features" is such a folder.
-        test: Dataset to judge on, once, at the end.
-        validation: Share of every class held out of `train`, or a dataset of its own.
+        train: Training dataset: any location that `difficulty score` takes, or a feature store
+            written by `difficulty extract`.
+        kind: Kind of the samples; "features" is a feature store.
+        test: Test dataset, evaluated once, at the end.
+        validation: Fraction of every class held out of `train`, or a separate dataset.
         split: Sub-folder or named split of `train`.
-        validation_split: The same of a validation dataset.
-        test_split: The same of `test`.
+        validation_split: Sub-folder or named split of a validation dataset.
+        test_split: Sub-folder or named split of `test`.
         image_column: Column of a table with image bytes or paths.
         text_column: Column of a table with texts.
         label_column: Column with the labels of `train` and of a validation dataset.
         test_label_column: Column with the labels of `test`; None is `label_column`.
-        id_column: Column whose text is the sample id.
-        labels: Dataset whose labels, joined by sample id, replace those of a folder of features.
-        limit: Use this many training samples, evenly spaced.
-        image_size: Height and width in pixels; None is that of the images, which then must agree.
-        augmentation: Random changes to training images.
-        crop_padding: Black pixels on each side before a "flip_crop".
-        label_noise: Share of training labels replaced by another class at random.
-        text_length: Words of a text that are used, from its start.
-        vocabulary_size: Words that have a token of their own: those most frequent in the training
-            texts.
-        in_memory: Keep all images decoded on the device; None decides by their size.
-        workers: Processes that decode images which are not kept in memory; None is all cores.
+        id_column: Column with the sample ids.
+        labels: Dataset whose labels, joined by sample id, replace those of a feature store.
+        limit: Number of training samples to use, evenly spaced; None is all.
+        image_size: Height and width in pixels; None is the size of the images, which must then be
+            equal.
+        max_pixels: Maximum number of pixels of an image file; larger ones are refused.
+        augmentation: Random augmentation of training images.
+        crop_padding: Width in pixels of the black border added before a "flip_crop".
+        label_noise: Fraction of training labels replaced by another class at random.
+        text_length: Maximum number of words of a text; the rest is cut off.
+        vocabulary_size: Maximum number of words with their own token: the most frequent ones of
+            the training texts.
+        in_memory: Whether to keep all images decoded on the device; None decides by their size.
+        workers: Number of processes that decode images not kept in memory; None is all cores.
     """
 
     train: str
     kind: Kind = "images"
     test: str | None = None
-    validation: Share | str = 0.1
+    validation: Fraction | str = 0.1
     split: str | None = None
     validation_split: str | None = None
     test_split: str | None = None
@@ -65,9 +69,10 @@ class DataConfig:
     labels: str | None = None
     limit: Count | None = None
     image_size: Count | None = None
+    max_pixels: Count = DEFAULT_MAX_PIXELS
     augmentation: Augmentation = "none"
     crop_padding: Annotated[int, Field(ge=0)] = 4
-    label_noise: Share = 0.0
+    label_noise: Fraction = 0.0
     text_length: Count = 1000
     vocabulary_size: Count = 30_000
     in_memory: bool | None = None
@@ -80,7 +85,7 @@ class ModelConfig:
 
     Attributes:
         name: A key of `trainer.models.MODELS`, or `timm:NAME`.
-        options: Those of its builder that differ from their defaults.
+        options: Options of its builder that differ from their defaults.
     """
 
     name: str
@@ -93,7 +98,7 @@ class LossConfig:
 
     Attributes:
         name: A key of `trainer.losses.LOSSES` or `LOSSES_WITH_MEMORY`.
-        constants: Those of the loss that differ from their defaults.
+        constants: Constants of the loss that differ from their defaults.
     """
 
     name: str = "cross_entropy"
@@ -102,18 +107,19 @@ class LossConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class RegulariserConfig:
-    """The entropy term and how each sample's difficulty weighs it.
+    """The entropy term and its weight for each sample.
 
     Attributes:
-        alpha: Strength of the entropy term; 0 is none.
-        weights: "constant" weighs all samples 1, "scores" by their difficulty.
-        scores: Score file; the command line's `--scores` goes before it.
+        alpha: Strength of the entropy term; 0 disables it.
+        weights: "constant" weighs all samples by 1, "scores" by their difficulty.
+        scores: Score file; the argument of the command line takes precedence.
         column: Column of the score file; larger is harder.
-        normalise: What is done to scores before the exponential.
-        winsorise: Share of scores at either end that "minmax" and "zscore" pull in to the next.
+        normalise: Normalisation of the scores before the exponential.
+        winsorise: Fraction of scores clipped at either end by "minmax" and "zscore".
         score_temperature: Divisor of the normalised scores; smaller makes weights more peaked.
-        c: Keeps the largest weight below 1.
-        missing: A training sample without a score is an "error", or takes the "mean" weight.
+        c: Constant of equation 10 that keeps the largest weight below 1.
+        missing: What to do with a training sample without a score: "error" refuses it, "mean"
+            gives it the mean weight.
     """
 
     alpha: NotNegative = 0.0
@@ -129,20 +135,20 @@ class RegulariserConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class OptimiserConfig:
-    """How gradients change parameters.
+    """The optimiser.
 
     Attributes:
         name: Stochastic gradient descent with momentum, or AdamW.
-        learning_rate: At its highest.
-        momentum: Of "sgd".
-        nesterov: Whether "sgd" looks ahead.
-        weight_decay: As the optimiser of that name in PyTorch means it.
-        gradient_clip: Longest gradient over all parameters; None for no limit.
+        learning_rate: Highest learning rate of the schedule.
+        momentum: Momentum of "sgd".
+        nesterov: Whether "sgd" uses Nesterov momentum.
+        weight_decay: Weight decay, as defined by PyTorch's optimiser of that name.
+        gradient_clip: Maximum norm of the gradient over all parameters; None for no limit.
     """
 
     name: Literal["sgd", "adamw"] = "sgd"
     learning_rate: Positive = 0.1
-    momentum: Share = 0.9
+    momentum: Fraction = 0.9
     nesterov: bool = False
     weight_decay: NotNegative = 0.0
     gradient_clip: Positive | None = None
@@ -150,37 +156,40 @@ class OptimiserConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class ScheduleConfig:
-    """How the learning rate changes.
+    """The schedule of the learning rate.
 
     Attributes:
         name: "steps" multiplies by `factor` at each milestone; "cosine" falls to zero;
-            "one_cycle" rises in a straight line over `warmup` and falls in one to zero.
-        milestones: Epochs, or shares of all epochs where below 1; of "steps".
-        factor: Of "steps".
-        warmup: Share of all steps over which the rate first rises from zero; any schedule.
+            "one_cycle" rises linearly over `warmup` and falls linearly to zero.
+        milestones: Milestones of "steps": epochs, or fractions of all epochs where below 1.
+        factor: Factor of "steps".
+        warmup: Fraction of all steps during which the rate rises from zero, for any schedule.
     """
 
     name: Literal["constant", "steps", "cosine", "one_cycle"] = "cosine"
     milestones: tuple[Positive, ...] = ()
     factor: Positive = 0.1
-    warmup: Share = 0.0
+    warmup: Fraction = 0.0
 
 
 @dataclass(frozen=True, config=STRICT)
 class TrainingConfig:
-    """The loop.
+    """The training loop.
 
     Attributes:
-        epochs: Passes over the training samples.
-        batch_size: Samples per step, over all processes together.
-        seeds: One run each: the split, the order, augmentation and first parameters follow it.
-        reduction: Of the losses of a batch; the focal family's papers sum.
-        precision: Of forward and backward; "auto" is bf16 where the device computes in it.
-        channels_last: Memory format of images; faster for convolutions.
-        compile: Compile the model first; pays on a GPU in long runs.
-        ema_decay: Judge and keep a moving average of the parameters with this decay per step.
-        checkpoint_every: Epochs between checkpoints.
-        evaluation_batch_size: Samples per step where nothing is learned.
+        epochs: Number of passes over the training samples.
+        batch_size: Number of samples per step, over all processes together.
+        seeds: Seeds of the runs; a seed decides the split, the order, augmentation and the initial
+            parameters.
+        reduction: Reduction of the losses of a batch; the focal family's papers use the sum.
+        precision: Precision of forward and backward; "auto" is bf16 where the device supports it.
+        channels_last: Whether images have their channels last in memory, which is faster for
+            convolutions.
+        compile: Whether to compile the model, which is faster on a GPU in long runs.
+        ema_decay: Decay per step of a moving average of the parameters, which is then evaluated
+            and saved; None keeps no average.
+        checkpoint_every: Number of epochs between checkpoints.
+        evaluation_batch_size: Number of samples per step of evaluation.
     """
 
     epochs: Count
@@ -197,10 +206,17 @@ class TrainingConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class Recipe:
-    """One experiment: everything that a run depends on besides its seed.
+    """One experiment: everything that a run depends on except its seed.
 
     Attributes:
-        name: What tables and plots call it.
+        name: Name in tables and plots.
+        data: Training, validation and test data.
+        model: Classifier.
+        training: Training loop.
+        loss: Loss.
+        regulariser: Entropy term.
+        optimiser: Optimiser.
+        schedule: Schedule of the learning rate.
     """
 
     name: str

@@ -1,47 +1,34 @@
-"""What a person sees of a run: a bar on a terminal, one line per epoch everywhere."""
+"""Output of a run: a progress bar on a terminal, and one line per epoch everywhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
 
+from difficulty_service.commands.console import RateColumn, err, out
 from trainer.runs.signals import stop_on_signals
-from trainer.runs.train import Observer
-from trainer.training.checkpoint import Progress as Done
+from trainer.runs.train import RunCallbacks
+from trainer.training.checkpoint import Progress as RunProgress
 from trainer.weights.formula import WeightsDistribution
-
-out = Console(highlight=False, soft_wrap=True)
-err = Console(highlight=False, soft_wrap=True, stderr=True)
-
-
-class RateColumn(ProgressColumn):
-    """Samples per second, over the last half minute."""
-
-    def render(self, task: Any) -> Text:  # noqa: ANN401 - rich's own type, only for its speed
-        """The rate, or a dash before the first step."""
-        return Text(f"{task.speed:,.0f}/s" if task.speed else "-/s")
 
 
 @contextmanager
-def watch_run(epochs: int, num_processes: int, *, speaks: bool) -> Iterator[Observer]:
-    """Shows how a run goes, and lets a signal stop it.
+def watch_run(epochs: int, num_processes: int, *, is_main: bool) -> Iterator[RunCallbacks]:
+    """Shows the progress of a run, and lets a signal stop it.
 
     Args:
-        epochs: Of the run.
-        num_processes: That share each batch.
-        speaks: Whether this process is the one that shows anything.
+        epochs: Number of epochs of the run.
+        num_processes: Number of processes that share each batch.
+        is_main: Whether this is the process that prints.
     """
     bar = Progress(
         TextColumn("epoch {task.fields[epoch]}"),
@@ -52,43 +39,46 @@ def watch_run(epochs: int, num_processes: int, *, speaks: bool) -> Iterator[Obse
         TextColumn("left"),
         TimeRemainingColumn(),
         console=err,
-        disable=not (err.is_terminal and speaks),
+        disable=not (err.is_terminal and is_main),
     )
-    with stop_on_signals() as signal_that_came, bar:
+    with stop_on_signals() as received_signal, bar:
         task = bar.add_task("training", total=None, epoch=f"1/{epochs}")
 
-        def begin(samples: int, done: Done, distribution: WeightsDistribution | None) -> None:
-            if not speaks:
+        def start(
+            samples: int, progress: RunProgress, distribution: WeightsDistribution | None
+        ) -> None:
+            if not is_main:
                 return
-            shared = f", {num_processes} processes" if num_processes > 1 else ""
-            out.print(f"{samples:,} training samples, {epochs} epochs{shared}", markup=False)
+            processes = f", {num_processes} processes" if num_processes > 1 else ""
+            out.print(f"{samples:,} training samples, {epochs} epochs{processes}", markup=False)
             if distribution is not None:
                 out.print(distribution.summary(), markup=False)
-            if done.epoch or done.step:
-                out.print(f"going on after epoch {done.epoch}, step {done.step}", markup=False)
+            if progress.epoch or progress.step:
+                position = f"epoch {progress.epoch}, step {progress.step}"
+                out.print(f"resuming after {position}", markup=False)
             bar.update(
                 task,
                 total=samples * epochs,
-                completed=samples * done.epoch,
-                epoch=f"{done.epoch + 1}/{epochs}",
+                completed=samples * progress.epoch,
+                epoch=f"{progress.epoch + 1}/{epochs}",
             )
 
         def end_epoch(record: dict[str, Any]) -> None:
-            if speaks:
+            if is_main:
                 out.print(describe_epoch(record, epochs), markup=False)
                 bar.update(task, epoch=f"{min(record['epoch'] + 1, epochs)}/{epochs}")
 
-        yield Observer(
-            begin=begin,
-            step=lambda samples: bar.advance(task, samples),
-            epoch=end_epoch,
-            stop=lambda: signal_that_came() != 0,
+        yield RunCallbacks(
+            on_start=start,
+            on_step=lambda samples: bar.advance(task, samples),
+            on_epoch=end_epoch,
+            should_stop=lambda: received_signal() != 0,
         )
 
 
 @contextmanager
 def watch_passes(total: int) -> Iterator[Callable[[], None]]:
-    """A bar over passes through a dataset, with the time left; nothing where there are none."""
+    """A progress bar over passes through a dataset; hidden where there are none."""
     bar = Progress(
         TextColumn("passes"),
         BarColumn(),
@@ -105,7 +95,7 @@ def watch_passes(total: int) -> Iterator[Callable[[], None]]:
 
 
 def describe_epoch(record: dict[str, Any], epochs: int) -> str:
-    """One line about an epoch."""
+    """The record of an epoch in one line."""
     parts = [
         f"epoch {record['epoch']}/{epochs}: loss {record['train_loss']:.4f}",
         f"training accuracy {record['train_accuracy']:.1%}",

@@ -1,4 +1,4 @@
-"""The files of a run: one folder per recipe, in it one per seed."""
+"""The files of a run: one folder per recipe, with one folder per seed inside."""
 
 import json
 import re
@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from difficulty_service.atomic_file import replacing
-from difficulty_service.errors import TrainingError
+from difficulty_service.errors import Setting, TrainingError
 from trainer.samples import InputSpec
 
 CHECKPOINT = "checkpoint.pt"
 CORRUPTIONS = "corruptions.json"
-EVALUATED = "evaluation.npz"
 EVALUATION = "evaluation.json"
+EVALUATION_PREDICTIONS = "evaluation.npz"
 HISTORY = "history.jsonl"
 INPUTS = "inputs.json"
 METRICS = "metrics.json"
@@ -29,12 +29,12 @@ WEIGHTS = "weights.json"
 
 
 def seed_folder(run: Path, seed: int) -> Path:
-    """Where the files of one seed are."""
+    """The folder of one seed."""
     return run / f"seed-{seed}"
 
 
 def seed_folders(run: Path) -> list[Path]:
-    """Those of all seeds that were begun, by seed.
+    """The folders of all seeds that were started, in ascending order of the seed.
 
     Raises:
         TrainingError: There is none.
@@ -46,32 +46,34 @@ def seed_folders(run: Path) -> list[Path]:
     ]
     if not folders:
         raise TrainingError(
-            f"{run} holds no run: no seed-*/{RECIPE} in it; name a folder that "
-            "`difficulty train --out` wrote"
+            f"{run} holds no run: no seed-*/{RECIPE} in it",
+            "name a folder that `difficulty train` wrote",
         )
     return sorted(folders, key=lambda folder: int(folder.name.removeprefix("seed-")))
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Writes strict JSON whole or not at all."""
+    """Writes strict JSON atomically."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads what `write_json` wrote.
+    """Reads a JSON object.
 
     Raises:
-        TrainingError: It is missing or damaged.
+        TrainingError: The file is missing or damaged.
     """
     try:
         values = json.loads(path.read_text())
     except FileNotFoundError:
-        raise TrainingError(f"{path} is missing; finish the run with --resume") from None
+        raise TrainingError(
+            f"{path} is missing", "finish the run with ", Setting("resume", value=True)
+        ) from None
     except ValueError as error:
-        raise TrainingError(f"{path} is damaged ({error}); train again") from error
+        raise TrainingError(f"{path} is damaged ({error})", "train again") from error
     if not isinstance(values, dict):
-        raise TrainingError(f"{path} does not hold a JSON object; train again")
+        raise TrainingError(f"{path} does not hold a JSON object", "train again")
     return values
 
 
@@ -82,7 +84,7 @@ def write_history(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def write_inputs(path: Path, spec: InputSpec, class_names: Sequence[str]) -> None:
-    """Writes what a model takes and the names of what it gives."""
+    """Writes the specification of a model's inputs and the names of its classes."""
     values = {
         "shape": list(spec.shape),
         "mean": None if spec.mean is None else spec.mean.tolist(),
@@ -94,10 +96,10 @@ def write_inputs(path: Path, spec: InputSpec, class_names: Sequence[str]) -> Non
 
 
 def read_inputs(path: Path) -> tuple[InputSpec, tuple[str, ...]]:
-    """Reads what `write_inputs` wrote.
+    """Reads the specification of a model's inputs and the names of its classes.
 
     Raises:
-        TrainingError: It is missing or damaged.
+        TrainingError: The file is missing or damaged.
     """
     values = read_json(path)
     try:
@@ -107,4 +109,4 @@ def read_inputs(path: Path) -> tuple[InputSpec, tuple[str, ...]]:
         spec = InputSpec(tuple(values["shape"]), mean, std, tuple(values["vocabulary"]))
         return spec, tuple(values["class_names"])
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise TrainingError(f"{path} is damaged ({error!r}); train again") from error
+        raise TrainingError(f"{path} is damaged ({error!r})", "train again") from error

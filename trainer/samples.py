@@ -1,4 +1,4 @@
-"""What a split of a dataset gives to the loop: ids, labels, and inputs in batches."""
+"""The samples of a split: ids, labels, and inputs in batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ NUM_DRAWS = 5
 
 
 class Inputs(Protocol):
-    """The inputs of some samples, by position, wherever they are kept."""
+    """The inputs of a split, in memory or on disk."""
 
     def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:
-        """Inputs on the device, in the order of the plan.
+        """Yields batches of inputs on the device, in the order of the plan.
 
         Args:
             plan: Positions of the samples of each batch, int64 on the CPU.
-            draws: Uniform in [0, 1), for the random changes of each sample, so that what is done
-                to a sample depends neither on its batch nor on who makes it; None changes
-                nothing. Shape (all samples, NUM_DRAWS).
+            draws: Random numbers in [0, 1) for the augmentation of each sample, so that it depends
+                neither on the batch nor on the process; None applies no augmentation. Shape (all
+                samples, NUM_DRAWS).
 
         Yields:
             One batch per entry of the plan: images, uint8 of shape (samples, 3, height, width);
@@ -31,14 +31,14 @@ class Inputs(Protocol):
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a model has to know of its inputs.
+    """The specification of a model's inputs.
 
     Attributes:
-        shape: Of one sample: (3, height, width), (dim,) or (length,).
-        mean: Of the training samples, per channel or dimension, in [0, 255] for images; None for
-            texts.
-        std: Standard deviation beside it.
-        vocabulary: The word of each token of a text; empty otherwise.
+        shape: Shape of one sample: (3, height, width), (dim,) or (length,).
+        mean: Mean of the training samples per channel or dimension, in [0, 255] for images; None
+            for texts.
+        std: Standard deviation of the training samples, likewise.
+        vocabulary: Word of each token of a text; empty for other inputs.
     """
 
     shape: tuple[int, ...]
@@ -49,13 +49,13 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Samples:
-    """One split.
+    """The samples of one split.
 
     Attributes:
-        sample_ids: One per sample.
+        sample_ids: Id of each sample.
         labels: Class indices, int64 on the CPU. Shape (samples,).
         class_names: Name of each class index.
-        inputs: Their images, features or texts.
+        inputs: Images, features or texts of the samples.
     """
 
     sample_ids: Sequence[str]

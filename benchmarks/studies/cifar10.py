@@ -1,4 +1,4 @@
-"""CIFAR-10 with people's labels: features and difficulty scores that the studies start from."""
+"""CIFAR-10 with human labels: the features and difficulty scores that the studies use."""
 
 import os
 import subprocess
@@ -22,14 +22,14 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Cifar10:
-    """Where everything is.
+    """Locations of the data.
 
     Attributes:
         train: Glob of the training tables.
         test: The test table.
         features: Folder of features of the training images, by backbone.
-        test_features: Of the test images.
-        scores: Score file of the training images and official labels, by backbone.
+        test_features: Folder of features of the test images.
+        scores: Score file of the training images with official labels, by backbone.
     """
 
     train: str
@@ -40,12 +40,12 @@ class Cifar10:
 
 
 def shared_folder() -> Path:
-    """Where real data and weights are."""
+    """The folder of real data and weights."""
     return Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 
 
 def prepare(folder: Path) -> Cifar10 | None:
-    """Extracts and scores what is not there yet; None where the images are not at hand."""
+    """Extracts and scores what is missing; None where the images are not available."""
     shared = shared_folder()
     train, test = str(shared / "data/cifar10_train_*.parquet"), shared / "data/cifar10_test.parquet"
     if not test.exists():
@@ -74,7 +74,7 @@ def official_labels(data: Cifar10) -> dict[str, int]:
 
 
 def relabelled(data: Cifar10, column: str) -> tuple[dict[str, Path], dict[str, Path]]:
-    """Features and scores by backbone, as they are where these labels are all one has."""
+    """Features and scores by backbone, for a column of labels."""
     if column == "label":
         return data.features, data.scores
     labels = _column(data, column)
@@ -96,7 +96,7 @@ def _column(data: Cifar10, column: str) -> dict[str, int]:
 
 
 def _relabel(source: Path, labels: Mapping[str, int], column: str, target: Path) -> None:
-    """The same features with other labels."""
+    """Copies a feature store with other labels."""
     store = open_store(source)
     description = {**store.description, "label_column": column}
     copy = create_store(target, description)

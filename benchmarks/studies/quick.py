@@ -1,10 +1,10 @@
 """Does knowing the difficulty help a probe on cached features, with clean and with wrong labels?
 
 One hidden layer on the built-in encoder's features of CIFAR-10, trained with the official labels
-and with two sets that people gave (CIFAR-10N: 9 % and 40 % of them wrong), judged on the clean
-test images. Every free constant is chosen by the NLL of 5,000 training images held out, with their
-official labels, as a small set of checked labels would serve. Everything lies in
-runs/study-quick, and a study that was stopped goes on where it was.
+and with two sets of human labels (CIFAR-10N: 9 % and 40 % of them wrong), evaluated on the clean
+test images. Every free constant is chosen by the NLL of 5,000 held-out training images with their
+official labels, which stand in for a small set of verified labels. All files are in
+runs/study-quick, and a study that was stopped resumes.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def weighted(scores: Path, backbone: str, forms: Sequence[str]) -> list[Search]:
 
 
 def study_labels(column: str, data: Cifar10, arguments: argparse.Namespace) -> None:
-    """Runs and prints everything for one set of labels."""
+    """Runs the study for one set of labels and prints its tables."""
     stores, scores = relabelled(data, column)
     settings = (
         f"data.train={stores['builtin']}",
@@ -110,28 +110,28 @@ def study_labels(column: str, data: Cifar10, arguments: argparse.Namespace) -> N
         "optimiser.learning_rate=2e-3",
     )
     study = Study("probe_quick", settings, arguments.folder / column, arguments.jobs)
-    seeds, judge = range(arguments.seeds), validation_nll_with(official_labels(data))
+    seeds, criterion = range(arguments.seeds), validation_nll_with(official_labels(data))
     searches = [
         *LOSSES,
         *weighted(scores["builtin"], "builtin", list(FORMS)),
         *weighted(scores["MobileNetV2"], "MobileNetV2", ["min-max", "per dimension"]),
     ]
-    begun = [each.trial(value) for each in searches for value in each.values]
-    run_trials(study, begun, seeds[:1])
-    found = [search(study, each, seeds[:1], judge) for each in searches]
-    trials = [*FIXED, *(each.best for each in found)]
+    initial = [each.trial(value) for each in searches for value in each.values]
+    run_trials(study, initial, seeds[:1])
+    results = [search(study, each, seeds[:1], criterion) for each in searches]
+    trials = [*FIXED, *(each.best for each in results)]
     run_trials(study, trials, seeds)
     print(f"## Trained with {LABELS[column]}\n")
     print_test_table(study, trials)
-    print_searches(found)
+    print_searches(results)
 
 
 def main() -> None:
-    """Runs what is not finished, then prints the tables."""
+    """Runs the unfinished trials, then prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="runs of every method")
     parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of parallel runs")
     parser.add_argument("--folder", type=Path, default=Path("runs/study-quick"))
     parser.add_argument("--labels", choices=LABELS, nargs="+", default=list(LABELS))
     arguments = parser.parse_args()

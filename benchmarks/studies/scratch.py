@@ -1,9 +1,9 @@
 """Does knowing the difficulty help a network that is trained from scratch on CIFAR-10?
 
 A small residual network, 30 epochs, with difficulty from the built-in encoder and from
-MobileNetV2. Every constant is chosen by the NLL of 5,000 training images held out, with the first
-seed; the table shows the test images. Everything lies in runs/study-scratch, and a study that was
-stopped goes on where it was.
+MobileNetV2. Every constant is chosen by the NLL of 5,000 held-out training images, with the first
+seed; the table shows the test images. All files are in runs/study-scratch, and a study that was
+stopped resumes.
 """
 
 import argparse
@@ -23,7 +23,7 @@ WEIGHTED = (0.1, 0.32, 1.0)
 
 
 def fixed_trials() -> list[Trial]:
-    """Methods that have their constants from their papers."""
+    """Methods with the constants of their papers."""
     return [
         Trial("cross-entropy", ()),
         Trial("FLSD-53", ("loss.name=flsd_53",)),
@@ -33,7 +33,7 @@ def fixed_trials() -> list[Trial]:
 
 
 def searches(data: Cifar10) -> list[Search]:
-    """Methods whose alpha is chosen."""
+    """Methods whose alpha is searched."""
     alpha = "regulariser.alpha"
     return [
         Search("constant entropy", (), alpha, CONSTANT, refine=False),
@@ -51,11 +51,11 @@ def searches(data: Cifar10) -> list[Search]:
 
 
 def main() -> None:
-    """Runs what is not finished, then prints the tables."""
+    """Runs the unfinished trials, then prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2, help="runs of every method")
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of parallel runs")
     parser.add_argument("--folder", type=Path, default=Path("runs/study-scratch"))
     arguments = parser.parse_args()
     data = prepare(Path("runs/cifar10"))
@@ -71,13 +71,13 @@ def main() -> None:
     )
     study = Study("cifar10_small_resnet", settings, arguments.folder, arguments.jobs)
     seeds = range(arguments.seeds)
-    begun = [each.trial(value) for each in searches(data) for value in each.values]
-    run_trials(study, [*fixed_trials(), *begun], seeds[:1])
-    found = [search(study, each, seeds[:1], validation_nll) for each in searches(data)]
-    trials = [*fixed_trials(), *(each.best for each in found)]
+    initial = [each.trial(value) for each in searches(data) for value in each.values]
+    run_trials(study, [*fixed_trials(), *initial], seeds[:1])
+    results = [search(study, each, seeds[:1], validation_nll) for each in searches(data)]
+    trials = [*fixed_trials(), *(each.best for each in results)]
     run_trials(study, trials, seeds)
     print_test_table(study, trials)
-    print_searches(found)
+    print_searches(results)
 
 
 if __name__ == "__main__":

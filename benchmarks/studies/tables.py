@@ -1,8 +1,8 @@
-"""What a study prints: the test metrics of the chosen trials, and what they were chosen from."""
+"""The tables of a study: test metrics of the chosen trials, and the searches that chose them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.studies.trials import Found, Judge, Study, Trial
+from benchmarks.studies.trials import Criterion, SearchResult, Study, Trial
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.metrics.proper_scores import nll
 from trainer.reports.comparison import compare_runs, markdown_table
@@ -13,16 +13,16 @@ COLUMNS = ("accuracy", "adaptive_ece", "ece", "nll", "misclassification_auroc_ms
 
 def validation_nll(study: Study, trial: Trial, seeds: Sequence[int]) -> float:
     """Mean NLL of the validation samples over some seeds, with the labels of the run."""
-    return _mean_nll(study, trial, seeds, lambda said: said)
+    return _mean_nll(study, trial, seeds, lambda predictions: predictions)
 
 
-def validation_nll_with(labels: Mapping[str, int]) -> Judge:
-    """The same with other labels, by sample id."""
+def validation_nll_with(labels: Mapping[str, int]) -> Criterion:
+    """A criterion that takes the mean NLL with other labels, by sample id."""
     import torch
 
-    def relabelled(said: Predictions) -> Predictions:
-        targets = torch.tensor([labels[sample_id] for sample_id in said.sample_ids])
-        return Predictions(said.sample_ids, said.logits, targets)
+    def relabelled(predictions: Predictions) -> Predictions:
+        targets = torch.tensor([labels[sample_id] for sample_id in predictions.sample_ids])
+        return Predictions(predictions.sample_ids, predictions.logits, targets)
 
     return lambda study, trial, seeds: _mean_nll(study, trial, seeds, relabelled)
 
@@ -33,15 +33,15 @@ def print_test_table(study: Study, trials: Sequence[Trial]) -> None:
     print(markdown_table(comparison, COLUMNS))
 
 
-def print_searches(found: Sequence[Found]) -> None:
-    """Prints what every searched constant was chosen from."""
+def print_searches(results: Sequence[SearchResult]) -> None:
+    """Prints the values that every search tried."""
     print("| method | constant: NLL of the validation samples, the chosen one bold |")
     print("| --- | --- |")
-    for each in found:
+    for each in results:
         cells = []
-        for trial, judged in zip(each.trials, each.judged, strict=True):
+        for trial, loss in zip(each.trials, each.losses, strict=True):
             value = trial.settings[-1].partition("=")[2]
-            text = f"{value}: {judged:.4f}"
+            text = f"{value}: {loss:.4f}"
             cells.append(f"**{text}**" if trial == each.best else text)
         constant = each.best.settings[-1].partition("=")[0].rpartition(".")[2]
         print(f"| {each.best.method} | {constant} {', '.join(cells)} |")
@@ -55,5 +55,6 @@ def _mean_nll(
     prepare: Callable[[Predictions], Predictions],
 ) -> float:
     folder = study.run_folder(trial)
-    said = [prepare(read_predictions(folder / f"seed-{seed}" / VALIDATION)) for seed in seeds]
-    return sum(nll(each.logits, each.targets) for each in said) / len(said)
+    files = [folder / f"seed-{seed}" / VALIDATION for seed in seeds]
+    predictions = [prepare(read_predictions(file)) for file in files]
+    return sum(nll(each.logits, each.targets) for each in predictions) / len(predictions)

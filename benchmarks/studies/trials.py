@@ -1,8 +1,8 @@
-"""Many runs of one recipe, side by side: what both studies share.
+"""Many parallel runs of one recipe, for both studies.
 
-A trial is a method with its constants; it is run once per seed, in a process of its own thread,
-and what was finished before is not run again. Methods are chosen between on validation samples
-only; the test samples are looked at once the constants are fixed.
+A trial is a method with its constants. It is run once per seed, each run in a process with one
+thread, and finished runs are not repeated. Constants are chosen on validation samples only; the
+test samples are evaluated once the constants are fixed.
 """
 
 import math
@@ -23,7 +23,7 @@ class Trial:
 
     Attributes:
         method: Its name in the table.
-        settings: Keys and values over the study's recipe, as `difficulty train --set` takes them.
+        settings: Changes to the study's recipe, in the form of `difficulty train --set`.
     """
 
     method: str
@@ -31,7 +31,7 @@ class Trial:
 
     @property
     def folder_name(self) -> str:
-        """A name that no other trial has."""
+        """A name that is unique to the trial."""
         text = "-".join((self.method, *self.settings))
         return "".join(sign if sign.isalnum() or sign in "-.=_" else "_" for sign in text)
 
@@ -42,13 +42,13 @@ class Search:
 
     Attributes:
         method: Its name in the table.
-        settings: Keys and values besides the constant.
-        key: Of the constant.
-        values: To begin with, ascending; the search goes on beyond an end that is the best.
-        least: The search does not go below it.
-        most: The search does not go above it.
-        factor: From one value to the next, beyond the ends.
-        refine: Whether to try the values half-way to the best one's neighbours, too.
+        settings: Changes to the recipe besides the constant.
+        key: Key of the constant in the recipe.
+        values: Initial values, ascending; the search continues beyond an end that is the best.
+        least: Lower bound of the search.
+        most: Upper bound of the search.
+        factor: Ratio of neighbouring values beyond the ends.
+        refine: Whether to also try the values half-way to the neighbours of the best one.
     """
 
     method: str
@@ -67,13 +67,13 @@ class Search:
 
 @dataclass(frozen=True)
 class Study:
-    """Where and how trials are run.
+    """The settings that all trials share.
 
     Attributes:
         recipe: Name or path of the recipe.
-        settings: Over the recipe, for all trials.
-        folder: Of the runs.
-        jobs: Processes side by side.
+        settings: Changes to the recipe for all trials.
+        folder: Folder of the runs.
+        jobs: Number of parallel processes.
     """
 
     recipe: str
@@ -82,67 +82,69 @@ class Study:
     jobs: int
 
     def run_folder(self, trial: Trial) -> Path:
-        """Where the seeds of a trial are."""
+        """The folder of a trial's run."""
         return self.folder / trial.folder_name
 
 
-Judge = Callable[[Study, Trial, Sequence[int]], float]
-"""How bad a trial is on validation samples, over some seeds."""
+Criterion = Callable[[Study, Trial, Sequence[int]], float]
+"""Loss of a trial on validation samples, over some seeds; smaller is better."""
 
 
 def run_trials(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> None:
     """Runs every trial with every seed that is not finished yet; a failure ends the study."""
-    wanted = [
+    unfinished = [
         (study, trial, seed)
         for seed in seeds
         for trial in trials
         if not (study.run_folder(trial) / f"seed-{seed}" / "metrics.json").exists()
     ]
-    if not wanted:
+    if not unfinished:
         return
-    # Single threads side by side: on a few cores they train more samples than shared threads.
+    # On a few cores, processes with one thread each train more samples than shared threads.
     os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // study.jobs))
     context = multiprocessing.get_context("spawn")
     began = time.perf_counter()
     with ProcessPoolExecutor(study.jobs, mp_context=context) as pool:
         futures: dict[Future[None], tuple[Study, Trial, int]] = {
-            pool.submit(_run, *each): each for each in wanted
+            pool.submit(_run, *each): each for each in unfinished
         }
         for done, future in enumerate(as_completed(futures), start=1):
             _, trial, seed = futures[future]
             future.result()
-            left = (time.perf_counter() - began) / done * (len(wanted) - done)
+            left = (time.perf_counter() - began) / done * (len(unfinished) - done)
             print(
-                f"{done}/{len(wanted)} {trial.folder_name} seed {seed}, about {left / 60:.0f} min "
-                "left",
+                f"{done}/{len(unfinished)} {trial.folder_name} seed {seed}, "
+                f"about {left / 60:.0f} min left",
                 file=sys.stderr,
                 flush=True,
             )
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search ended with.
+class SearchResult:
+    """The result of a search.
 
     Attributes:
-        best: The trial with the least judgement.
-        trials: All that were tried, by value.
-        judged: The judgement of each.
+        best: Trial with the smallest loss.
+        trials: All trials, in ascending order of the value.
+        losses: Loss of each trial.
     """
 
     best: Trial
     trials: tuple[Trial, ...]
-    judged: tuple[float, ...]
+    losses: tuple[float, ...]
 
 
-def search(study: Study, searched: Search, seeds: Sequence[int], judge: Judge) -> Found:
-    """The value with the least judgement: between two that are worse, or at a bound."""
+def search(
+    study: Study, searched: Search, seeds: Sequence[int], criterion: Criterion
+) -> SearchResult:
+    """Finds the value with the smallest loss: between two that are worse, or at a bound."""
     values, refined = sorted(searched.values), not searched.refine
     while True:
         trials = [searched.trial(value) for value in values]
         run_trials(study, trials, seeds)
-        judged = [judge(study, trial, seeds) for trial in trials]
-        best = judged.index(min(judged))
+        losses = [criterion(study, trial, seeds) for trial in trials]
+        best = losses.index(min(losses))
         below, above = values[0] / searched.factor, values[-1] * searched.factor
         if best == 0 and below >= searched.least:
             values.insert(0, below)
@@ -153,18 +155,18 @@ def search(study: Study, searched: Search, seeds: Sequence[int], judge: Judge) -
             values = sorted([*values, *(math.sqrt(low * high) for low, high in around)])
             refined = True
         else:
-            return Found(trials[best], tuple(trials), tuple(judged))
+            return SearchResult(trials[best], tuple(trials), tuple(losses))
 
 
 def _run(study: Study, trial: Trial, seed: int) -> None:
     from trainer.recipes.file import read_recipe
-    from trainer.runs.train import Observer, RunRequest, run_seed
+    from trainer.runs.train import RunCallbacks, RunRequest, run_seed
     from trainer.training.checkpoint import Progress
     from trainer.weights.formula import WeightsDistribution
 
-    def begin(_samples: int, _done: Progress, _weights: WeightsDistribution | None) -> None:
-        """Nothing to show."""
+    def start(_samples: int, _progress: Progress, _weights: WeightsDistribution | None) -> None:
+        """Shows nothing."""
 
     recipe = read_recipe(study.recipe, [*study.settings, *trial.settings, f"name={trial.method}"])
-    observer = Observer(begin, lambda _samples: None, lambda _record: None, lambda: False)
-    run_seed(RunRequest(recipe, seed, study.run_folder(trial), "cpu", resume=True), observer)
+    callbacks = RunCallbacks(start, lambda _samples: None, lambda _record: None, lambda: False)
+    run_seed(RunRequest(recipe, seed, study.run_folder(trial), "cpu", resume=True), callbacks)

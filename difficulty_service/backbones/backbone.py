@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import BackboneError
+from difficulty_service.errors import BackboneError, Setting
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,16 @@ class BackboneOptions:
     features: str = "penultimate"
     device: torch.device = torch.device("cpu")
     precision: torch.dtype = torch.float32
+
+
+def no_projection(name: str) -> BackboneError:
+    """The error when a backbone without a projection is to return projected features."""
+    return BackboneError(
+        f"{name} has no projection",
+        "use ",
+        Setting("features", "penultimate"),
+        parameter="features",
+    )
 
 
 def choose_device(name: str) -> torch.device:

@@ -6,10 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
+from difficulty_service.backbones.backbone import (
+    Backbone,
+    BackboneOptions,
+    Preprocessing,
+    no_projection,
+)
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import load_checked, locate_weights, read_weights
-from difficulty_service.errors import BackboneError, Setting
+from difficulty_service.errors import BackboneError
 
 TOWER_PREFIX = "visual."
 DEFAULT_FILENAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
@@ -36,12 +41,7 @@ def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: st
     if options.features == "penultimate":
         remove_projection(tower)
     elif not has_projection(tower):
-        raise BackboneError(
-            f"{name} has no projection",
-            "use ",
-            Setting("features", "penultimate"),
-            parameter="features",
-        )
+        raise no_projection(name)
     return freeze(name, tower, preprocessing_of(model, pretraining), path, options)
 
 

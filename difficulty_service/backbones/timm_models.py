@@ -5,7 +5,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
+from difficulty_service.backbones.backbone import (
+    Backbone,
+    BackboneOptions,
+    Preprocessing,
+    no_projection,
+)
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import describe_difference, locate_weights, read_weights
 from difficulty_service.errors import BackboneError, Setting
@@ -29,12 +34,7 @@ def load_timm(
         BackboneError: The model is unknown, or the weights are missing or do not fit.
     """
     if options.features != "penultimate":
-        raise BackboneError(
-            f"{name} has no projection",
-            "use ",
-            Setting("features", "penultimate"),
-            parameter="features",
-        )
+        raise no_projection(name)
     config = find_config(model)
     repository = config.get("hf_hub_id") or ""
     if not repository and options.weights is None:

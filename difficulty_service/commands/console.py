@@ -1,27 +1,15 @@
-"""The consoles of all commands, progress bars, tables and warnings."""
+"""The consoles of all commands, the trainer's too, and tables and warnings."""
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import ProgressColumn
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
     from rich.progress import Task
-
-    from difficulty_service.pipeline import ExtractProgress
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
@@ -33,58 +21,6 @@ class RateColumn(ProgressColumn):
     def render(self, task: "Task") -> Text:
         """The rate, or a dash before the first batch."""
         return Text(f"{task.speed:,.0f}/s" if task.speed else "-/s")
-
-
-class ImageProgressBar:
-    """A bar with rate, time left and bad images so far; invisible where there is no terminal.
-
-    Use it as a context manager; it appears with the first call of `update`.
-    """
-
-    def __init__(self) -> None:
-        self._bar = Progress(
-            TextColumn("images"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            RateColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("bad {task.fields[bad]}"),
-            console=err,
-            disable=not err.is_terminal,
-        )
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def update(self, progress: "ExtractProgress") -> None:
-        """Shows the progress; the first call starts the clock."""
-        if self._task is None:
-            if progress.done and err.is_terminal:
-                err.print(
-                    f"resuming: {progress.done:,} of {progress.total:,} images were done before"
-                )
-            self._bar.start()
-            self._task = self._bar.add_task(
-                "images", total=progress.total, completed=progress.done, bad=progress.bad
-            )
-            return
-        self._bar.update(self._task, completed=progress.done, bad=progress.bad)
-
-    def close(self) -> None:
-        """Leaves the bar as it is; further output goes below it."""
-        if self._task is not None:
-            self._bar.stop()
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from difficulty_service.commands.console import ImageProgressBar, err, out, print_table
+from difficulty_service.commands.console import err, out, print_table
 from difficulty_service.commands.extraction import Extraction, takes_extraction
 from difficulty_service.commands.options import (
     Engine,
@@ -20,6 +20,7 @@ from difficulty_service.commands.options import (
     choose_precision,
     parse_actors,
 )
+from difficulty_service.commands.progress import ImageProgressBar
 
 if TYPE_CHECKING:
     import torch
@@ -191,7 +192,7 @@ def show_extraction(request: "ExtractRequest") -> Iterator[ImageProgressBar]:
 
 
 def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
-    """Prints how many images have features, and where the others are listed."""
+    """Prints the number of images with features, and the list of the others."""
     total, bad = extracted.num_samples, len(extracted.bad_images)
     out.print(f"{total - bad:,} of {total:,} images have features in {request.out}", markup=False)
     subset = request.subset

@@ -1,1 +1,1 @@
-"""A small real dataset that ships with the package, and a picture of its scores."""
+"""A small real dataset that ships with the package, and pictures of its scores."""

@@ -1,1 +1,1 @@
-"""Who runs the shards."""
+"""Engines: where the shards of a dataset are extracted."""

@@ -95,7 +95,7 @@ def choose_on_cluster(device: str, cluster: ClusterOptions) -> tuple[torch.devic
 
     Args:
         device: Name of a device; auto is a GPU where the cluster has any.
-        cluster: Which cluster.
+        cluster: The cluster to connect to.
 
     Raises:
         EngineError: The device is a GPU and the cluster has none, or the cluster does not answer.
@@ -124,7 +124,7 @@ class RayEngine:
     """Extracts shards on a Ray cluster; see `Engine`.
 
     Attributes:
-        cluster: Which cluster to use, and how many actors.
+        cluster: The cluster, and the number of actors.
     """
 
     cluster: ClusterOptions
@@ -178,7 +178,7 @@ class RayActors:
     """Actors of Ray, as the pool needs them.
 
     Args:
-        task: What the actors extract, and how.
+        task: The dataset and how to extract its features.
         plan: Resources that each actor reserves.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What runs in each process of a cluster, and what its nodes must have in common."""
+"""Extracts shards in a process of a cluster, whose nodes must have the same environment."""
 
 import time
 from collections.abc import Mapping

@@ -11,9 +11,9 @@ def describe_features(task: ExtractionTask, backbone: Backbone, location: str) -
     """JSON values by which a store is recognised when it is resumed, merged or scored.
 
     Args:
-        task: The dataset and how its features are extracted.
+        task: The dataset and how to extract its features.
         backbone: The backbone that the task names, loaded.
-        location: What to call the dataset.
+        location: Location of the dataset, as the user gave it.
     """
     dataset, network, options = task.dataset, task.network, task.options
     return {

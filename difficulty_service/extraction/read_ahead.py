@@ -1,4 +1,4 @@
-"""Encoded images that are read before they are asked for, where storage is slow to answer."""
+"""Reads encoded images in advance where storage is slow to respond."""
 
 import io
 import threading
@@ -10,20 +10,20 @@ from typing import BinaryIO, Self
 from difficulty_service.datasets.sample import ImageOpener
 
 READERS = 8
-"""Threads that read: enough for storage that takes long to answer; they need no core."""
+"""Number of threads that read; they wait for storage most of the time and need no core."""
 
 SLOW_READ = 2e-3
-"""Mean seconds of a read from which on it pays; where files are in memory, readers only disturb."""
+"""Mean seconds per read above which reading ahead pays; it slows down files that are in memory."""
 
-WEIGHT_OF_LATEST = 0.05
-"""Of a read in that mean."""
+LATEST_READ_WEIGHT = 0.05
+"""Weight of the latest read in that mean."""
 
-LARGEST_FILE, BYTES_AHEAD = 8 << 20, 256 << 20
-"""Larger files, and what would be more than this together, are read when they are asked for."""
+MAX_FILE_BYTES, MAX_BYTES_AHEAD = 8 << 20, 256 << 20
+"""Limits for one file and for all files read ahead; others are read when they are opened."""
 
 
 class ReadAhead:
-    """Reads images on threads of its own; leaving the context ends them."""
+    """Reads images on threads of its own; leaving the context ends the threads."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="read-ahead")
@@ -43,39 +43,39 @@ class ReadAhead:
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self, opener: ImageOpener) -> ImageOpener:
-        """Begins to read an image, if those before it took long.
+        """Starts to read an image, if the reads before it were slow.
 
         Returns:
-            Opens the same image; raises what the opener given raises.
+            An opener of the same image; raises what `opener` raises.
         """
-        coming: list[Future[bytes | None]] = []
+        pending: list[Future[bytes | None]] = []
         if self._mean_seconds > SLOW_READ:
-            coming.append(self._pool.submit(self._read_and_hold, opener))
+            pending.append(self._pool.submit(self._read_and_hold, opener))
 
         def open_read() -> BinaryIO:
-            if not coming:
+            if not pending:
                 data = self._read(opener)
             else:
-                data = coming.pop().result()  # popped, so that it is not kept
+                data = pending.pop().result()  # popped, so that the bytes are freed after use
                 self._add_held(-len(data or b""))
             return opener() if data is None else io.BytesIO(data)
 
         return open_read
 
     def _read_and_hold(self, opener: ImageOpener) -> bytes | None:
-        data = self._read(opener) if self._held < BYTES_AHEAD else None
+        data = self._read(opener) if self._held < MAX_BYTES_AHEAD else None
         self._add_held(len(data or b""))
         return data
 
     def _read(self, opener: ImageOpener) -> bytes | None:
-        """The file whole, or None if it is a large one."""
+        """The whole file, or None if it is larger than the limit."""
         began = time.perf_counter()
         with opener() as file:
-            data = file.read(LARGEST_FILE + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
         seconds = time.perf_counter() - began
         with self._lock:
-            self._mean_seconds += WEIGHT_OF_LATEST * (seconds - self._mean_seconds)
-        return data if len(data) <= LARGEST_FILE else None
+            self._mean_seconds += LATEST_READ_WEIGHT * (seconds - self._mean_seconds)
+        return data if len(data) <= MAX_FILE_BYTES else None
 
     def _add_held(self, num_bytes: int) -> None:
         with self._lock:

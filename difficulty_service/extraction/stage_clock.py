@@ -1,4 +1,4 @@
-"""How long each stage of a pipeline was busy, and so which one sets its rate."""
+"""Measures how long each stage of a pipeline is busy, which shows the bottleneck."""
 
 import io
 import threading
@@ -14,13 +14,13 @@ from difficulty_service.datasets.sample import ImageOpener
 
 @dataclass(frozen=True)
 class StageTime:
-    """One stage.
+    """Busy time of one stage.
 
     Attributes:
-        name: What it does.
-        busy: Seconds, of all its threads together.
-        threads: That share it.
-        share: Of the time that its threads could have been busy, 0 to 1.
+        name: Name of the stage.
+        busy: Seconds for which the stage was busy, summed over its threads.
+        threads: Number of threads of the stage.
+        share: Busy time divided by the time for which its threads existed, 0 to 1.
     """
 
     name: str
@@ -30,7 +30,7 @@ class StageTime:
 
 
 class StageClock:
-    """Adds up the seconds that stages are busy, on whatever thread."""
+    """Adds up the seconds for which each stage is busy, on any thread."""
 
     def __init__(self) -> None:
         self._busy: defaultdict[str, float] = defaultdict(float)
@@ -41,7 +41,7 @@ class StageClock:
 
     @contextmanager
     def busy(self, stage: str) -> Iterator[None]:
-        """Inside, the stage is busy."""
+        """Counts the time inside the context as busy time of a stage."""
         began = time.perf_counter()
         try:
             yield
@@ -56,11 +56,11 @@ class StageClock:
         here[stage] = here.get(stage, 0.0) + seconds
 
     def seconds_here(self, stage: str) -> float:
-        """What the calling thread has added to a stage."""
+        """Seconds that the calling thread has added to a stage."""
         return float(self._here.__dict__.get(stage, 0.0))
 
     def reading(self, opener: ImageOpener, stage: str) -> ImageOpener:
-        """The opener of the same image, read whole on the account of a stage."""
+        """An opener that reads the whole image and adds the time to a stage."""
 
         def read() -> BinaryIO:
             with self.busy(stage), opener() as file:
@@ -69,11 +69,11 @@ class StageClock:
         return read
 
     def declare(self, threads: Mapping[str, int]) -> None:
-        """Says how many threads each of some stages has; a stage not named has one."""
+        """Sets the number of threads of some stages; other stages have one."""
         self._threads.update(threads)
 
     def stages(self) -> list[StageTime]:
-        """What was measured until now, in the order in which stages were declared or first busy."""
+        """All stages so far, in the order in which they were declared or first busy."""
         wall = time.perf_counter() - self._began
         return [
             StageTime(name, busy, threads, busy / (wall * threads))

@@ -1,4 +1,4 @@
-"""What turns the shards of a dataset into features: the images, the backbone and the options."""
+"""An extraction task: a dataset, a backbone, and how images become features."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode, deco
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """How images become features.
+    """Settings by which images become features.
 
     Attributes:
         batch_size: Number of images in one forward pass; None for what suits the device.
@@ -41,10 +41,10 @@ class ExtractionTask:
     """All that a machine needs to extract any shard of a dataset.
 
     Attributes:
-        dataset: Where the images are; a cluster's nodes must be able to reach them too.
+        dataset: The dataset, whose images every node of a cluster must be able to reach.
         backbone: Name of the backbone.
         network: Device, precision and weights of the backbone.
-        options: How images become features.
+        options: Settings by which images become features.
     """
 
     dataset: Dataset

@@ -40,7 +40,10 @@ def read_encoded(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> b
             if size == 0:
                 raise ImageError("the file is empty")
             if size > limit:
-                raise ImageError(f"the file has {size} bytes, more than the {limit} allowed")
+                raise ImageError(
+                    f"the file has {size} bytes, more than the {limit} allowed",
+                    parameter="max_pixels",
+                )
             # A film or an archive among the photographs is refused without reading the rest.
             head = file.read(min(size, SIGNATURE_BYTES))
             find_plugin(head)

@@ -104,7 +104,8 @@ def prepare(
     if resized_pixels > max(max_pixels, preprocessing.resize**2):
         raise ImageError(
             f"{width} x {height} pixels are too elongated: with the shorter side at "
-            f"{preprocessing.resize} they become more than the {max_pixels} pixels allowed"
+            f"{preprocessing.resize} they become more than the {max_pixels} pixels allowed",
+            parameter="max_pixels",
         )
     interpolation = InterpolationMode(preprocessing.interpolation)
     try:

@@ -32,7 +32,7 @@ def fit_store(store: FeatureStore, options: FitOptions) -> FittedGaussians:
 
     Args:
         store: A complete store.
-        options: How to fit; the number of augmentation runs is that of the store.
+        options: Settings of the fit; its number of augmentation runs is replaced by the store's.
 
     Raises:
         StatisticsError: The features allow no trustworthy Gaussian; the message says why.

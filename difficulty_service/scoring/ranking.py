@@ -1,4 +1,4 @@
-"""Where a score stands among all of them, for more scores than memory holds."""
+"""Percentiles of scores, for more samples than fit in memory."""
 
 import mmap
 import tempfile
@@ -16,18 +16,18 @@ from difficulty_service.parallel import map_in_order, num_workers
 
 
 class UnrankedScores:
-    """Scores on disk until all are there and each can be given its percentile.
+    """Rows of scores that wait on disk until all are known and each can get its percentile.
 
-    The files have no name, so that nothing is left of them however the process ends.
+    The files have no name, so that the system removes them however the process ends.
     """
 
     def __init__(self, rows: BinaryIO, scores: BinaryIO) -> None:
-        """Takes two empty files; `unranked_scores` opens them."""
+        """Takes two empty files, which `unranked_scores` opens."""
         self._rows, self._scores = rows, scores
         self._writer: pa.RecordBatchFileWriter | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Adds rows with a column `rmd` among others; all batches have the same schema."""
+        """Adds rows with a column `rmd`; all batches must have the same schema."""
         if self._writer is None:
             self._writer = pa.ipc.new_file(self._rows, batch.schema)
         self._writer.write_batch(batch)
@@ -43,17 +43,17 @@ class UnrankedScores:
         reader = pa.ipc.open_file(pa.py_buffer(_mapped(self._rows)))
 
         def rank(batch: pa.RecordBatch) -> pa.RecordBatch:
-            found = percentiles(to_numpy(batch["rmd"]), ordered)
-            return batch.append_column("percentile", to_arrow(found))
+            column = percentiles(to_numpy(batch["rmd"]), ordered)
+            return batch.append_column("percentile", to_arrow(column))
 
-        # The reader is for one thread; it only points into the file.
+        # Read by this thread because the reader is not thread-safe; it only points into the file.
         batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
         yield from map_in_order(rank, batches, num_workers())
 
 
 @contextmanager
 def unranked_scores(folder: Path) -> Iterator[UnrankedScores]:
-    """Room for scores in a folder, which is made where it is not there."""
+    """Opens temporary files for scores in a folder, which is created where it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         rows, scores = (stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in range(2))
@@ -61,14 +61,14 @@ def unranked_scores(folder: Path) -> Iterator[UnrankedScores]:
 
 
 def percentiles(scores: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float32]:
-    """0 for the easiest to 1 for the hardest, ties averaged.
+    """Percentiles from 0 for the easiest to 1 for the hardest; ties get their mean.
 
     Args:
         scores: Some of the scores, NaN where there is none. Shape (samples,).
-        ordered: All the scores there are, ascending. Shape (scores,).
+        ordered: All scores, ascending. Shape (scores,).
 
     Returns:
-        NaN where there is no score or but one of them. Shape (samples,).
+        NaN where there is no score, or only one in all. Shape (samples,).
     """
     if len(ordered) < 2:  # noqa: PLR2004
         return np.full(len(scores), np.nan, np.float32)

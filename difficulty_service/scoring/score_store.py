@@ -27,12 +27,12 @@ EXTREMES_KEPT = 20
 
 @dataclass(frozen=True)
 class ScoreSummary:
-    """What a score file holds, in a few numbers and rows.
+    """Summary of a score file.
 
     Attributes:
         num_samples: Number of rows of the score file.
         num_scored: Number of rows that have an RMD.
-        warnings: What a reader of the scores has to know, one sentence each.
+        warnings: Warnings for the reader of the scores, one sentence each.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
         easiest: The easiest samples, from hard to easy.
     """

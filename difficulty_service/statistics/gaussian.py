@@ -91,7 +91,7 @@ def fit_gaussians(
     if moments.num_samples == 0:
         raise StatisticsError("no samples to fit Gaussians to")
     if options.matmul_dtype not in MATMUL_DTYPES:
-        raise ValueError(f"the moments were computed in a dtype, not in {options.matmul_dtype!r}")
+        raise ValueError(f"{options.matmul_dtype!r} is not the dtype that moments are computed in")
     _require_enough_samples(moments, options)
     within, agnostic = covariances(moments)
     counts = moments.counts.double()[:, None]
@@ -140,24 +140,24 @@ def _warnings(moments: Moments, options: FitOptions, factors: list[Factor]) -> l
     sentences = []
     spare = _spare_samples(moments, options.runs)
     if spare < 0:
-        sentences.append("fewer samples than dimensions: these scores are unreliable")
+        sentences.append(
+            "these scores are unreliable: there are fewer samples than a feature vector has numbers"
+        )
     elif spare < 9 * moments.dim:
         sentences.append(
-            f"only {(spare + moments.dim) / moments.dim:.1f} samples per feature dimension (10 or "
-            "more are better): prefer rmd_loo to rmd, which is too low for the samples of the fit"
+            f"there are only {(spare + moments.dim) / moments.dim:.1f} samples for each of the "
+            f"{moments.dim} numbers of a feature vector (10 or more are better): prefer the column "
+            "rmd_loo to rmd, which is too low for the samples of the fit"
         )
     samples = moments.counts // options.runs
     singletons = (samples == 1).nonzero().flatten().tolist()
     if singletons:
-        sentences.append(
-            f"{len(singletons)} classes have a single sample, which gets no score: "
-            f"labels {singletons[:5]}"
-        )
-    for name, factor in zip(("within classes", "of all samples"), factors, strict=True):
+        more = f" and {len(singletons) - 5} more" if len(singletons) > 5 else ""  # noqa: PLR2004
+        sentences.append(f"classes of a single sample get no score: labels {singletons[:5]}{more}")
+    for name, factor in zip(("within classes", "over all samples"), factors, strict=True):
         if factor.rank < moments.dim:
             sentences.append(
-                f"the covariance {name} is singular to rounding (condition number "
-                f"{factor.condition:.1e}): {moments.dim - factor.rank} of {moments.dim} "
-                "directions hold only rounding noise and were dropped"
+                f"{moments.dim - factor.rank} of {moments.dim} directions of the features hold "
+                f"only rounding noise {name} and were dropped"
             )
     return sentences

@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ SHARD_SIZE = 30
 AUGMENT_RUNS = 6
 NUM_SHARDS = len(CLASSES) * EACH // SHARD_SIZE
 TIMEOUT = 240.0
-COMMAND = (sys.executable, "-m", "difficulty_service")
+
+ForkCommand = Callable[..., ForkServerProcess]
 
 
 @dataclass
@@ -102,10 +102,12 @@ class Run:
     Attributes:
         process: Its process.
         scores: The score file that it will write; the features lie beside it.
+        output: File of what it prints.
     """
 
-    process: "subprocess.Popen[str]"
+    process: ForkServerProcess
     scores: Path
+    output: Path
 
     @property
     def features(self) -> Path:
@@ -120,34 +122,29 @@ class Run:
         """Waits until so many shards are written."""
         until = time.monotonic() + TIMEOUT
         while len(self.parts()) < wanted:
-            assert self.process.poll() is None, self.process.communicate()[0]
+            assert self.process.is_alive(), self.output.read_text()
             assert time.monotonic() < until, f"not even {wanted} parts"
             time.sleep(0.05)
 
     def finish(self) -> None:
         """Waits for the end, which must be a success."""
-        output, _ = self.process.communicate(timeout=TIMEOUT)
-        assert self.process.returncode == 0, output
+        self.process.join(TIMEOUT)
+        assert self.process.exitcode == 0, self.output.read_text()
 
 
 StartScore = Callable[..., Run]
 
 
 @pytest.fixture(scope="session")
-def start_score(photos: Path) -> StartScore:
+def start_score(fork_command: ForkCommand, photos: Path) -> StartScore:
     """Starts `difficulty score` on the photos."""
 
     def start(out: Path, *options: object) -> Run:
         words = ["score", photos, "--backbone", "builtin", "--shard-size", SHARD_SIZE]
         words += ["--augment-runs", AUGMENT_RUNS, "--shrinkage", "ledoit-wolf"]
         words += ["--device", "cpu", "--out", out, *options]
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            [*COMMAND, *map(str, words)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        return Run(process, out)
+        output = out.with_suffix(".txt")
+        return Run(fork_command(*words, output=output, errors=output), out, output)
 
     return start
 

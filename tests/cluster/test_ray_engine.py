@@ -1,19 +1,25 @@
 """A Ray cluster of three nodes gives the scores of one machine, whatever is killed."""
 
+import io
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 pytestmark = pytest.mark.slow
 
 Cluster, Run, StartScore = Any, Any, Callable[..., Any]  # see conftest.py
+ForkCommand = Callable[..., ForkServerProcess]
 
 
 def assert_same_scores(run: Run, expected: Run) -> None:
@@ -68,7 +74,7 @@ def test_after_the_driver_was_killed_the_same_command_goes_on(
     run = start_score(tmp_path / "scores.parquet", *on_ray(cluster))
     run.wait_for_parts(3)
     run.process.kill()
-    run.process.communicate()
+    run.process.join()
     before = {path: path.stat().st_mtime_ns for path in run.parts()}
     assert len(before) < len(local_run.parts())
 
@@ -78,46 +84,44 @@ def test_after_the_driver_was_killed_the_same_command_goes_on(
     assert_same_scores(run, local_run)
 
 
-def extract(photos: Path, out: Path, *options: object) -> subprocess.CompletedProcess[str]:
-    """`difficulty extract` on the photos."""
-    words = ["extract", photos, "--backbone", "builtin", "--device", "cpu", "--out", out, *options]
-    return subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "difficulty_service", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+@pytest.fixture
+def extract(fork_command: ForkCommand, photos: Path, tmp_path: Path) -> Callable[..., str]:
+    """Runs `difficulty extract` on the photos, which must fail; gives its error."""
+
+    def run(*options: object) -> str:
+        errors = tmp_path / "errors.txt"
+        words = ("extract", photos, "--backbone", "builtin", "--device", "cpu")
+        process = fork_command(*words, "--out", tmp_path / "features", *options, errors=errors)
+        process.join(120)
+        assert process.exitcode == 1
+        return errors.read_text()
+
+    return run
 
 
 def test_more_actors_than_fit_are_refused_before_anything_is_read(
-    cluster: Cluster, photos: Path, tmp_path: Path
+    cluster: Cluster, extract: Callable[..., str], tmp_path: Path
 ) -> None:
-    ended = extract(photos, tmp_path / "features", *on_ray(cluster, "4:8"))
+    error = extract(*on_ray(cluster, "4:8"))
 
-    assert ended.returncode == 1
-    assert "4 actors of 1 CPU each do not fit on the cluster, which has 3 CPUs" in ended.stderr
-    assert "use --ray-actors 3" in ended.stderr
+    assert "4 actors of 1 CPU each do not fit on the cluster, which has 3 CPUs" in error
+    assert "use --ray-actors 3" in error
     assert not list((tmp_path / "features").glob("part-*"))
 
 
-def test_an_address_without_a_cluster_is_told_at_once(photos: Path, tmp_path: Path) -> None:
-    options = ("--engine", "ray", "--ray-address", "127.0.0.1:9")
+def test_an_address_without_a_cluster_is_told_at_once(extract: Callable[..., str]) -> None:
+    error = extract("--engine", "ray", "--ray-address", "127.0.0.1:9")
 
-    ended = extract(photos, tmp_path / "features", *options)
-
-    assert ended.returncode == 1
-    assert "no Ray cluster answers at '127.0.0.1:9'" in ended.stderr
+    assert "no Ray cluster answers at '127.0.0.1:9'" in error
 
 
 def test_a_damaged_image_ends_the_run_where_it_shall(
-    cluster: Cluster, photos: Path, tmp_path: Path
+    cluster: Cluster, extract: Callable[..., str]
 ) -> None:
-    ended = extract(photos, tmp_path / "features", *on_ray(cluster), "--on-error", "stop")
+    error = extract(*on_ray(cluster, "1"), "--on-error", "stop")
 
-    assert ended.returncode == 1
-    assert "bee/007.jpg" in ended.stderr
-    assert "--on-error skip" in ended.stderr
+    assert "bee/007.jpg" in error
+    assert "--on-error skip" in error
 
 
 NODES_WITH_OTHER_WEIGHTS = """
@@ -158,3 +162,47 @@ def test_a_node_with_other_weights_is_refused_by_name(
 
     assert 'weights: "' in printed
     assert f'"{"0" * 24}' in printed
+
+
+def test_a_job_scored_on_ray_has_the_scores_of_the_command_line(
+    cluster: Cluster, local_run: Run, photos: Path, fork_command: ForkCommand, tmp_path: Path
+) -> None:
+    settings = {
+        "ROOTS": json.dumps({"photos": str(photos)}),
+        "DATA_DIR": str(tmp_path / "data"),
+        "DEVICE": "cpu",
+        "ENGINE": "ray",
+        "RAY_ADDRESS": cluster.address,
+    }
+    environment = os.environ | {f"DIFFICULTY_{name}": value for name, value in settings.items()}
+    words, log = ("serve", "--port", 0, "--with-worker"), tmp_path / "log"
+    server = fork_command(*words, environment=environment, errors=log)
+    with httpx2.Client(base_url=listening_url(server, log), timeout=120) as client:
+        request = {
+            "dataset": {"root": "photos"},
+            "backbone": "builtin",
+            "shrinkage": "ledoit-wolf",
+            "augment_runs": 6,
+        }
+        job = client.post("/v1/jobs", json=request).json()["id"]
+        client.get(f"/v1/jobs/{job}/events")  # until it has ended
+        state = client.get(f"/v1/jobs/{job}").json()
+        content = client.get(f"/v1/jobs/{job}/scores.parquet").content
+    server.terminate()
+    server.join(60)
+
+    assert state["state"] == "succeeded", state
+    found, expected = pq.read_table(io.BytesIO(content)), pq.read_table(local_run.scores)
+    assert found["sample_id"].equals(expected["sample_id"])
+    np.testing.assert_allclose(found["rmd"], expected["rmd"], rtol=1e-4, atol=1e-4)
+
+
+def listening_url(server: ForkServerProcess, log: Path) -> str:
+    """Where the server listens, as soon as its log says so."""
+    while server.is_alive():
+        for line in log.read_text().splitlines() if log.exists() else ():
+            event = json.loads(line)
+            if event.get("event") == "listening":
+                return str(event["url"])
+        server.join(0.1)
+    raise AssertionError(log.read_text())

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from difficulty_service.backbones.builtin.network import BuiltinEncoder
 from difficulty_service.cli import main
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+ForkCommand = Callable[..., ForkServerProcess]
 
 CLASSES = ("bird", "cat", "dog")
 PHOTOS_PER_CLASS = 200
@@ -50,12 +52,19 @@ def command() -> Path:
 
 
 @pytest.fixture(scope="session")
-def difficulty_process(command: Path) -> Command:
-    """Runs the installed command as a process of its own."""
+def difficulty_process(
+    fork_command: ForkCommand, tmp_path_factory: pytest.TempPathFactory
+) -> Command:
+    """Runs the command in a process of its own."""
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        words = [str(command), *map(str, arguments)]
-        return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603 - our own command
+        folder = tmp_path_factory.mktemp("process")
+        output, errors = folder / "output", folder / "errors"
+        process = fork_command(*arguments, output=output, errors=errors)
+        process.join(300)
+        return subprocess.CompletedProcess(
+            [*arguments], process.exitcode, output.read_text(), errors.read_text()
+        )
 
     return run
 
@@ -90,14 +99,15 @@ def few_photos(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def scored(
     tmp_path_factory: pytest.TempPathFactory,
-    difficulty_process: Command,
+    command: Path,
     photos: Path,
     builtin: tuple[str, ...],
 ) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """All photos scored by the real command: the folder of its results and what it said."""
+    """All photos scored by the installed command: the folder of its results and its output."""
     folder = tmp_path_factory.mktemp("scored")
-    done = difficulty_process(
-        "score", photos, "--out", folder / "scores.parquet", *builtin, "--shard-size", 250
+    words = ("score", photos, "--out", folder / "scores.parquet", *builtin, "--shard-size", 250)
+    done = subprocess.run(  # noqa: S603 - our own command
+        [str(word) for word in (command, *words)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return folder, done

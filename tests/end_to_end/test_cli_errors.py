@@ -140,7 +140,7 @@ def test_too_few_samples_are_scored_by_force_and_marked(
     done = difficulty("score", few_photos, "--out", scores, *builtin, "--force")
 
     assert done.returncode == 0
-    assert "warning: fewer samples than dimensions: these scores are unreliable" in done.stderr
+    assert "warning: these scores are unreliable: there are fewer samples than" in done.stderr
     assert read_scores(scores).provenance["reliable"] is False
 
 

@@ -198,5 +198,5 @@ def test_a_class_without_a_readable_image_is_an_error_that_names_it(
     done = difficulty("extract", few_photos, "--out", tmp_path / "store", *builtin)
 
     assert done.returncode == 1
-    assert "error: no image can be read of 1 classes: ['cat']" in done.stderr
+    assert "error: no image of these classes can be read: cat; see" in done.stderr
     assert str(tmp_path / "store" / "errors.parquet") in done.stderr

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from trainer.recipes.file import recipe_from_dict
-from trainer.runs.train import Observer, RunRequest, run_seed
+from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
@@ -21,7 +21,7 @@ WriteFeatures = Callable[..., str]
 def train(
     folder: Path, data: dict[str, str], learning_rate: float = 0.05, *, stop: bool = False
 ) -> Path:
-    """Two seeds of a probe; the run is called as its folder is."""
+    """Trains two seeds of a probe; the run has the name of its folder."""
     recipe = recipe_from_dict(
         {
             "name": folder.name,
@@ -32,15 +32,15 @@ def train(
         },
         "the recipe of the test",
     )
-    observer = Observer(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
+    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
     for seed in (0, 1):
-        run_seed(RunRequest(recipe, seed, folder, "cpu"), observer)
+        run_seed(RunRequest(recipe, seed, folder, "cpu"), callbacks)
     return folder
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, write_features: WriteFeatures) -> dict[str, str]:
-    """Features to learn from and features to judge on."""
+    """Training features and test features."""
     folder = tmp_path_factory.mktemp("features")
     return {
         "train": write_features(folder / "train"),
@@ -50,18 +50,18 @@ def data(tmp_path_factory: pytest.TempPathFactory, write_features: WriteFeatures
 
 @pytest.fixture(scope="module")
 def quick(data: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that learned."""
+    """A run with a good learning rate."""
     return train(tmp_path_factory.mktemp("runs") / "quick", data)
 
 
 @pytest.fixture(scope="module")
 def slow(data: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that learned next to nothing."""
+    """A run whose learning rate is too small."""
     return train(tmp_path_factory.mktemp("runs") / "slow", data, learning_rate=1e-6)
 
 
 def only_line(text: str) -> str:
-    """The one line that says what the error is."""
+    """The only line of an error."""
     lines = [line for line in text.splitlines() if line]
     assert len(lines) == 1, text
     assert lines[0].startswith("error: ")
@@ -129,7 +129,7 @@ def test_compare_shows_both_runs_with_the_better_one_bold_and_writes_its_files(
         assert min(picture.size) > 100
 
 
-def test_a_folder_that_is_no_run_is_one_line_and_exit_code_1(
+def test_a_folder_without_a_run_is_an_error_of_one_line_and_exit_code_1(
     difficulty_process: Command, tmp_path: Path
 ) -> None:
     done = difficulty_process("evaluate", tmp_path)
@@ -137,33 +137,33 @@ def test_a_folder_that_is_no_run_is_one_line_and_exit_code_1(
     assert done.returncode == 1
     assert done.stdout == ""
     assert "holds no run" in only_line(done.stderr)
-    assert "difficulty train --out" in done.stderr
+    assert "difficulty train" in done.stderr
 
 
-def test_what_cannot_be_done_is_one_line_and_exit_code_1(
+def test_a_request_that_fails_is_an_error_of_one_line_and_exit_code_1(
     difficulty: Command, quick: Path, data: dict[str, str], tmp_path: Path
 ) -> None:
     unfinished = train(tmp_path / "unfinished", data, stop=True)
     missing = tmp_path / "missing"
     calls = {
-        "--resume": ("evaluate", unfinished),
+        "resume the training with --resume": ("evaluate", unfinished),
         "none of the 2 seeds": ("compare", quick, unfinished),
         "holds no run": ("compare", quick, missing),
         "each once": ("compare", quick, quick),
-        "--corruptions needs a recipe of images": ("evaluate", quick, "--corruptions"),
+        "corruptions need a recipe of images": ("evaluate", quick, "--corruptions"),
         str(missing): ("evaluate", quick, "--data", missing),
         "device 'abacus'": ("evaluate", quick, "--device", "abacus", "--ood", data["train"]),
     }
 
-    for complaint, arguments in calls.items():
+    for message, arguments in calls.items():
         done = difficulty(*arguments)
 
-        assert done.returncode == 1, complaint
-        assert complaint in only_line(done.stderr)
+        assert done.returncode == 1, message
+        assert message in only_line(done.stderr)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (("evaluate",), "RUN"),
         (("compare",), "RUN"),
@@ -173,13 +173,13 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_1(
         (("compare", "run", "--out"), "--out"),
     ],
 )
-def test_a_wrong_call_ends_with_2_and_names_what_is_wrong(
-    difficulty: Command, arguments: tuple[str, ...], complaint: str
+def test_a_wrong_option_is_named_and_exit_code_2(
+    difficulty: Command, arguments: tuple[str, ...], message: str
 ) -> None:
     done = difficulty(*arguments)
 
     assert done.returncode == 2
-    assert complaint in done.stderr
+    assert message in done.stderr
     assert done.stdout == ""
 
 

@@ -1,6 +1,6 @@
 """Extraction that is killed goes on where it was, and ends as if nothing had happened."""
 
-import multiprocessing
+import os
 import random
 import signal
 import subprocess
@@ -17,6 +17,7 @@ from difficulty_service.pipeline import ExtractRequest, extract
 from difficulty_service.score_file import read_scores
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+ForkCommand = Callable[..., ForkServerProcess]
 
 SHARD_SIZE = 2
 SHARDS = 300
@@ -24,14 +25,6 @@ KILLS = 20
 SHARE_OF_KILLS_WHILE_WRITING = 0.5
 POLL_SECONDS = 0.001
 LONGEST_DELAY_SECONDS = 0.05
-
-
-@pytest.fixture(scope="module")
-def server() -> ForkServerContext:
-    """Makes processes that need not load torch anew: it is loaded once, in the one they leave."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["difficulty_service.pipeline"])
-    return context
 
 
 def request_for(photos: Path, store: Path, builtin: tuple[str, ...]) -> ExtractRequest:
@@ -45,8 +38,8 @@ def request_for(photos: Path, store: Path, builtin: tuple[str, ...]) -> ExtractR
     )
 
 
-def start(server: ForkServerContext, request: ExtractRequest) -> ForkServerProcess:
-    process = server.Process(target=extract, args=(request,), daemon=True)
+def start(forkserver: ForkServerContext, request: ExtractRequest) -> ForkServerProcess:
+    process = forkserver.Process(target=extract, args=(request,), daemon=True)
     process.start()
     return process
 
@@ -67,7 +60,7 @@ def wait_for_write(store: Path, is_running: Callable[[], bool]) -> None:
 
 @pytest.mark.slow
 def test_twenty_kills_change_nothing(
-    server: ForkServerContext,
+    forkserver: ForkServerContext,
     difficulty: Command,
     photos: Path,
     tmp_path: Path,
@@ -75,12 +68,12 @@ def test_twenty_kills_change_nothing(
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     chance = random.Random(20)  # noqa: S311 - moments, not secrets
-    uninterrupted = start(server, request_for(photos, whole, builtin))
+    uninterrupted = start(forkserver, request_for(photos, whole, builtin))
 
     uninterrupted.join()
     counts = [0]
     for _ in range(KILLS):
-        process = start(server, request_for(photos, killed, builtin))
+        process = start(forkserver, request_for(photos, killed, builtin))
         wait_for_parts(killed, counts[-1] + chance.randint(1, 3), process.is_alive)
         if chance.random() < SHARE_OF_KILLS_WHILE_WRITING:
             wait_for_write(killed, process.is_alive)
@@ -90,7 +83,7 @@ def test_twenty_kills_change_nothing(
         process.join()
         assert process.exitcode == -signal.SIGKILL
         counts.append(len(parts_in(killed)))
-    last = start(server, request_for(photos, killed, builtin))
+    last = start(forkserver, request_for(photos, killed, builtin))
     last.join()
 
     assert uninterrupted.exitcode == last.exitcode == 0
@@ -102,8 +95,8 @@ def test_twenty_kills_change_nothing(
 
 @pytest.mark.slow
 def test_the_command_resumes_after_a_kill(
-    server: ForkServerContext,
-    command: Path,
+    forkserver: ForkServerContext,
+    fork_command: ForkCommand,
     difficulty: Command,
     photos: Path,
     tmp_path: Path,
@@ -111,18 +104,17 @@ def test_the_command_resumes_after_a_kill(
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     words = ("extract", photos, "--out", killed, *builtin, "--shard-size", SHARD_SIZE)
-    uninterrupted = start(server, request_for(photos, whole, builtin))
+    uninterrupted = start(forkserver, request_for(photos, whole, builtin))
 
     uninterrupted.join()
-    with subprocess.Popen(  # noqa: S603 - our own command
-        [str(command), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        wait_for_parts(killed, 5, lambda: process.poll() is None)
-        process.send_signal(signal.SIGKILL)
+    process = fork_command(*words)
+    wait_for_parts(killed, 5, process.is_alive)
+    process.kill()
+    process.join()
     before = {name: (killed / name).stat().st_mtime_ns for name in parts_in(killed)}
     done = difficulty(*words)
 
-    assert process.returncode == -signal.SIGKILL
+    assert process.exitcode == -signal.SIGKILL
     assert 5 <= len(before) < SHARDS
     assert "600 of 600 images have features" in done.stdout
     assert {name: (killed / name).stat().st_mtime_ns for name in before} == before
@@ -131,20 +123,22 @@ def test_the_command_resumes_after_a_kill(
 
 @pytest.mark.slow
 def test_a_key_press_ends_with_130_and_how_to_go_on(
-    command: Path, photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    fork_command: ForkCommand, photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
-    store = tmp_path / "store"
+    store, errors = tmp_path / "store", tmp_path / "errors"
     words = ("extract", photos, "--out", store, *builtin, "--shard-size", SHARD_SIZE)
 
-    with subprocess.Popen(  # noqa: S603 - our own command
-        [str(command), *map(str, words)], stderr=subprocess.PIPE, text=True
-    ) as process:
-        wait_for_parts(store, 2, lambda: process.poll() is None)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate()
+    # Work of minutes, so that the key press comes in the middle however busy the machine is.
+    process = fork_command(*words, "--augment-runs", 100, errors=errors)
+    wait_for_parts(store, 2, process.is_alive)
+    os.kill(process.pid, signal.SIGINT)
+    process.join()
 
-    assert process.returncode == 130
-    assert said.splitlines()[-1] == "stopped; the same command resumes where this one stopped"
+    assert process.exitcode == 130
+    assert (
+        errors.read_text().splitlines()[-1]
+        == "stopped; the same command resumes where this one stopped"
+    )
     assert parts_in(store)
     assert list(store.glob(".*")) == []
 

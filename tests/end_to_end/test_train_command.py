@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch import Tensor
 from trainer.evaluation.prediction_file import read_predictions
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+ForkCommand = Callable[..., ForkServerProcess]
 
 EPOCHS = 4
 
@@ -96,7 +98,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Path:
 def uninterrupted(
     tmp_path_factory: pytest.TempPathFactory, recipe: Path, difficulty_process: Command
 ) -> Path:
-    """The folder of a run that nothing disturbed."""
+    """The folder of a run that was not interrupted."""
     folder = tmp_path_factory.mktemp("whole")
     done = difficulty_process("train", recipe, "--out", folder, "--device", "cpu")
     assert done.returncode == 0, done.stderr
@@ -104,55 +106,69 @@ def uninterrupted(
     return folder / "seed-0"
 
 
-@contextmanager
-def running(command: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+@dataclass(frozen=True)
+class Run:
+    """A command that trains.
+
+    Attributes:
+        process: Its process.
+        errors: File of its standard error.
+    """
+
+    process: ForkServerProcess
+    errors: Path
+
+
+def start_run(fork_command: ForkCommand, words: Sequence[object], folder: Path) -> Run:
     """The command, well into its second epoch."""
-    words = [str(command), *map(str, arguments)]
-    with subprocess.Popen(  # noqa: S603 - our own command
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if line.startswith("epoch 1/"):
-                break
-        assert said[-1].startswith("epoch 1/"), said
-        yield process
+    output, errors = folder / "output", folder / "errors"
+    process = fork_command(*words, output=output, errors=errors)
+    while not output.exists() or "epoch 1/" not in output.read_text():
+        assert process.is_alive(), errors.read_text()
+        time.sleep(0.001)
+    wait_for_a_checkpoint(folder / "seed-0")
+    return Run(process, errors)
 
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_in_an_epoch_and_resumed_ends_the_same(
-    command: Path, difficulty_process: Command, recipe: Path, uninterrupted: Path, tmp_path: Path
+    fork_command: ForkCommand,
+    difficulty_process: Command,
+    recipe: Path,
+    uninterrupted: Path,
+    tmp_path: Path,
 ) -> None:
     words = ("train", recipe, "--out", tmp_path, "--device", "cpu")
 
-    with running(command, *words) as process:
-        wait_for_a_checkpoint(tmp_path / "seed-0")
-        process.kill()
+    run = start_run(fork_command, words, tmp_path)
+    run.process.kill()
+    run.process.join()
     done = difficulty_process(*words, "--resume")
 
-    assert process.returncode == -signal.SIGKILL
+    assert run.process.exitcode == -signal.SIGKILL
     assert done.returncode == 0, done.stderr
-    assert "going on after epoch" in done.stdout
+    assert "resuming after epoch" in done.stdout
     assert_same_run(tmp_path / "seed-0", uninterrupted)
 
 
 @pytest.mark.slow
-def test_a_run_that_is_asked_to_end_saves_itself_first(
-    command: Path, difficulty_process: Command, recipe: Path, uninterrupted: Path, tmp_path: Path
+def test_a_run_that_receives_sigterm_saves_before_it_stops(
+    fork_command: ForkCommand,
+    difficulty_process: Command,
+    recipe: Path,
+    uninterrupted: Path,
+    tmp_path: Path,
 ) -> None:
     words = ("train", recipe, "--out", tmp_path, "--device", "cpu")
 
-    with running(command, *words) as process:
-        wait_for_a_checkpoint(tmp_path / "seed-0")
-        process.send_signal(signal.SIGTERM)
-        _, complaint = process.communicate()
+    run = start_run(fork_command, words, tmp_path)
+    run.process.terminate()
+    run.process.join()
     stopped_at = torch.load(tmp_path / "seed-0" / "checkpoint.pt")["progress"]
     done = difficulty_process(*words, "--resume")
 
-    assert process.returncode == 143
-    assert "stopped and saved; go on with the same command and --resume" in complaint
+    assert run.process.exitcode == 143
+    assert "stopped and saved; resume with the same command and --resume" in run.errors.read_text()
     assert 1 <= stopped_at["epoch"] < EPOCHS
     assert stopped_at["step"] > 0
     assert done.returncode == 0, done.stderr
@@ -160,7 +176,7 @@ def test_a_run_that_is_asked_to_end_saves_itself_first(
     assert_same_run(tmp_path / "seed-0", uninterrupted)
 
 
-def test_a_folder_that_is_taken_and_a_learning_rate_that_is_too_high_are_one_line(
+def test_a_folder_in_use_and_a_learning_rate_that_is_too_high_are_errors_of_one_line(
     difficulty: Command, write_features: Callable[..., str], tmp_path: Path
 ) -> None:
     recipe = tmp_path / "probe.toml"
@@ -173,7 +189,7 @@ def test_a_folder_that_is_taken_and_a_learning_rate_that_is_too_high_are_one_lin
 
     assert done.returncode == 0, done.stderr
     assert (taken.returncode, diverged.returncode) == (1, 1)
-    assert "holds a run already" in taken.stderr
+    assert "already holds a run; continue it with --resume, or use another --out" in taken.stderr
     assert "lower optimiser.learning_rate" in diverged.stderr
     assert [len(run.stderr.splitlines()) for run in (taken, diverged)] == [1, 1]
 
@@ -194,7 +210,7 @@ def test_one_seed_or_those_of_the_recipe_are_trained(
 
 
 @pytest.mark.slow
-def test_two_processes_learn_what_one_learns(
+def test_two_processes_train_the_same_model_as_one(
     difficulty: Command, write_features: Callable[..., str], tmp_path: Path
 ) -> None:
     recipe, script = tmp_path / "probe.toml", tmp_path / "commands.py"
@@ -219,7 +235,7 @@ def test_two_processes_learn_what_one_learns(
 
     assert two.returncode == 0, two.stderr
     assert two.stdout.count("2 processes") == len(VARIATIONS)
-    assert two.stdout.count("epoch 3/3") == len(VARIATIONS), "only one process speaks"
+    assert two.stdout.count("epoch 3/3") == len(VARIATIONS), "only one process prints"
     for name in ("sum", "mean"):
         assert_nearly_same_run(
             tmp_path / "two" / name / "seed-0", tmp_path / "one" / name / "seed-0"
@@ -237,7 +253,7 @@ def test_two_processes_learn_what_one_learns(
 
 
 @pytest.mark.slow
-def test_two_machines_learn_what_one_learns(
+def test_two_machines_train_the_same_model_as_one(
     difficulty: Command, write_features: Callable[..., str], tmp_path: Path
 ) -> None:
     recipe = tmp_path / "probe.toml"
@@ -258,12 +274,12 @@ def test_two_machines_learn_what_one_learns(
         )
         for rank in range(2)
     ]
-    said = [machine.communicate(timeout=300)[0] for machine in machines]
+    outputs = [machine.communicate(timeout=300)[0] for machine in machines]
     assert difficulty("train", recipe, "--out", tmp_path / "one", "--device", "cpu").returncode == 0
 
-    assert [machine.returncode for machine in machines] == [0, 0], said
-    assert ["epoch 3/3" in text for text in said] == [True, False], "only one process speaks"
-    assert "2 processes" in said[0]
+    assert [machine.returncode for machine in machines] == [0, 0], outputs
+    assert ["epoch 3/3" in text for text in outputs] == [True, False], "only one process prints"
+    assert "2 processes" in outputs[0]
     assert_nearly_same_run(tmp_path / "two" / "seed-0", tmp_path / "one" / "seed-0")
 
 
@@ -274,7 +290,7 @@ def free_port() -> str:
 
 
 def wait_for_a_checkpoint(folder: Path) -> None:
-    """Until the first epoch is saved, and a little into the second."""
+    """Waits until the first epoch is saved and the second has begun."""
     while not (folder / "checkpoint.pt").exists():
         time.sleep(0.001)
     time.sleep(0.1)
@@ -292,7 +308,7 @@ def parameters_of(folder: Path) -> dict[str, Tensor]:
 
 
 def assert_same_run(one: Path, other: Path) -> None:
-    """Bit for bit, except for the time it took."""
+    """Compares two runs bit for bit, except for their timings."""
     parameters, others = parameters_of(one), parameters_of(other)
     assert parameters.keys() == others.keys()
     for name, value in parameters.items():
@@ -302,12 +318,12 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 def assert_nearly_same_run(one: Path, other: Path) -> None:
-    """To rounding."""
+    """Compares two runs up to rounding."""
     parameters, others = parameters_of(one), parameters_of(other)
     for name, value in parameters.items():
         torch.testing.assert_close(value, others[name], rtol=1e-5, atol=1e-6)
     for record, other_record in zip(read_history(one), read_history(other), strict=True):
         assert record == pytest.approx(other_record, rel=1e-4)
-    said, others_said = (read_predictions(folder / "validation.npz") for folder in (one, other))
-    assert said.sample_ids == others_said.sample_ids
-    torch.testing.assert_close(said.logits, others_said.logits, rtol=1e-4, atol=1e-5)
+    predictions, others = (read_predictions(folder / "validation.npz") for folder in (one, other))
+    assert predictions.sample_ids == others.sample_ids
+    torch.testing.assert_close(predictions.logits, others.logits, rtol=1e-4, atol=1e-5)

@@ -4,7 +4,6 @@ DIFFICULTY_FAULTS=short runs a small campaign instead of the whole one.
 """
 
 import hashlib
-import multiprocessing
 import os
 import random
 import socket
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,14 +65,13 @@ class Service:
     """One server and some workers, as processes that are killed and replaced.
 
     Args:
-        settings: Of all of them.
+        settings: Settings of the server and of every worker.
+        context: Starts processes that need not load torch.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, context: ForkServerContext) -> None:
         self._settings = settings
-        # Torch need not be loaded anew: it is loaded once, in the process that all others leave.
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["api.server", "api.worker.worker"])
+        self._context = context
         self._server = self._start(run_server, settings, 0)
         self.workers: list[ForkServerProcess] = []
 
@@ -139,8 +137,8 @@ def settings(root: Path, disk: Path, database: tuple[str, object]) -> Settings:
 
 
 @pytest.fixture
-def service(settings: Settings) -> Iterator[Service]:
-    service = Service(settings)
+def service(settings: Settings, forkserver: ForkServerContext) -> Iterator[Service]:
+    service = Service(settings, forkserver)
     yield service
     service.close()
 

@@ -1,4 +1,4 @@
-"""Small runs: folders of features and of images, recipes on them, and someone who watches."""
+"""Small runs: folders of features and of images, recipes for them, and recording callbacks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from PIL import Image
 
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict
-from trainer.runs.train import Observer, RunRequest, run_seed
+from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 from trainer.training.accelerator import make_accelerator
 from trainer.training.checkpoint import Progress
 from trainer.weights.formula import WeightsDistribution
@@ -21,28 +21,30 @@ MakeRecipe = Callable[..., Recipe]
 
 
 @dataclass
-class Watcher:
-    """Notes what it is told, and asks to stop after some steps."""
+class RunRecorder:
+    """Callbacks that record their calls, and stop the run after some steps."""
 
     stop_after: int | None = None
-    begun_at: tuple[int, int] | None = None
+    started_at: tuple[int, int] | None = None
     steps: list[int] = field(default_factory=list)
     epochs: list[dict[str, Any]] = field(default_factory=list)
 
-    def observer(self) -> Observer:
-        return Observer(self.begin, self.steps.append, self.epochs.append, self.stop)
+    def callbacks(self) -> RunCallbacks:
+        return RunCallbacks(self.start, self.steps.append, self.epochs.append, self.stop)
 
-    def begin(self, _samples: int, done: Progress, _weights: WeightsDistribution | None) -> None:
-        self.begun_at = (done.epoch, done.step)
+    def start(
+        self, _samples: int, progress: Progress, _weights: WeightsDistribution | None
+    ) -> None:
+        self.started_at = (progress.epoch, progress.step)
 
     def stop(self) -> bool:
         return self.stop_after is not None and len(self.steps) >= self.stop_after
 
 
 @pytest.fixture
-def make_watcher() -> Callable[..., Watcher]:
-    """Makes someone who watches a run."""
-    return Watcher
+def make_recorder() -> Callable[..., RunRecorder]:
+    """Makes callbacks that record a run."""
+    return RunRecorder
 
 
 @pytest.fixture
@@ -61,8 +63,8 @@ def features(tmp_path_factory: pytest.TempPathFactory, write_features: Callable[
 def test_features(
     tmp_path_factory: pytest.TempPathFactory, write_features: Callable[..., str]
 ) -> str:
-    """Thirty-one more, so that no batch divides them."""
-    return write_features(tmp_path_factory.mktemp("data") / "judged", num_samples=31, seed=1)
+    """Thirty-one test samples, a number that no batch size divides."""
+    return write_features(tmp_path_factory.mktemp("data") / "test", num_samples=31, seed=1)
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +82,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def probe_recipe(features: str) -> MakeRecipe:
-    """Makes a recipe for a linear probe; each argument changes keys of that table."""
+    """Makes a recipe for a linear probe; each argument changes keys of one table."""
 
     def make(**tables: Mapping[str, Any]) -> Recipe:
         return changed(
@@ -99,7 +101,7 @@ def probe_recipe(features: str) -> MakeRecipe:
 
 @pytest.fixture(scope="session")
 def image_recipe(images: str) -> MakeRecipe:
-    """Makes a recipe for a tiny residual network with everything that has a memory."""
+    """Makes a recipe for a tiny residual network with every kind of state."""
 
     def make(**tables: Mapping[str, Any]) -> Recipe:
         return changed(
@@ -137,13 +139,13 @@ def forgetful_probe(probe_recipe: MakeRecipe, test_features: str) -> Recipe:
 
 @pytest.fixture
 def run() -> Callable[..., bool]:
-    """Runs seed 0 of a recipe on the CPU; says whether it is finished."""
+    """Runs a seed of a recipe on the CPU; returns whether it is finished."""
 
     def call(
-        recipe: Recipe, folder: Path, *watchers: Watcher, resume: bool = False, seed: int = 0
+        recipe: Recipe, folder: Path, *recorders: RunRecorder, resume: bool = False, seed: int = 0
     ) -> bool:
-        (watcher,) = watchers or (Watcher(),)
-        return run_seed(RunRequest(recipe, seed, folder, "cpu", resume), watcher.observer())
+        (recorder,) = recorders or (RunRecorder(),)
+        return run_seed(RunRequest(recipe, seed, folder, "cpu", resume), recorder.callbacks())
 
     return call
 

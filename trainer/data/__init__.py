@@ -1,10 +1,10 @@
-"""What is learned from and judged on: images, features or texts, with ids, labels and splits."""
+"""Datasets of the trainer: images, features or texts with ids, labels and splits."""
 
 from collections.abc import Callable
 
 import torch
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.errors import ConfigError, Setting
 from trainer.config import DataConfig, Kind
 from trainer.data.classes import match_classes
 from trainer.data.features import open_feature_samples, open_feature_splits
@@ -35,15 +35,15 @@ SPLITS: dict[Kind, Callable[[DataConfig, int, torch.device], Splits]] = {
 
 
 def open_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
-    """Opens what a recipe learns from and is judged on.
+    """Opens the training, validation and test samples of a recipe.
 
     Args:
-        config: Of the recipe.
-        seed: Of the samples held out and of label noise; nothing else depends on it.
-        device: Where inputs are kept, or batches go.
+        config: Data of the recipe.
+        seed: Seed of the validation split and of label noise.
+        device: Device of the batches, and of inputs that are kept in memory.
 
     Raises:
-        DatasetError: A dataset cannot be read, or those named do not fit together.
+        DatasetError: A dataset cannot be read, or the datasets do not fit together.
     """
     return SPLITS[config.kind](config, seed, device)
 
@@ -57,27 +57,31 @@ def open_samples(
     split: str | None = None,
     label_column: str | None = None,
 ) -> Samples:
-    """Opens one more dataset to judge a trained model on; its classes stay its own.
+    """Opens another dataset to evaluate a trained model on, with the class indices of that dataset.
 
-    `match_classes` gives its labels in the model's terms, where it is of the same classes.
+    `match_classes` converts its labels to the class indices of the model.
 
     Args:
-        config: Of the recipe that the model learned by.
-        location: Of the dataset.
-        spec: Of the model.
-        device: Where inputs are kept, or batches go.
+        config: Data of the recipe that the model was trained with.
+        location: Location of the dataset.
+        spec: Specification of the model's inputs.
+        device: Device of the batches, and of inputs that are kept in memory.
         split: Sub-folder or named split.
-        label_column: None finds it.
+        label_column: Column with the labels; None detects it.
 
     Raises:
-        DatasetError: It cannot be read, or does not fit the model.
-        ConfigError: A feature store is to have a split or a column of labels.
+        DatasetError: The dataset cannot be read, or does not fit the model.
+        ConfigError: A split or a label column is given for a feature store.
     """
     if config.kind == "features":
         if split is not None or label_column is not None:
             raise ConfigError(
-                f"{location}: a probe is judged on a feature store, which has its labels in it "
-                "and no splits; leave --split and --label-column out"
+                f"{location}: a probe is evaluated on a feature store, which holds its labels and "
+                "has no splits",
+                "leave out ",
+                Setting("split"),
+                " and ",
+                Setting("label_column"),
             )
         return open_feature_samples(location, spec, device)
     open_labelled = open_text_samples if config.kind == "text" else open_image_samples

@@ -1,8 +1,8 @@
-"""Random changes to batches of images, on their device, each from its sample's own draws.
+"""Random augmentation of batches of images, on their device.
 
-Every function takes images, uint8 of shape (samples, 3, height, width), and draws, uniform in
-[0, 1) of shape (samples, NUM_DRAWS), in the order of `trainer.samples.NUM_DRAWS`. What is done to
-a sample follows from its own row of draws alone.
+Every function takes images, uint8 of shape (samples, 3, height, width), and draws, random numbers
+in [0, 1) of shape (samples, NUM_DRAWS), in the order of `trainer.samples.NUM_DRAWS`. The
+augmentation of a sample depends on its own row of draws only.
 """
 
 import math
@@ -16,24 +16,24 @@ from torch.nn import functional as F
 from trainer.config import Augmentation
 
 Augment = Callable[[Tensor, Tensor], Tensor]
-"""Images and their draws to images of the same shape."""
+"""Function of images and their draws that returns images of the same shape."""
 
 FLIP, ROW, COLUMN, AREA, RATIO = range(5)
-"""What each column of the draws decides."""
+"""Columns of the draws."""
 
 SMALLEST_AREA = 0.08
-"""Of the image, in a random resized crop; the largest is all of it."""
+"""Smallest fraction of the image in a random resized crop; the largest is 1."""
 
 WIDEST = 4 / 3
-"""Width over height of the widest random resized crop; the narrowest has its inverse."""
+"""Largest ratio of width to height of a random resized crop; the smallest is its inverse."""
 
 
 def augmentation_of(name: Augmentation, crop_padding: int) -> Augment:
     """The function of an augmentation.
 
     Args:
-        name: As a recipe names it.
-        crop_padding: Black pixels on each side before a "flip_crop".
+        name: Name of the augmentation in a recipe.
+        crop_padding: Width in pixels of the black border added before a "flip_crop".
     """
     augmentations: dict[Augmentation, Augment] = {
         "none": keep,
@@ -45,46 +45,46 @@ def augmentation_of(name: Augmentation, crop_padding: int) -> Augment:
 
 
 def keep(images: Tensor, draws: Tensor) -> Tensor:  # noqa: ARG001 - one signature for all
-    """The images as they are."""
+    """Returns the images unchanged."""
     return images
 
 
 def flip(images: Tensor, draws: Tensor) -> Tensor:
-    """Left and right exchanged where the draw is below one half."""
+    """Mirrors the images whose draw is below one half."""
     mirrored = (draws[:, FLIP] < 0.5).view(-1, 1, 1, 1)  # noqa: PLR2004 - one half
     return torch.where(mirrored, images.flip(-1), images)
 
 
 def flip_crop(images: Tensor, draws: Tensor, padding: int) -> Tensor:
-    """A window of the image's size, anywhere in the image with a black frame; then `flip`.
+    """Crops a window of the original size from the image with a black border; then `flip`.
 
     Args:
         images: Shape (samples, 3, height, width).
         draws: Shape (samples, NUM_DRAWS).
-        padding: Width of the frame in pixels.
+        padding: Width of the border in pixels.
     """
     height, width = images.shape[-2:]
-    places = 2 * padding + 1
-    offsets = (draws[:, [ROW, COLUMN]] * places).long().clamp_(max=places - 1)
-    # Every window as a view of the same memory: (samples, 3, places, places, height, width).
+    positions = 2 * padding + 1
+    offsets = (draws[:, [ROW, COLUMN]] * positions).long().clamp_(max=positions - 1)
+    # Every window as a view of the same memory: (samples, 3, rows, columns, height, width).
     windows = F.pad(images, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
     samples = torch.arange(len(images), device=images.device)
     return flip(windows[samples, :, offsets[:, 0], offsets[:, 1]], draws)
 
 
 def crop_boxes(draws: Tensor, height: int, width: int) -> Tensor:
-    """Windows of random area and shape, at a random place inside an image.
+    """Boxes of random area, aspect ratio and position inside an image.
 
-    The area is uniform in [0.08, 1] of the image and the logarithm of width over height in
-    ±log(4/3), as Szegedy et al. (2015) trained; a side longer than the image's is cut to it.
+    The area is uniform in [0.08, 1] of the image, and the logarithm of width over height uniform
+    in ±log(4/3), as in Szegedy et al. (2015); a side longer than the image's is cut to it.
 
     Args:
         draws: Shape (samples, NUM_DRAWS).
-        height: Of the image, in pixels.
-        width: Of the image, in pixels.
+        height: Height of the image, in pixels.
+        width: Width of the image, in pixels.
 
     Returns:
-        Left, top, right and bottom in pixels, with fractions; float64. Shape (samples, 4).
+        Left, top, right and bottom in fractional pixels, float64. Shape (samples, 4).
     """
     draws = draws.double()
     area = (SMALLEST_AREA + (1 - SMALLEST_AREA) * draws[:, AREA]) * height * width
@@ -97,7 +97,7 @@ def crop_boxes(draws: Tensor, height: int, width: int) -> Tensor:
 
 
 def random_resized_crop(images: Tensor, draws: Tensor) -> Tensor:
-    """A window of `crop_boxes`, enlarged bilinearly to the image's size; then `flip`."""
+    """Crops the box of `crop_boxes` and resizes it bilinearly to the image's size; then `flip`."""
     height, width = images.shape[-2:]
     left, top, right, bottom = crop_boxes(draws, height, width).unbind(1)
     across = _centres(left, right, width) * 2 / width - 1
@@ -109,6 +109,6 @@ def random_resized_crop(images: Tensor, draws: Tensor) -> Tensor:
 
 
 def _centres(start: Tensor, end: Tensor, number: int) -> Tensor:
-    """Middles of `number` equal pieces of each stretch. Shape (samples, number)."""
-    middles = (torch.arange(number, device=start.device) + 0.5) / number
-    return start[:, None] + (end - start)[:, None] * middles
+    """Centres of `number` equal parts of each interval. Shape (samples, number)."""
+    fractions = (torch.arange(number, device=start.device) + 0.5) / number
+    return start[:, None] + (end - start)[:, None] * fractions

@@ -1,4 +1,4 @@
-"""How two datasets fit together: the same classes, and no sample in both."""
+"""Consistency of two datasets: the same classes, and no sample in both."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,23 +12,23 @@ _SHOWN = 5
 
 
 def are_numbered(class_names: Sequence[str]) -> bool:
-    """Whether classes are only called 0, 1, 2, ..., as where labels are integers without names."""
+    """Whether class names are 0, 1, 2, ..., as for integer labels without names."""
     return list(class_names) == [str(number) for number in range(len(class_names))]
 
 
 def match_classes(samples: Samples, class_names: tuple[str, ...], source: str) -> Samples:
-    """The same samples with labels as indices into other class names.
+    """Converts labels to the class indices of the training dataset.
 
-    Names are matched by name, so a class may be absent. Where one side has only numbers, the
+    Classes are matched by name, so some may be absent. Where one side has only numbers, the
     numbers are the indices.
 
     Args:
-        samples: To be judged.
-        class_names: Those of the training dataset.
-        source: Where the samples are from, for the message.
+        samples: Samples to evaluate.
+        class_names: Class names of the training dataset.
+        source: Location of the samples, for the message.
 
     Raises:
-        DatasetError: They have a class that the others do not.
+        DatasetError: A class is not one of the training dataset.
     """
     if samples.class_names == class_names:
         return samples
@@ -36,8 +36,9 @@ def match_classes(samples: Samples, class_names: tuple[str, ...], source: str) -
         if len(samples.class_names) > len(class_names):
             raise DatasetError(
                 f"{source!r} has {len(samples.class_names)} classes and the training dataset "
-                f"{len(class_names)}; a model can only be judged on classes it knows: check the "
-                "label columns"
+                f"{len(class_names)}, and a model can only be evaluated on classes that it was "
+                "trained on",
+                "check the label columns",
             )
         return replace(samples, class_names=class_names)
     unknown = [name for name in samples.class_names if name not in set(class_names)]
@@ -46,7 +47,8 @@ def match_classes(samples: Samples, class_names: tuple[str, ...], source: str) -
         raise DatasetError(
             f"{source!r} has {len(unknown)} classes that the training dataset lacks, first "
             f"{unknown[:_SHOWN]}, and lacks {len(absent)} of its {len(class_names)}, first "
-            f"{absent[:_SHOWN]}; check the label columns"
+            f"{absent[:_SHOWN]}",
+            "check the label columns",
         )
     index = {name: position for position, name in enumerate(class_names)}
     new_labels = torch.tensor([index[name] for name in samples.class_names])
@@ -54,15 +56,15 @@ def match_classes(samples: Samples, class_names: tuple[str, ...], source: str) -
 
 
 def refuse_shared_ids(train_ids: Sequence[str], other_ids: Sequence[str], source: str) -> None:
-    """Refuses two splits of one place that have samples in common.
+    """Refuses a validation split that shares samples with the training split.
 
     Raises:
-        DatasetError: They have.
+        DatasetError: Both splits hold the same sample.
     """
     shared = set(train_ids).intersection(other_ids)
     if shared:
         raise DatasetError(
             f"{len(shared)} samples of {source!r} are in both the training and the validation "
-            f"dataset, first {sorted(shared)[:_SHOWN]}; choose another validation_split, or give "
-            "validation as a share"
+            f"dataset, first {sorted(shared)[:_SHOWN]}",
+            "choose another data.validation_split, or make data.validation a fraction",
         )

@@ -1,53 +1,40 @@
-"""One encoded image to upright RGB pixels of the size a model takes."""
+"""One encoded image to RGB pixels of the size that a model takes, decoded as in scoring."""
 
-import struct
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image
+from PIL import Image
 
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.errors import ImageError
-
-_SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
-_PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
-_DAMAGED_EXIF = (
-    *(SyntaxError, ValueError, TypeError, LookupError, ArithmeticError),
-    *(OSError, EOFError, struct.error),
-)
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+from difficulty_service.errors import ImageError, Setting
+from difficulty_service.images.decoding import decode_to_pil
+from difficulty_service.images.header import DEFAULT_MAX_PIXELS, open_header, read_encoded
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How a whole image becomes one of a given size.
+    """How a whole image is brought to a given size.
 
     Attributes:
-        height: Of the result, in pixels.
-        width: Of the result, in pixels.
-        margin: The image is resized to cover this many times the result, whose centre is kept.
+        height: Height of the result, in pixels.
+        width: Width of the result, in pixels.
+        margin: Factor by which the resized image exceeds the result, which is its centre.
         resizes: Whether an image of another size is resized; otherwise it is an error.
+        max_pixels: Maximum number of pixels of an image before it is resized.
     """
 
     height: int
     width: int
     margin: float = 1.0
     resizes: bool = True
+    max_pixels: int = DEFAULT_MAX_PIXELS
 
     def apply(self, image: Image.Image) -> Image.Image:
-        """The image at that size; one that has it already stays as it is.
+        """Resizes an image and cuts out its centre; one of the right size is returned unchanged.
 
         Raises:
-            ImageError: It has another size and may not be resized.
+            ImageError: The image has another size and `resizes` is false.
         """
         width, height = image.size
         if (height, width) == (self.height, self.width):
@@ -55,35 +42,36 @@ class Fit:
         if not self.resizes:
             raise ImageError(
                 f"{width} x {height} pixels, where the first image has {self.width} x "
-                f"{self.height}; set image_size in the recipe to resize them all"
+                f"{self.height}",
+                "set data.image_size in the recipe to resize all images",
             )
         scale = self.margin * max(self.height / height, self.width / width)
-        # Equal to resizing all and then cutting, without making the pixels that are cut off.
+        # Equal to resizing the whole image and then cropping it, with less work.
         across, down = self.width / scale, self.height / scale
         left, top = (width - across) / 2, (height - down) / 2
         box = (max(left, 0), max(top, 0), min(left + across, width), min(top + down, height))
         return image.resize((self.width, self.height), Image.Resampling.BILINEAR, box=box)
 
 
-def decode(opener: ImageOpener) -> Image.Image:
-    """Decodes the first frame: RGB, eight bits, turned upright by its EXIF block.
+def decode(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.Image:
+    """Reads and decodes the first frame of an image: RGB, eight bits, upright.
 
-    Grey is repeated, alpha dropped, of 16 bits the upper 8 kept; 32-bit and floating-point
-    values are stretched from their smallest to their largest.
+    Args:
+        opener: Opens the encoded image.
+        max_pixels: Maximum number of pixels; larger images are refused by their header.
 
     Raises:
-        ImageError: The image is missing, truncated, damaged or of an unknown kind.
+        ImageError: The file cannot be read, or the image is of a format that is not accepted,
+            truncated, damaged or too large.
     """
-    try:
-        with opener() as file, Image.open(file) as encoded:
-            encoded.load()
-            image = _to_rgb(encoded)
-            turn = _TURNS.get(_orientation(encoded))
-    except ImageError:
-        raise
-    except Exception as error:
-        raise ImageError(f"cannot be decoded: {' '.join(str(error).split())}") from error
-    return image if turn is None else image.transpose(turn)
+    data = read_encoded(opener, max_pixels)
+    # Always by PIL: resizing by PIL keeps the antialiasing that earlier runs were trained with.
+    return decode_to_pil(open_header(data, max_pixels))
+
+
+def failure_reason(error: ImageError) -> str:
+    """The message of an error, with settings written as keys of a recipe."""
+    return error.message(_as_recipe_key)
 
 
 def pixels_of(image: Image.Image) -> NDArray[np.uint8]:
@@ -91,35 +79,6 @@ def pixels_of(image: Image.Image) -> NDArray[np.uint8]:
     return np.asarray(image).transpose(2, 0, 1)
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode in _SIXTEEN_BITS or (image.mode == "I" and image.format == "PPM"):
-        # PIL itself would clip at 255 and turn nearly everything white.
-        image = Image.fromarray((np.asarray(image).astype(np.int32) >> 8).astype(np.uint8))
-    elif image.mode in ("I", "F"):
-        image = Image.fromarray(_stretch(np.asarray(image)))
-    elif image.mode in _PREMULTIPLIED:
-        image = image.convert(_PREMULTIPLIED[image.mode])
-    image.info.pop("transparency", None)
-    return image.convert("RGB")
-
-
-def _stretch(values: NDArray[np.int32] | NDArray[np.float32]) -> NDArray[np.uint8]:
-    finite = np.isfinite(values)
-    if not finite.any():
-        raise ImageError("no pixel has a finite value")
-    low, high = float(values[finite].min()), float(values[finite].max())
-    scaled = (np.nan_to_num(values.astype(np.float64), nan=low) - low) / max(high - low, 1e-300)
-    return np.rint(scaled.clip(0, 1) * 255).astype(np.uint8)
-
-
-def _orientation(image: Image.Image) -> int:
-    """EXIF orientation, 1 where there is none; XMP does not count, nor TIFF, which PIL turns."""
-    block = image.info.get("exif")
-    if not isinstance(block, bytes) or image.format == "TIFF":
-        return 1
-    exif = Image.Exif()
-    try:
-        exif.load(block)
-        return int(exif.get(ExifTags.Base.Orientation, 1))
-    except _DAMAGED_EXIF:
-        return 1
+def _as_recipe_key(setting: Setting) -> str:
+    key = f"data.{setting.parameter}"
+    return key if setting.value is None else f"{key} = {setting.value}"

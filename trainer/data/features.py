@@ -1,4 +1,4 @@
-"""Features that were extracted before: the inputs of a probe."""
+"""Feature stores as splits: the inputs of a probe."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,30 +23,30 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class FeatureInputs:
-    """Features of a folder, or of one split of it.
+    """Features of a feature store, or of one split of it.
 
     Attributes:
-        features: Of the whole folder, on the device; splits share it. Float32 of shape
-            (all samples, dim).
-        positions: Of this split's samples, on the CPU. Shape (samples,).
+        features: Features of the whole store, on the device, shared by its splits. Float32 of
+            shape (all samples, dim).
+        positions: Positions of this split's samples, on the CPU. Shape (samples,).
     """
 
     features: Tensor
     positions: Tensor
 
     def select(self, positions: Tensor) -> "FeatureInputs":
-        """One split of them; positions of shape (samples,)."""
+        """The features of one split; positions of shape (samples,)."""
         return replace(self, positions=self.positions[positions])
 
     def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:  # noqa: ARG002
-        """As `trainer.samples.Inputs` says; draws change nothing."""
+        """Yields batches of features without augmentation; see `trainer.samples.Inputs`."""
         for batch in plan:
             yield self.features[self.positions[batch].to(self.features.device)]
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """One row per sample of a folder of features, in its order."""
+    """The rows of a feature store, one per sample, in its order."""
 
     sample_ids: Sequence[str]
     labels: Tensor
@@ -55,66 +55,68 @@ class _Rows:
 
 
 def open_feature_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
-    """Opens and splits folders of features.
+    """Opens and splits feature stores.
 
-    Of a sample with several augmentation runs only the first is used. Mean and standard deviation
-    are of the training features. Labels of the dataset `config.labels` replace those of the
-    training folder only.
+    Only the first of a sample's augmentation runs is used. Mean and standard deviation are
+    computed over the training features. Labels of the dataset `config.labels` replace those of the
+    training store only.
 
     Args:
-        config: Of the recipe.
-        seed: Of the samples held out and of label noise.
-        device: Where features are kept.
+        config: Data of the recipe.
+        seed: Seed of the validation split and of label noise.
+        device: Device of the features.
 
     Raises:
-        ConfigError: The recipe asks for what features do not have.
-        DatasetError: Folders do not fit together, or the dataset of labels lacks samples.
-        FeatureStoreError: A folder is incomplete, damaged or no folder of features.
+        ConfigError: The recipe has settings that do not apply to features.
+        DatasetError: Stores do not fit together, or the dataset of labels lacks samples.
+        FeatureStoreError: A store is incomplete, damaged or not a feature store.
     """
     if config.augmentation != "none":
         raise ConfigError(
-            f"data.augmentation {config.augmentation!r} has no meaning for features; set 'none'"
+            f"data.augmentation {config.augmentation!r} does not apply to features",
+            "set it to 'none'",
         )
     rows = _relabel(_read(config.train), config)
     chosen = torch.from_numpy(choose_positions(rows.labels.int().numpy(), config.limit))
     inputs = FeatureInputs(rows.features.to(device), torch.arange(len(rows.labels)))
-    share = 0.0 if isinstance(config.validation, str) else config.validation
-    learned, held_out = hold_out(rows.labels[chosen], share, seed)
-    train = _select(rows, inputs, chosen[learned])
-    mean, std = mean_and_std(rows.features, chosen[learned])
+    fraction = 0.0 if isinstance(config.validation, str) else config.validation
+    kept, held_out = hold_out(rows.labels[chosen], fraction, seed)
+    train = _select(rows, inputs, chosen[kept])
+    mean, std = mean_and_std(rows.features, chosen[kept])
     spec = InputSpec((rows.features.shape[1],), mean, std)
     validation = _select(rows, inputs, chosen[held_out]) if len(held_out) else None
     if isinstance(config.validation, str):
-        validation = _open_judged(config.validation, spec, device, train)
+        validation = _open_matching(config.validation, spec, device, train)
         if config.validation == config.train:
             refuse_shared_ids(rows.sample_ids, validation.sample_ids, config.validation)
     return Splits(
         train=with_label_noise(train, config.label_noise, seed),
         validation=validation,
-        test=_open_judged(config.test, spec, device, train) if config.test else None,
+        test=_open_matching(config.test, spec, device, train) if config.test else None,
         spec=spec,
         all_ids=rows.sample_ids,
     )
 
 
 def open_feature_samples(location: str, spec: InputSpec, device: torch.device) -> Samples:
-    """Opens a folder of features to judge a model on; its classes stay its own.
+    """Opens a feature store to evaluate a model on, with the class indices of that store.
 
     Raises:
-        DatasetError: Its features are of another length.
-        FeatureStoreError: It is incomplete, damaged or no folder of features.
+        DatasetError: The features have another dimension.
+        FeatureStoreError: The store is incomplete, damaged or not a feature store.
     """
     rows = _read(location)
     if rows.features.shape[1:] != spec.shape:
         raise DatasetError(
             f"{location!r} holds features of {rows.features.shape[1]} dimensions, and the model "
-            f"takes {spec.shape[0]}; extract them by the backbone of the training features"
+            f"takes {spec.shape[0]}",
+            "extract them with the backbone of the training features",
         )
     positions = torch.arange(len(rows.labels))
     return _select(rows, FeatureInputs(rows.features.to(device), positions), positions)
 
 
-def _open_judged(location: str, spec: InputSpec, device: torch.device, train: Samples) -> Samples:
+def _open_matching(location: str, spec: InputSpec, device: torch.device, train: Samples) -> Samples:
     return match_classes(open_feature_samples(location, spec, device), train.class_names, location)
 
 
@@ -135,15 +137,15 @@ def _read(location: str) -> _Rows:
         if first:  # a part whose images all failed has no dimensions either
             features.append(part.features[first])
     if not ids:
-        raise DatasetError(f"{location!r} holds no features; none of its images could be read")
+        raise DatasetError(f"{location!r} holds no features: none of its images could be read")
     return _Rows(ids, torch.cat(labels), store.class_names, torch.cat(features))
 
 
 def _relabel(rows: _Rows, config: DataConfig) -> _Rows:
-    """The rows with the labels of another dataset, by sample id.
+    """Replaces the labels of rows by those of another dataset, by sample id.
 
     Raises:
-        DatasetError: Some of them are not in it.
+        DatasetError: Samples are missing in that dataset.
     """
     if config.labels is None:
         return rows
@@ -160,11 +162,12 @@ def _relabel(rows: _Rows, config: DataConfig) -> _Rows:
         raise DatasetError(
             f"{len(missing)} of {len(rows.sample_ids)} samples of {config.train!r} have no label "
             f"in {config.labels!r}, first {missing[:_SHOWN]}, where ids are like "
-            f"{dataset.sample_ids[0]!r}; give the dataset that the features were extracted from, "
-            "with the same split and id_column"
+            f"{dataset.sample_ids[0]!r}",
+            "give the dataset that the features were extracted from, "
+            "with the same data.split and data.id_column",
         )
     labels = torch.tensor([label_of[sample_id] for sample_id in rows.sample_ids])
-    # A column of plain integers has no names; the folder of features knows what they mean.
+    # A column of plain integers has no class names, but the feature store may have them.
     keeps_names = are_numbered(dataset.class_names) and len(dataset.class_names) <= len(
         rows.class_names
     )

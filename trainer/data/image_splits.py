@@ -1,4 +1,4 @@
-"""Datasets of images as splits: what is held out, how an image gets its size, where it is kept."""
+"""Datasets of images as splits: held-out samples, image size, and storage of the pixels."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from difficulty_service.parallel import num_workers
 from trainer.config import Augmentation, DataConfig
 from trainer.data.augmentation import augmentation_of
 from trainer.data.classes import match_classes, refuse_shared_ids
-from trainer.data.decoding import Fit, decode
+from trainer.data.decoding import Fit, decode, failure_reason
 from trainer.data.images import MemoryImages, decode_images, unreadable
 from trainer.data.large_images import BatchReader, LargeImages
 from trainer.data.splits import Splits, hold_out, with_label_noise
@@ -21,21 +21,21 @@ from trainer.data.statistics import imagenet_statistics, mean_and_std
 from trainer.samples import InputSpec, Samples
 
 MAX_BYTES_IN_MEMORY = 4 << 30
-"""Of decoded images of one dataset, where the recipe does not decide."""
+"""Maximum size of the decoded images of a dataset, where the recipe does not decide."""
 
 EVALUATION_MARGIN = 256 / 224
-"""How far beyond the centre that is kept an image is resized, after random resized crops."""
+"""Margin of the centre crop in evaluation, for models trained on random resized crops."""
 
 
 @dataclass(frozen=True)
-class _Keeping:
-    """How the images of one dataset are prepared and kept.
+class _ImageLoading:
+    """The size, storage and augmentation of the images of a dataset.
 
     Attributes:
-        config: Of the recipe.
-        fit: How a whole image gets its size.
-        device: Where batches go.
-        augmentation: What training changes; "none" for datasets that only judge.
+        config: Data of the recipe.
+        fit: Size of the images and pixel limit.
+        device: Device of the batches.
+        augmentation: Augmentation in training; "none" for validation and test datasets.
     """
 
     config: DataConfig
@@ -44,7 +44,7 @@ class _Keeping:
     augmentation: Augmentation = "none"
 
     def open_inputs(self, dataset: Dataset) -> MemoryImages | LargeImages:
-        """All images of a dataset, decoded now or later."""
+        """Opens all images of a dataset, decoded now or batch by batch."""
         positions = torch.arange(len(dataset.labels))
         padding = self.config.crop_padding
         if self._fits_in_memory(len(positions)):
@@ -57,22 +57,22 @@ class _Keeping:
     def _fits_in_memory(self, num_samples: int) -> bool:
         if self.config.in_memory is not None:
             return self.config.in_memory
-        # Crops of images made small before would show neither their detail nor their borders.
+        # Crops must come from the whole image at its full resolution.
         if self.augmentation == "random_resized_crop" and self.fit.resizes:
             return False
         return num_samples * 3 * self.fit.height * self.fit.width <= MAX_BYTES_IN_MEMORY
 
 
 def open_image_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
-    """Opens, decodes and splits datasets of images.
+    """Opens and splits datasets of images.
 
-    Mean and standard deviation are of the training images; where these are not kept in memory,
-    the customary ones of photographs.
+    Mean and standard deviation are computed over the training images where these are kept in
+    memory; otherwise they are those of ImageNet.
 
     Args:
-        config: Of the recipe.
-        seed: Of the samples held out and of label noise.
-        device: Where images are kept, or batches go.
+        config: Data of the recipe.
+        seed: Seed of the validation split and of label noise.
+        device: Device of the batches, and of images kept in memory.
 
     Raises:
         DatasetError: A dataset or some of its images cannot be read, images differ in size and
@@ -80,12 +80,12 @@ def open_image_splits(config: DataConfig, seed: int, device: torch.device) -> Sp
     """
     options = _options(config, config.train, config.split, config.label_column)
     dataset = open_dataset(config.train, replace(options, limit=config.limit))
-    keeping = _Keeping(config, _training_fit(config, dataset), device, config.augmentation)
-    inputs = keeping.open_inputs(dataset)
+    loading = _ImageLoading(config, _training_fit(config, dataset), device, config.augmentation)
+    inputs = loading.open_inputs(dataset)
     everything = Samples(dataset.sample_ids, _labels(dataset), dataset.class_names, inputs)
-    learned, held_out = hold_out(everything.labels, _share(config), seed)
-    train = _select(everything, inputs, learned)
-    spec = _spec(inputs, keeping.fit, learned)
+    kept, held_out = hold_out(everything.labels, _validation_fraction(config), seed)
+    train = _select(everything, inputs, kept)
+    spec = _spec(inputs, loading.fit, kept)
     return Splits(
         train=with_label_noise(train, config.label_noise, seed),
         validation=(
@@ -111,33 +111,33 @@ def open_image_samples(
     split: str | None = None,
     label_column: str | None = None,
 ) -> Samples:
-    """Opens a dataset of images to judge a model on; its classes stay its own.
+    """Opens a dataset of images to evaluate a model on, with the class indices of that dataset.
 
     Args:
-        config: Of the recipe; its image and id columns are used where the dataset is of the same
-            kind as the training dataset.
-        location: Of the dataset.
-        spec: Of the model; images of another size are resized to its shape.
-        device: Where images are kept, or batches go.
+        config: Data of the recipe; its image and id columns apply to datasets of the same kind as
+            the training dataset.
+        location: Location of the dataset.
+        spec: Specification of the model's inputs; images of another size are resized.
+        device: Device of the batches, and of images kept in memory.
         split: Sub-folder or named split.
-        label_column: None finds it.
+        label_column: Column with the labels; None detects it.
 
     Raises:
         DatasetError: The dataset or some of its images cannot be read.
     """
     dataset = open_dataset(location, _options(config, location, split, label_column))
-    fit = Fit(spec.shape[1], spec.shape[2], _margin(config))
-    inputs = _Keeping(config, fit, device).open_inputs(dataset)
+    fit = Fit(spec.shape[1], spec.shape[2], _margin(config), max_pixels=config.max_pixels)
+    inputs = _ImageLoading(config, fit, device).open_inputs(dataset)
     return Samples(dataset.sample_ids, _labels(dataset), dataset.class_names, inputs)
 
 
 def open_test_images(
     config: DataConfig, spec: InputSpec, device: torch.device, class_names: tuple[str, ...]
 ) -> Samples | None:
-    """Opens the test dataset of a recipe, in the model's classes; None where it names none.
+    """Opens the test dataset of a recipe with the model's class indices; None without one.
 
     Raises:
-        DatasetError: It cannot be read, or has classes that the model does not know.
+        DatasetError: The dataset cannot be read, or has classes that the model was not trained on.
     """
     location, column = config.test, config.test_label_column
     if location is None:
@@ -165,23 +165,25 @@ def _is_kind_of_train(config: DataConfig, location: str) -> bool:
 
 
 def _margin(config: DataConfig) -> float:
-    # Images that are kept once serve training too, which is to see all of each.
+    # Images in memory are decoded once, for training too, where the whole image is needed.
     crops = config.augmentation == "random_resized_crop" and not config.in_memory
     return EVALUATION_MARGIN if crops else 1.0
 
 
 def _training_fit(config: DataConfig, dataset: Dataset) -> Fit:
-    """The size asked for, or else that of the first image."""
+    """The size of the recipe, or else that of the first image."""
     if config.image_size is not None:
-        return Fit(config.image_size, config.image_size, _margin(config))
+        size = config.image_size
+        return Fit(size, size, _margin(config), max_pixels=config.max_pixels)
     try:
-        image = decode(next(dataset.open_images(range(1))))
+        image = decode(next(dataset.open_images(range(1))), config.max_pixels)
     except ImageError as error:
-        raise unreadable([(dataset.sample_ids[0], str(error))], dataset.location) from error
-    return Fit(image.height, image.width, resizes=False)
+        failure = (dataset.sample_ids[0], failure_reason(error))
+        raise unreadable([failure], dataset.location) from error
+    return Fit(image.height, image.width, resizes=False, max_pixels=config.max_pixels)
 
 
-def _share(config: DataConfig) -> float:
+def _validation_fraction(config: DataConfig) -> float:
     return 0.0 if isinstance(config.validation, str) else config.validation
 
 

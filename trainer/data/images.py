@@ -1,4 +1,4 @@
-"""Images that fit in memory: decoded once, kept on the device, changed there in batches."""
+"""Images that fit in memory: decoded once, kept and augmented on the device."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.errors import DatasetError, ImageError
 from difficulty_service.parallel import map_in_order, num_workers
 from trainer.data.augmentation import Augment
-from trainer.data.decoding import Fit, decode, pixels_of
+from trainer.data.decoding import Fit, decode, failure_reason, pixels_of
 
 _IMAGES_PER_TASK = 64
 _SHOWN = 5
@@ -28,10 +28,10 @@ class MemoryImages:
     """Decoded images of a dataset, or of one split of it.
 
     Attributes:
-        pixels: Of the whole dataset, on the device; splits share it. Uint8 of shape
+        pixels: Images of the whole dataset, on the device, shared by its splits. Uint8 of shape
             (all samples, 3, height, width).
-        positions: Of this split's samples, on the CPU. Shape (samples,).
-        augment: Changes a batch by its draws.
+        positions: Positions of this split's samples, on the CPU. Shape (samples,).
+        augment: Augmentation of a batch by its draws.
     """
 
     pixels: Tensor
@@ -39,11 +39,11 @@ class MemoryImages:
     augment: Augment
 
     def select(self, positions: Tensor) -> "MemoryImages":
-        """One split of them; positions of shape (samples,)."""
+        """The images of one split; positions of shape (samples,)."""
         return replace(self, positions=self.positions[positions])
 
     def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:
-        """As `trainer.samples.Inputs` says."""
+        """Yields batches of images; see `trainer.samples.Inputs`."""
         device = self.pixels.device
         for batch in plan:
             images = self.pixels[self.positions[batch].to(device)]
@@ -51,17 +51,17 @@ class MemoryImages:
 
 
 def decode_images(dataset: Dataset, fit: Fit) -> Tensor:
-    """All images of a dataset, in its order, decoded on all cores.
+    """Decodes all images of a dataset, in its order, on all cores.
 
     Args:
-        dataset: Of images.
-        fit: How each gets its size.
+        dataset: Dataset of images.
+        fit: Size of the result and pixel limit.
 
     Returns:
         Uint8. Shape (samples, 3, height, width).
 
     Raises:
-        DatasetError: Some cannot be read, or are of another size and may not be resized.
+        DatasetError: Images cannot be read, or have another size and may not be resized.
     """
     num_samples = len(dataset.labels)
     pixels = np.empty((num_samples, 3, fit.height, fit.width), dtype=np.uint8)
@@ -75,12 +75,12 @@ def decode_images(dataset: Dataset, fit: Fit) -> Tensor:
 
 
 def unreadable(failures: Sequence[Failure], location: str) -> DatasetError:
-    """The error for images that cannot be used, with the first few of them."""
+    """The error for images that cannot be used, with the reasons of the first few."""
     shown = "; ".join(f"{sample_id!r}: {reason}" for sample_id, reason in failures[:_SHOWN])
     return DatasetError(
-        f"{len(failures)} images of {location!r} cannot be used, first {shown}; training needs "
-        "all of them: run `difficulty score` first, whose errors.parquet lists those that cannot "
-        "be read, and repair or remove them"
+        f"{len(failures)} images of {location!r} cannot be used, first {shown}",
+        "repair or remove them; `difficulty score` lists all images that cannot be read in "
+        "errors.parquet",
     )
 
 
@@ -93,12 +93,12 @@ def _tasks(dataset: Dataset, num_samples: int) -> Iterator[tuple[int, list[Image
 def _write(
     pixels: NDArray[np.uint8], fit: Fit, task: tuple[int, list[ImageOpener]]
 ) -> list[tuple[int, str]]:
-    """Decodes some images to their places; returns positions and reasons of what failed."""
+    """Decodes a task's images into `pixels`; returns position and reason of each failure."""
     start, openers = task
     failed = []
     for position, opener in enumerate(openers, start):
         try:
-            pixels[position] = pixels_of(fit.apply(decode(opener)))
+            pixels[position] = pixels_of(fit.apply(decode(opener, fit.max_pixels)))
         except ImageError as error:
-            failed.append((position, str(error)))
+            failed.append((position, failure_reason(error)))
     return failed

@@ -1,4 +1,4 @@
-"""Images that do not fit in memory: decoded and changed in worker processes, batch by batch."""
+"""Images that do not fit in memory: decoded and augmented by worker processes, batch by batch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,26 +16,26 @@ from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.errors import ImageError
 from trainer.config import Augmentation
 from trainer.data.augmentation import augmentation_of, crop_boxes, flip
-from trainer.data.decoding import Fit, decode, pixels_of
+from trainer.data.decoding import Fit, decode, failure_reason, pixels_of
 from trainer.data.images import unreadable
 
-Order = tuple[NDArray[np.int64], NDArray[np.float64] | None]
-"""What a worker is asked for: positions in the dataset, and a row of draws for each or none."""
+BatchRequest = tuple[NDArray[np.int64], NDArray[np.float64] | None]
+"""Positions in the dataset, and a row of draws for each position or None."""
 
-Answer = Tensor | list[tuple[int, str]]
-"""The batch; or positions and reasons of what cannot be used, as errors lose their form on the
-way between processes."""
+BatchResult = Tensor | list[tuple[int, str]]
+"""The batch; or position and reason of each failure, since errors do not survive the transfer
+between processes."""
 
 
 @dataclass(frozen=True)
 class BatchReader:
-    """What each worker process holds; indexed by an order, gives the batch.
+    """Reads batches in a worker process; as a dataset of `DataLoader`, indexed by a request.
 
     Attributes:
-        open_images: Of the dataset.
-        fit: How an image gets its size where it is not cropped at random.
-        augmentation: What is done where there are draws.
-        crop_padding: Of a "flip_crop".
+        open_images: Opens a range of images of the dataset.
+        fit: Size of images that are not cropped at random, and pixel limit.
+        augmentation: Augmentation applied where there are draws.
+        crop_padding: Width in pixels of the black border added before a "flip_crop".
     """
 
     open_images: Callable[[range], Iterator[ImageOpener]]
@@ -43,19 +43,20 @@ class BatchReader:
     augmentation: Augmentation = "none"
     crop_padding: int = 0
 
-    def __getitem__(self, order: Order) -> Answer:
-        """Uint8 of shape (samples, 3, height, width), or what failed."""
-        positions, values = order
+    def __getitem__(self, request: BatchRequest) -> BatchResult:
+        """The batch, uint8 of shape (samples, 3, height, width), or the failures."""
+        positions, values = request
         draws = None if values is None else torch.from_numpy(values)
         pixels = np.empty((len(positions), 3, self.fit.height, self.fit.width), dtype=np.uint8)
         failed = []
         for row, position in enumerate(positions.tolist()):
             try:
-                image = decode(next(self.open_images(range(position, position + 1))))
+                opener = next(self.open_images(range(position, position + 1)))
+                image = decode(opener, self.fit.max_pixels)
                 own = None if draws is None else draws[row : row + 1]
                 pixels[row] = pixels_of(self._resize(image, own))
             except ImageError as error:
-                failed.append((position, str(error)))
+                failed.append((position, failure_reason(error)))
         return failed or self._augment(torch.from_numpy(pixels), draws)
 
     def _resize(self, image: Image.Image, draws: Tensor | None) -> Image.Image:
@@ -78,17 +79,17 @@ class BatchReader:
 
 @dataclass(frozen=True)
 class LargeImages:
-    """Images of a dataset, or of one split of it, read anew each time.
+    """Images of a dataset, or of one split of it, read from disk in every epoch.
 
-    Rows of a table are found by reading their row group, so shuffled training on images inside
-    tables is slow; folders and tars give each image at once.
+    Reading a row of a table reads its whole row group, so shuffled training on images inside
+    tables is slow; folders and tar files have random access.
 
     Attributes:
-        dataset: Where the images are.
-        positions: Of this split's samples in it, on the CPU. Shape (samples,).
-        reader: What a worker does.
-        device: Where batches go.
-        workers: Number of processes.
+        dataset: Dataset of images.
+        positions: Positions of this split's samples, on the CPU. Shape (samples,).
+        reader: Reader of the worker processes.
+        device: Device of the batches.
+        workers: Number of worker processes.
     """
 
     dataset: Dataset
@@ -96,22 +97,22 @@ class LargeImages:
     reader: BatchReader
     device: torch.device
     workers: int
-    _orders: list[Order] = field(default_factory=list, init=False, repr=False)
+    _requests: list[BatchRequest] = field(default_factory=list, init=False, repr=False)
 
     def select(self, positions: Tensor) -> "LargeImages":
-        """One split of them; positions of shape (samples,)."""
+        """The images of one split; positions of shape (samples,)."""
         return replace(self, positions=self.positions[positions])
 
     def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:
-        """As `trainer.samples.Inputs` says.
+        """Yields batches of images; see `trainer.samples.Inputs`.
 
-        Processes that serve training live on until the next epoch; others end with the pass.
+        Worker processes for training stay alive between epochs; others end with the pass.
 
         Raises:
             DatasetError: An image of the batch cannot be read, or has another size and may not
                 be resized.
         """
-        orders = [
+        requests = [
             (
                 self.positions[batch].numpy(),
                 None if draws is None else draws[batch].double().numpy(),
@@ -119,33 +120,36 @@ class LargeImages:
             for batch in plan
         ]
         if draws is None:
-            loader = self._loader(orders, persistent=False)
+            loader = self._loader(requests, persistent=False)
         else:
-            self._orders[:] = orders
+            self._requests[:] = requests
             loader = self._training_loader
-        for answer in loader:
-            if isinstance(answer, list):
-                named = [(self.dataset.sample_ids[position], reason) for position, reason in answer]
-                raise unreadable(named, self.dataset.location)
-            yield answer.to(self.device, non_blocking=True)
+        for result in loader:
+            if isinstance(result, list):
+                ids = self.dataset.sample_ids
+                failures = [(ids[position], reason) for position, reason in result]
+                raise unreadable(failures, self.dataset.location)
+            yield result.to(self.device, non_blocking=True)
 
     @cached_property
-    def _training_loader(self) -> "DataLoader[Answer]":
-        return self._loader(self._orders, persistent=True)
+    def _training_loader(self) -> "DataLoader[BatchResult]":
+        return self._loader(self._requests, persistent=True)
 
-    def _loader(self, orders: list[Order], *, persistent: bool) -> "DataLoader[Answer]":
+    def _loader(
+        self, requests: list[BatchRequest], *, persistent: bool
+    ) -> "DataLoader[BatchResult]":
         return DataLoader(
             cast("Any", self.reader),
-            batch_size=None,  # an order is a whole batch already
-            sampler=orders,
+            batch_size=None,  # a request is already a whole batch
+            sampler=requests,
             num_workers=self.workers,
-            collate_fn=_as_it_is,
+            collate_fn=_identity,
             pin_memory=self.device.type == "cuda",
             multiprocessing_context="spawn",  # a fork would inherit threads and CUDA
-            generator=torch.Generator(),  # leaves the run's own random numbers alone
+            generator=torch.Generator(),  # does not change the state of the global generator
             persistent_workers=persistent,
         )
 
 
-def _as_it_is(answer: Answer) -> Answer:
-    return answer
+def _identity(result: BatchResult) -> BatchResult:
+    return result

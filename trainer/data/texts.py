@@ -1,4 +1,4 @@
-"""Labelled texts from tables as splits: what is held out, and every text as tokens."""
+"""Labelled texts from tables as splits of tokens."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from trainer.data.vocabulary import build_vocabulary, encode_texts
 from trainer.samples import InputSpec, Samples
 
 TEXT_NAMES = ("text", "sentence", "document", "content")
-"""Names under which texts are looked for, in this order."""
+"""Names of the column of texts, in order of preference."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TextInputs:
     lengths: Tensor
 
     def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:  # noqa: ARG002
-        """As `trainer.samples.Inputs` says; a batch is as wide as its longest text."""
+        """Yields batches as wide as their longest text; see `trainer.samples.Inputs`."""
         for positions in plan:
             width = max([1, *self.lengths[positions].tolist()])
             yield self.tokens[positions.to(self.tokens.device), :width].long()
@@ -52,28 +52,28 @@ class TextInputs:
 
 @dataclass(frozen=True)
 class _Table:
-    """What a table holds.
+    """The contents of a table.
 
     Attributes:
-        samples: Ids, labels and class names.
-        texts: One per sample.
+        samples: Ids, labels and class names of the samples.
+        texts: Text of each sample.
     """
 
     samples: Dataset
     texts: pa.ChunkedArray
 
     def texts_at(self, positions: Tensor) -> list[str]:
-        """Some of the texts."""
+        """The texts at some positions."""
         return self.texts.take(pa.array(positions.numpy())).to_pylist()
 
 
 def open_text_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
-    """Opens and splits tables of texts; the vocabulary is that of the texts learned from.
+    """Opens and splits tables of texts; the vocabulary is that of the training texts.
 
     Args:
-        config: Of the recipe; its `train` and other locations are those of tables.
-        seed: Of the samples held out and of label noise.
-        device: Where tokens are kept.
+        config: Data of the recipe, whose datasets are tables.
+        seed: Seed of the validation split and of label noise.
+        device: Device of the tokens.
 
     Raises:
         DatasetError: A table cannot be read or has no texts, labels make no sense, classes do
@@ -81,14 +81,13 @@ def open_text_splits(config: DataConfig, seed: int, device: torch.device) -> Spl
     """
     table = _read_table(config, config.train, config.split, config.label_column)
     chosen = torch.from_numpy(choose_positions(table.samples.labels, config.limit))
-    is_share = not isinstance(config.validation, str)
-    share = float(config.validation) if is_share else 0.0
-    learned, held_out = hold_out(torch.from_numpy(table.samples.labels)[chosen], share, seed)
+    fraction = 0.0 if isinstance(config.validation, str) else config.validation
+    kept, held_out = hold_out(torch.from_numpy(table.samples.labels)[chosen], fraction, seed)
     vocabulary = build_vocabulary(
-        table.texts_at(chosen[learned]), config.vocabulary_size, config.text_length
+        table.texts_at(chosen[kept]), config.vocabulary_size, config.text_length
     )
     spec = InputSpec(shape=(config.text_length,), vocabulary=vocabulary)
-    train = _encode(table, chosen[learned], spec, device)
+    train = _encode(table, chosen[kept], spec, device)
     return Splits(
         train=with_label_noise(train, config.label_noise, seed),
         validation=(
@@ -110,15 +109,15 @@ def open_text_samples(
     split: str | None = None,
     label_column: str | None = None,
 ) -> Samples:
-    """Opens a table of texts to judge a model on, in its tokens; its classes stay its own.
+    """Opens a table of texts to evaluate a model on, with the class indices of that table.
 
     Args:
-        config: Of the recipe; its columns of texts and ids are used.
-        location: Parquet, CSV or JSON Lines: a file, a folder or a glob of them.
-        spec: Of the model.
-        device: Where tokens are kept.
-        split: Takes the rows whose column `split` says so; None takes all.
-        label_column: None finds it.
+        config: Data of the recipe, whose text and id columns apply.
+        location: Parquet, CSV or JSON Lines: a file, a folder or a glob.
+        spec: Specification of the model's inputs, with its vocabulary.
+        device: Device of the tokens.
+        split: Value of the column `split` of the rows to use; None uses all rows.
+        label_column: Column with the labels; None detects it.
 
     Raises:
         DatasetError: The table cannot be read or has no texts, or its labels make no sense.
@@ -130,7 +129,7 @@ def open_text_samples(
 def _open_validation(
     config: DataConfig, spec: InputSpec, device: torch.device, train: Dataset
 ) -> Samples | None:
-    """The validation dataset, where the recipe names one."""
+    """Opens the validation dataset of a recipe; None without one."""
     location = config.validation
     if not isinstance(location, str):
         return None
@@ -153,7 +152,7 @@ def _open_test(
 
 
 def _encode(table: _Table, positions: Tensor, spec: InputSpec, device: torch.device) -> Samples:
-    """Some samples of a table."""
+    """The samples of a table at some positions, as tokens."""
     tokens, lengths = encode_texts(table.texts_at(positions), spec.vocabulary, spec.shape[0])
     return Samples(
         sample_ids=[table.samples.sample_ids[position] for position in positions.tolist()],
@@ -169,14 +168,14 @@ def _read_table(
     files = [f for f in find_files(location) if f.place.name.lower().endswith(TABLE_EXTENSIONS)]
     if not files:
         raise DatasetError(
-            f"{location!r} holds no table; texts are read from files ending in "
-            f"{', '.join(TABLE_EXTENSIONS)}"
+            f"{location!r} holds no table",
+            f"name files ending in {', '.join(TABLE_EXTENSIONS)}",
         )
-    named = (config.text_column, config.id_column, "label_name", "split", *TEXT_NAMES)
-    text_columns = tuple(name for name in named if name)
+    names = (config.text_column, config.id_column, "label_name", "split", *TEXT_NAMES)
+    text_columns = tuple(name for name in names if name)
     tables = [open_table_file(file, file.place.name, text_columns) for file in files]
     column = _text_column(tables[0], config.text_column)
-    # To the service a text is the path of an image that nobody opens: ids and labels are its own.
+    # The service reads ids and labels; it takes the texts for paths of images and opens none.
     samples = open_table(
         location,
         DatasetOptions(
@@ -194,19 +193,21 @@ def _read_table(
         first = int(pc.index(pc.is_null(texts), value=True).as_py())
         raise DatasetError(
             f"text column {column!r} of {location!r} is null {texts.null_count} times, first at "
-            f"sample {samples.sample_ids[first]!r}; remove those rows"
+            f"sample {samples.sample_ids[first]!r}",
+            "remove those rows",
         )
     return _Table(samples, texts)
 
 
-def _text_column(table: TableFile, asked_for: str | None) -> str:
-    names = (asked_for,) if asked_for else TEXT_NAMES
+def _text_column(table: TableFile, requested: str | None) -> str:
+    names = (requested,) if requested else TEXT_NAMES
     for name in names:
         if name in table.schema.names and holds_text(table.schema.field(name).type):
             return name
     raise DatasetError(
         f"no column of texts called {' or '.join(map(repr, names))} in {table.name!r}, which has "
-        f"{table.schema.names}; name it with text_column"
+        f"{table.schema.names}",
+        "name it with data.text_column",
     )
 
 

@@ -1,8 +1,8 @@
-"""Words of texts as tokens, of a vocabulary that the training texts give.
+"""Vocabulary of the training texts, and texts as tokens.
 
 A word is a run of letters and digits in lower case, with apostrophes inside: "Don't" is one word,
 "e-mail" two; everything else separates words. Tokens count from 0, padding, over 1, any word that
-is not in the vocabulary, to the words in order of falling frequency.
+is not in the vocabulary, to the words in order of descending frequency.
 """
 
 import re
@@ -17,19 +17,19 @@ from torch import Tensor
 PADDING, UNKNOWN = 0, 1
 
 MIN_COUNT = 2
-"""A word that the training texts hold less often has no token of its own."""
+"""Smallest number of occurrences in the training texts of a word with its own token."""
 
-_SPECIAL = ("<padding>", "<unknown>")  # no words by the expression below
+_SPECIAL = ("<padding>", "<unknown>")  # neither matches the expression below
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
 def build_vocabulary(texts: Iterable[str], size: int, length: int) -> tuple[str, ...]:
-    """The word of each token: the most frequent ones, equally frequent ones by the alphabet.
+    """The word of each token: the most frequent words, alphabetically where equally frequent.
 
     Args:
-        texts: To learn from.
-        size: Most words there may be, besides padding and unknown words.
-        length: Words of a text that count, from its start.
+        texts: Training texts.
+        size: Maximum number of words, besides padding and unknown words.
+        length: Maximum number of words of a text; the rest is cut off.
     """
     counts = Counter(word for text in texts for word in split_words(text, length))
     frequent = [word for word, count in counts.items() if count >= MIN_COUNT]
@@ -40,12 +40,12 @@ def build_vocabulary(texts: Iterable[str], size: int, length: int) -> tuple[str,
 def encode_texts(
     texts: Iterable[str], vocabulary: tuple[str, ...], length: int
 ) -> tuple[Tensor, Tensor]:
-    """Tokens of the first words of each text.
+    """Encodes the first words of each text as tokens.
 
     Args:
-        texts: Any.
-        vocabulary: The word of each token.
-        length: Most words of a text.
+        texts: Texts to encode.
+        vocabulary: Word of each token.
+        length: Maximum number of words of a text; the rest is cut off.
 
     Returns:
         Tokens, int32, padded to the longest text, of shape (samples, longest), and the number of

@@ -1,1 +1,1 @@
-"""What a model's predictions are worth: metrics, temperatures, corruptions."""
+"""Evaluation of a model's predictions: metrics, temperature scaling, corruptions."""

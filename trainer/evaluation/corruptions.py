@@ -1,9 +1,9 @@
 """Common corruptions of test images, at five severities (Hendrycks & Dietterich, ICLR 2019).
 
-Ten of the nineteen kinds: those that NumPy, SciPy and Pillow can make. Left out are speckle
-noise, glass, motion and zoom blur, snow, frost, fog, spatter and the elastic transform. The
-constants are those that the authors published with their three benchmarks, one of which is
-chosen by the size of the images; the random numbers are not theirs.
+These are ten of the nineteen corruptions, those that need only NumPy, SciPy and Pillow. Speckle
+noise, glass, motion and zoom blur, snow, frost, fog, spatter and the elastic transform are left
+out. The constants are those of the authors' three benchmarks, of which one is chosen by the size
+of the images; the random numbers differ.
 """
 
 import hashlib
@@ -27,29 +27,28 @@ Pixels = NDArray[np.float64]
 """One image in [0, 1]. Shape (3, height, width)."""
 
 _DISK_RADIUS = 8
-"""The disk of a defocus is drawn on a grid that reaches this far, or as far as it is wide."""
+"""Half-width of the grid on which the disk of a defocus is drawn, unless the disk is larger."""
 
 
 def corrupt(images: Tensor, name: str, severity: int, seed: int) -> Tensor:
-    """Images as a worse camera, file or light would show them.
+    """Corrupts images.
 
-    What happens to an image depends on its pixels, the name, the severity and the seed alone,
-    neither on its batch nor on its place in it. Results are truncated to whole numbers, not
-    rounded, as in the published files.
+    The result for an image depends only on its pixels, the name, the severity and the seed, and
+    not on its batch. Values are truncated to whole numbers, not rounded, as in the published files.
 
     Args:
-        images: Uint8, on any device; benchmarks' constants are chosen by the smaller side:
-            below 64 pixels those of CIFAR-10-C, below 128 of Tiny-ImageNet-C, else of ImageNet-C.
-            Shape (samples, 3, height, width).
+        images: Uint8, on any device. The smaller side decides the constants: those of CIFAR-10-C
+            below 64 pixels, of Tiny-ImageNet-C below 128, and of ImageNet-C otherwise. Shape
+            (samples, 3, height, width).
         name: One of `CORRUPTIONS`.
         severity: 1, mild, to 5, strong.
-        seed: Of the noise; the other kinds draw no random numbers.
+        seed: Seed of the noise; the other corruptions draw no random numbers.
 
     Returns:
         Uint8, on the same device. Shape (samples, 3, height, width).
 
     Raises:
-        ConfigError: There is no such corruption or severity, or these are no images.
+        ConfigError: There is no such corruption or severity, or `images` are not images.
     """
     _check(images, name, severity)
     corrupted = torch.empty_like(images, device="cpu")
@@ -63,20 +62,20 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int) -> Tensor:
 
 def _check(images: Tensor, name: str, severity: int) -> None:
     if name not in CORRUPTIONS:
-        raise ConfigError(f"no corruption {name!r}; there are {', '.join(CORRUPTIONS)}")
+        raise ConfigError(f"no corruption {name!r}", f"choose one of {', '.join(CORRUPTIONS)}")
     if severity not in SEVERITIES:
-        raise ConfigError(f"severity is {severity}; expected one of {SEVERITIES}")
+        raise ConfigError(f"severity is {severity}", f"choose one of {SEVERITIES}")
     if images.dtype != torch.uint8 or images.shape[1:-2] != (3,):
         raise ConfigError(
-            f"images to corrupt are {images.dtype} of shape {tuple(images.shape)}; expected "
-            "torch.uint8 of shape (samples, 3, height, width)"
+            f"images to corrupt are {images.dtype} of shape {tuple(images.shape)}",
+            "give torch.uint8 of shape (samples, 3, height, width)",
         )
 
 
 def _choose(
     image: NDArray[np.uint8], name: str, severity: int, seed: int
 ) -> Callable[[Pixels], Pixels]:
-    """The change to one image, its random numbers seeded."""
+    """The corruption of one image, with a seeded generator where it needs one."""
     benchmark = int(np.searchsorted(_SMALLEST_SIDES, min(image.shape[1:]), side="right"))
     strength = _STRENGTHS[name][benchmark][severity - 1]
     if name not in _NOISES:
@@ -91,12 +90,12 @@ def _gaussian_noise(image: Pixels, strength: float, generator: np.random.Generat
 
 
 def _shot_noise(image: Pixels, strength: float, generator: np.random.Generator) -> Pixels:
-    """As if white were `strength` photons."""
+    """Adds Poisson noise, with `strength` photons for white."""
     return generator.poisson(image * strength) / strength
 
 
 def _impulse_noise(image: Pixels, strength: float, generator: np.random.Generator) -> Pixels:
-    """Black or white, with equal chance, instead of a share of all values."""
+    """Replaces a fraction of all values by black or white, with equal probability."""
     draws = generator.random(image.shape)
     return np.where(draws < strength, np.where(draws < strength / 2, 0.0, 1.0), image)
 
@@ -106,7 +105,7 @@ def _gaussian_blur(image: Pixels, strength: float) -> Pixels:
 
 
 def _defocus_blur(image: Pixels, strength: tuple[float, float]) -> Pixels:
-    """Each pixel becomes a disk.
+    """Replaces each pixel by a disk.
 
     Args:
         image: See `Pixels`.
@@ -123,10 +122,10 @@ def _defocus_blur(image: Pixels, strength: tuple[float, float]) -> Pixels:
 
 
 def _brightness(image: Pixels, strength: float) -> Pixels:
-    """Adds to the value, in the sense of hue, saturation and value."""
+    """Adds to the value of hue, saturation and value (HSV)."""
     value = image.max(axis=0)
     brighter = np.minimum(value + strength, 1)
-    # With hue and saturation kept, all channels grow like the value; black becomes grey.
+    # Hue and saturation stay, so all channels scale like the value; black becomes grey.
     ratio = np.divide(brighter, value, where=value > 0, out=np.zeros_like(value))
     return np.where(value > 0, image * ratio, brighter)
 
@@ -137,20 +136,20 @@ def _contrast(image: Pixels, strength: float) -> Pixels:
 
 
 def _saturate(image: Pixels, strength: tuple[float, float]) -> Pixels:
-    """Multiplies the saturation by one number and adds another, hue and value kept."""
+    """Scales and shifts the saturation, with hue and value unchanged."""
     factor, summand = strength
     value = image.max(axis=0)
     below = value - image
     chroma = below.max(axis=0)
     saturation = np.divide(chroma, value, where=value > 0, out=np.zeros_like(value))
-    # Grey has no hue; the benchmarks take it for red.
+    # Grey has no hue; the benchmarks treat it as red.
     direction = np.broadcast_to(np.array([[[0.0]], [[1.0]], [[1.0]]]), image.shape).copy()
     np.divide(below, chroma, where=chroma > 0, out=direction)
     return value - value * np.clip(saturation * factor + summand, 0, 1) * direction
 
 
 def _pixelate(image: Pixels, strength: float) -> Pixels:
-    """Fewer pixels, by this factor per side."""
+    """Reduces the resolution by a factor per side."""
     picture = _to_pillow(image)
     small = tuple(max(int(side * strength), 1) for side in picture.size)
     smaller = picture.resize((small[0], small[1]), Image.Resampling.BOX)
@@ -158,7 +157,7 @@ def _pixelate(image: Pixels, strength: float) -> Pixels:
 
 
 def _jpeg_compression(image: Pixels, strength: int) -> Pixels:
-    """Written with this quality."""
+    """Encodes and decodes the image as JPEG of this quality."""
     file = io.BytesIO()
     _to_pillow(image).save(file, "JPEG", quality=strength)
     with Image.open(file) as picture:
@@ -193,10 +192,10 @@ CORRUPTIONS: tuple[str, ...] = (*_NOISES, *_CHANGES)
 """Names of all corruptions."""
 
 _SMALLEST_SIDES = (64, 128)
-"""Of images that take the constants of Tiny-ImageNet-C and ImageNet-C, in pixels."""
+"""Smallest sides in pixels for the constants of Tiny-ImageNet-C and ImageNet-C."""
 
 _STRENGTHS: dict[str, tuple[tuple[float | tuple[float, float], ...], ...]] = {
-    # Per kind: the five severities of CIFAR-10-C, Tiny-ImageNet-C and ImageNet-C.
+    # Per corruption: the five severities of CIFAR-10-C, Tiny-ImageNet-C and ImageNet-C.
     "gaussian_noise": (
         (0.04, 0.06, 0.08, 0.09, 0.10),
         (0.04, 0.08, 0.12, 0.15, 0.18),

@@ -1,4 +1,4 @@
-"""The file of what a model said about each sample of a split, so that judging needs no model."""
+"""The file of a model's predictions for a split, which can be evaluated without the model."""
 
 import struct
 import zipfile
@@ -16,7 +16,7 @@ from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import MetricError, TrainingError
 from trainer.metrics.predictions import check_predictions
 
-REMEDY = "train or evaluate again to write it anew"
+REMEDY = "train or evaluate again to replace it"
 
 DAMAGE = (
     OSError,
@@ -28,15 +28,15 @@ DAMAGE = (
     zlib.error,
     struct.error,
 )
-"""What NumPy and its zip reader raise on files cut short, overwritten or of another kind."""
+"""Errors of NumPy and its zip reader for truncated, overwritten or foreign files."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Logits of some samples beside the truth.
+    """Logits and targets of samples.
 
     Attributes:
-        sample_ids: One per sample.
+        sample_ids: Id of each sample.
         logits: Float32. Shape (samples, classes).
         targets: Class indices, int64. Shape (samples,).
     """
@@ -47,14 +47,15 @@ class Predictions:
 
 
 def write_predictions(path: Path, predictions: Predictions) -> None:
-    """Writes predictions; the file appears whole or not at all.
+    """Writes predictions atomically.
 
     Args:
         path: The .npz file to write; an existing one is replaced.
-        predictions: On any device; logits are stored in float32.
+        predictions: Predictions on any device; logits are stored in float32.
 
     Raises:
-        TrainingError: Ids, logits and targets do not belong together.
+        TrainingError: The numbers of ids, logits and targets differ, or a target is not one of the
+            classes.
     """
     _check(path, predictions)
     with replacing(path) as temporary, temporary.open("wb") as file:
@@ -67,28 +68,28 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
 
 
 def read_predictions(path: Path) -> Predictions:
-    """Reads what `write_predictions` wrote.
+    """Reads predictions.
 
     Raises:
-        TrainingError: The file is not there, damaged, or of another kind.
+        TrainingError: The file is missing, damaged, or of another type.
     """
     try:
-        # NumPy leaves a file that it opened itself open where the archive is damaged.
+        # If the archive is damaged, NumPy does not close a file that it opened itself.
         with path.open("rb") as file:
             predictions = _parse(path, np.load(file, allow_pickle=False))
     except FileNotFoundError:
-        raise TrainingError(f"there is no file of predictions {path}; {REMEDY}") from None
+        raise TrainingError(f"the file of predictions {path} is missing", REMEDY) from None
     except KeyError as error:
-        raise TrainingError(f"{path} lacks an array: {error}; {REMEDY}") from error
+        raise TrainingError(f"{path} lacks an array: {error}", REMEDY) from error
     except DAMAGE as error:
-        raise TrainingError(f"the predictions {path} are damaged: {error}; {REMEDY}") from error
+        raise TrainingError(f"the predictions {path} are damaged: {error}", REMEDY) from error
     _check(path, predictions)
     return predictions
 
 
 def _parse(path: Path, arrays: object) -> Predictions:
     if not isinstance(arrays, NpzFile):
-        raise TrainingError(f"{path} holds one array, not predictions; {REMEDY}")
+        raise TrainingError(f"{path} holds one array, not predictions", REMEDY)
     with arrays:
         return Predictions(
             sample_ids=tuple(arrays["sample_ids"].tolist()),
@@ -101,9 +102,10 @@ def _check(path: Path, predictions: Predictions) -> None:
     if len(predictions.sample_ids) != len(predictions.logits):
         raise TrainingError(
             f"{path}: {len(predictions.sample_ids)} sample ids beside "
-            f"{len(predictions.logits)} rows of logits; give one id per row"
+            f"{len(predictions.logits)} rows of logits",
+            "give one id per row",
         )
     try:
         check_predictions(predictions.logits, predictions.targets)
     except MetricError as error:
-        raise TrainingError(f"{path}: {error}") from error
+        raise TrainingError(f"{path}: {error.problem}", *error.remedy) from error

@@ -1,8 +1,8 @@
 """The record of metrics of one model: every metric, as trained and after temperature scaling.
 
-A record holds fractions, nats and areas, never percent, and None where a metric has no value. In
-misclassification detection the right predictions are the positives, in OOD detection the OOD
-samples; the FPR at 95 % TPR is that of the highest threshold that finds at least 95 % of them.
+A record holds fractions, nats and areas, never percent, and None where a metric has no value. The
+positives are the correct predictions in misclassification detection and the OOD samples in OOD
+detection; the FPR at 95 % TPR is that of the highest threshold that finds at least 95 % of them.
 """
 
 import math
@@ -31,115 +31,117 @@ from trainer.metrics.selective import (
 )
 from trainer.run_folder import read_json, write_json
 
-Measures = dict[str, float | None]
-"""Value of each metric by name; None where it has none."""
+MetricValues = dict[str, float | None]
+"""Value of each metric by name; None where a metric has no value."""
 
 STAGES = ("raw", "temperature_nll", "temperature_ece")
-"""As trained; with the temperature of least NLL; with that of least ECE."""
+"""As trained; scaled by the temperature of least NLL; scaled by that of least ECE."""
 
 REJECTED_SHARES = (0.1, 0.2, 0.5)
 
 FPR_CONVENTION: Convention = "first"
 
 FEW_CLASSES = 5
-"""With so many or fewer every target is among the five likeliest."""
+"""Number of classes up to which every target is among the five likeliest."""
 
 
-def judge(
+def evaluate_predictions(
     logits: Tensor,
     targets: Tensor,
     validation: tuple[Tensor, Tensor] | None = None,
     resampling: Resampling | None = None,
-) -> dict[str, Measures]:
-    """Every metric before and after temperature scaling, by stage.
+) -> dict[str, MetricValues]:
+    """Computes every metric before and after temperature scaling.
 
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        validation: Logits and targets that the temperatures are fitted on, of samples that the
-            model was not trained on; without them there is only the stage "raw".
-        resampling: Adds bootstrap intervals, as in `measure`.
+        validation: Logits and targets to fit the temperatures on, of samples that the model was
+            not trained on; without them there is only the stage "raw".
+        resampling: Bootstrap settings; None computes no intervals.
 
     Returns:
-        For each of STAGES what `measure` gives; the scaled ones with their "temperature", and
-        with "temperature_at_bound", 1 where the NLL has no minimum to be found.
+        Metrics by stage, a key of STAGES; after temperature scaling also the "temperature", and
+        "temperature_at_bound", 1 where the NLL has no minimum.
 
     Raises:
-        MetricError: Predictions that cannot be judged: shapes that do not fit together, logits
-            that are not finite, or a target that is not one of the classes.
+        MetricError: Shapes do not fit together, logits are not finite, or a target is not one of
+            the classes.
     """
-    record = {"raw": measure(logits, targets, resampling)}
+    record = {"raw": compute_metrics(logits, targets, resampling)}
     if validation is None:
         return record
     by_nll = fit_temperature_by_nll(*validation)
     by_ece = fit_temperature_by_ece(*validation)
-    fitted: dict[str, Measures] = {
+    temperatures: dict[str, MetricValues] = {
         "temperature_nll": {
             "temperature": by_nll.temperature,
             "temperature_at_bound": float(by_nll.at_bound),
         },
         "temperature_ece": {"temperature": by_ece},
     }
-    for stage, temperature in fitted.items():
+    for stage, temperature in temperatures.items():
         scaled = logits.double() / float(temperature["temperature"] or math.nan)
-        record[stage] = temperature | measure(scaled, targets, resampling)
+        record[stage] = temperature | compute_metrics(scaled, targets, resampling)
     return record
 
 
-def measure(logits: Tensor, targets: Tensor, resampling: Resampling | None = None) -> Measures:
-    """Every metric of these very logits, by name.
+def compute_metrics(
+    logits: Tensor, targets: Tensor, resampling: Resampling | None = None
+) -> MetricValues:
+    """Computes every metric of unscaled logits, by name.
 
-    Those of METRICS but for the top-5 accuracy of five classes or fewer; "s99_share" and
-    "s99_accuracy" of the samples with confidence 0.99 or more; and for each certainty of
-    CERTAINTIES, in the end of the name, the detection of misclassified samples, the areas under
-    risk and coverage, and the accuracy after rejecting 10, 20 and 50 % of the samples.
+    These are METRICS, without the top-5 accuracy of five classes or fewer; "s99_share" and
+    "s99_accuracy" of the samples with confidence 0.99 or more; and for each of CERTAINTIES, the
+    suffix of the name, misclassification detection, the areas under risk and coverage, and the
+    accuracy after rejecting 10, 20 and 50 % of the samples.
 
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        resampling: Adds "_low" and "_high" of accuracy, NLL, Brier score and ECE, the ends of
-            their bootstrap intervals; those of the ECE may lie above its value.
+        resampling: Bootstrap settings; adds "_low" and "_high" of accuracy, NLL, Brier score and
+            ECE, the ends of their intervals, which for the ECE may lie above its value.
 
     Raises:
-        MetricError: As `judge`.
+        MetricError: As in `evaluate_predictions`.
     """
-    measures: Measures = {
+    values: MetricValues = {
         name: metric(logits, targets)
         for name, metric in METRICS.items()
         if name != "top_5_accuracy" or logits.shape[1] > FEW_CLASSES
     }
     if resampling is not None:
         for name, interval in bootstrap_intervals(logits, targets, resampling).items():
-            measures |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+            values |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
     sure = sure_samples(logits, targets)
-    measures |= {"s99_share": sure.share, "s99_accuracy": sure.accuracy}
+    values |= {"s99_share": sure.share, "s99_accuracy": sure.accuracy}
     for by in CERTAINTIES:
-        measures |= _by_certainty(logits, targets, by)
-    return {name: _value(value) for name, value in measures.items()}
+        values |= _by_certainty(logits, targets, by)
+    return {name: _value(value) for name, value in values.items()}
 
 
-def judge_ood(id_logits: Tensor, ood_logits: Tensor) -> dict[str, Any]:
-    """How well a model's logits tell samples of another kind from its own.
+def evaluate_ood(id_logits: Tensor, ood_logits: Tensor) -> dict[str, Any]:
+    """Measures how well logits separate out-of-distribution samples from in-distribution ones.
 
     Args:
-        id_logits: Of the data the model was made for. Shape (samples, classes).
-        ood_logits: Of other data. Shape (other samples, classes).
+        id_logits: Logits of in-distribution samples. Shape (samples, classes).
+        ood_logits: Logits of out-of-distribution samples. Shape (other samples, classes).
 
     Returns:
-        "positive" and "fpr_convention", which say how to read the numbers, and for each score of
-        OOD_SCORES the AUROC, the AUPR with either kind as the positives, and the FPR at 95 % TPR.
+        "positive" and "fpr_convention", the conventions of the numbers, and for each of OOD_SCORES
+        the AUROC, the AUPR with either kind as the positives, and the FPR at 95 % TPR.
 
     Raises:
-        MetricError: Logits that are not finite or not (samples, classes).
+        MetricError: Logits are not finite or not of shape (samples, classes).
     """
-    found = {
+    detection = {
         by: asdict(ood_detection(id_logits, ood_logits, by, FPR_CONVENTION)) for by in OOD_SCORES
     }
-    return {"positive": "ood", "fpr_convention": FPR_CONVENTION, **found}
+    return {"positive": "ood", "fpr_convention": FPR_CONVENTION, **detection}
 
 
 def write_metrics(path: Path, record: Mapping[str, Any]) -> None:
-    """Writes a record as strict JSON, whole or not at all; NaN and infinities become null."""
+    """Writes a record atomically as strict JSON; NaN and infinities become null."""
     write_json(path, _strict(record))
 
 
@@ -147,20 +149,20 @@ def read_metrics(path: Path) -> dict[str, Any]:
     """Reads a record of metrics.
 
     Raises:
-        TrainingError: The file is not there, damaged, or without metrics.
+        TrainingError: The file is missing, damaged, or without metrics.
     """
     record = read_json(path)
     if not isinstance(record.get("raw"), dict):
-        raise TrainingError(f"{path} has no metrics under 'raw'; evaluate the run again")
+        raise TrainingError(f"{path} has no metrics under 'raw'", "evaluate the run again")
     return record
 
 
-def _by_certainty(logits: Tensor, targets: Tensor, by: str) -> Measures:
-    """Detection and selective prediction by one certainty."""
+def _by_certainty(logits: Tensor, targets: Tensor, by: str) -> MetricValues:
+    """Misclassification detection and selective prediction by one measure of certainty."""
     certainty, correct = certainty_and_correct(logits, targets, by)
-    # Nothing can be told apart where all predictions are right, or none is.
+    # Without both correct and wrong predictions there is nothing to detect.
     some_of_both = 0 < int(correct.sum()) < len(correct)
-    detection: Measures = dict.fromkeys(MisclassificationDetection.__annotations__)
+    detection: MetricValues = dict.fromkeys(MisclassificationDetection.__annotations__)
     if some_of_both:
         detection = asdict(misclassification_detection(logits, targets, by, FPR_CONVENTION))
     curve = accuracy_over_rejection(certainty, correct, REJECTED_SHARES)
@@ -180,7 +182,7 @@ def _value(number: float | None) -> float | None:
 
 
 def _strict(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """The same without numbers that JSON does not have."""
+    """Replaces the numbers that JSON does not have."""
     if isinstance(value, Mapping):
         return {str(key): _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

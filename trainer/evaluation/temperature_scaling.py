@@ -1,4 +1,4 @@
-"""One temperature for all logits, fitted on held-out samples; it never changes a prediction."""
+"""Temperature scaling: one temperature for all logits, fitted on held-out samples."""
 
 from dataclasses import dataclass
 
@@ -20,10 +20,10 @@ from trainer.metrics.proper_scores import nll
 COLDEST, HOTTEST = 1e-3, 1e3
 
 ECE_GRID = tuple(tenths / 10 for tenths in range(1, 101))
-"""0.1, 0.2, ... 10, the temperatures the focal-loss papers try."""
+"""0.1, 0.2, ... 10, the temperatures of the focal-loss papers."""
 
 GRADIENT_TOLERANCE = 1e-6
-"""Of the NLL by the logarithm of the temperature, relative to 1 + NLL."""
+"""Largest derivative of the NLL by the logarithm of the temperature, relative to 1 + NLL."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class FittedTemperature:
     """The temperature of least NLL.
 
     Attributes:
-        temperature: Divides the logits; above 0.
-        nll: Mean at that temperature, in nats.
-        gradient: Of the NLL by the logarithm of the temperature; 0 at a minimum.
-        at_bound: Whether the NLL falls towards COLDEST or HOTTEST all the way, so that no
-            minimum exists between them: every sample is right by a margin, for instance.
+        temperature: Divisor of the logits, above 0.
+        nll: Mean NLL at that temperature, in nats.
+        gradient: Derivative of the NLL by the logarithm of the temperature; 0 at a minimum.
+        at_bound: Whether the NLL falls all the way to COLDEST or HOTTEST, without a minimum in
+            between, for example where every sample is correct by a margin.
     """
 
     temperature: float
@@ -45,14 +45,14 @@ class FittedTemperature:
 
 
 def fit_temperature_by_nll(logits: Tensor, targets: Tensor) -> FittedTemperature:
-    """The temperature between 0.001 and 1,000 at which the targets are likeliest.
+    """Fits the temperature between 0.001 and 1,000 with the smallest NLL.
 
-    The NLL is convex in 1 / temperature, so its derivative changes sign once at most; finding
-    that place on the logarithm can neither miss the minimum nor leave the positive numbers, as
-    gradient steps on the temperature itself do on under-confident or separable logits.
+    The NLL is convex in 1 / temperature, so its derivative changes sign at most once. Finding that
+    root on a logarithmic scale can neither miss the minimum nor leave the positive numbers, unlike
+    gradient descent on the temperature for under-confident or separable logits.
 
     Args:
-        logits: Of samples the model was not trained on. Shape (samples, classes).
+        logits: Logits of samples that the model was not trained on. Shape (samples, classes).
         targets: Class indices. Shape (samples,).
 
     Raises:
@@ -75,7 +75,8 @@ def fit_temperature_by_nll(logits: Tensor, targets: Tensor) -> FittedTemperature
     if abs(fitted.gradient) > GRADIENT_TOLERANCE * (1 + fitted.nll):
         raise MetricError(
             f"the NLL still changes by {fitted.gradient:g} per unit of log temperature at "
-            f"{temperature:g}; the logits are too large for float64, so look for divergence"
+            f"{temperature:g}, as the logits are too large for float64",
+            "check whether training diverged",
         )
     return fitted
 
@@ -86,21 +87,24 @@ def fit_temperature_by_ece(
     grid: tuple[float, ...] = ECE_GRID,
     num_bins: int = NUM_BINS,
 ) -> float:
-    """The temperature of a grid with the least ECE; of equal ones the smallest.
+    """Finds the temperature of a grid with the smallest ECE; among equals the smallest temperature.
 
     Args:
-        logits: Of samples the model was not trained on. Shape (samples, classes).
+        logits: Logits of samples that the model was not trained on. Shape (samples, classes).
         targets: Class indices. Shape (samples,).
         grid: Temperatures, each above 0.
-        num_bins: Of equal width.
+        num_bins: Number of bins of equal width.
 
     Raises:
-        MetricError: Shapes do not fit together, logits are not finite, an unusable grid, or a
+        MetricError: Shapes do not fit together, logits are not finite, the grid is invalid, or a
             target is not one of the classes.
     """
     temperatures = np.sort(np.asarray(grid, dtype=np.float64))
     if not len(temperatures) or not temperatures[0] > 0 or not np.isfinite(temperatures[-1]):
-        raise MetricError(f"temperatures {list(grid)[:5]} must be finite and above 0, one at least")
+        raise MetricError(
+            f"temperatures {list(grid)[:5]} must be finite and above 0, and at least one",
+            parameter="grid",
+        )
     _, correct = confidence_and_correct(logits, targets)
     errors = [
         equal_width_bins(confidence, correct, num_bins).mean_gap

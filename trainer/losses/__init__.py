@@ -1,16 +1,15 @@
 """Losses by name: logits and targets in, one loss per sample out.
 
-A loss with memory is an object with those of these hooks that it needs; the loop calls whichever
-exist, with these arguments:
+A loss with memory is an object with any of these hooks; the training loop calls those that exist:
 
-- `before_training(sample_ids)`: all training samples, once.
-- `before_epoch(epoch, epochs)`: counted from zero.
-- `before_batch(sample_ids)`: the samples of the logits to come.
-- `after_batch(correct)`: after the step, which of them were predicted right.
-- `after_epoch(confidences, correct)`: of the validation pass at the end of an epoch.
+- `before_training(sample_ids)`: once, with the ids of all training samples.
+- `before_epoch(epoch, epochs)`: with the epoch, counted from zero, and their number.
+- `before_batch(sample_ids)`: with the ids of the samples of the next logits.
+- `after_batch(correct)`: after the step, with the correctness of each prediction.
+- `after_epoch(confidences, correct)`: with the predictions on the validation samples.
 - `state_dict()` and `load_state_dict(state)`: for checkpoints.
 
-Losses work in the dtype of the logits. Pass float32 where the model computes in less.
+Losses compute in the dtype of the logits. Pass float32 where the model computes in less.
 """
 
 import inspect
@@ -74,14 +73,18 @@ LOSSES_WITH_MEMORY: dict[str, Callable[..., Loss]] = {
 }
 
 
+def call_hook(loss: object, name: str, *arguments: object) -> None:
+    """Calls a hook of a loss, if the loss has it."""
+    hook = getattr(loss, name, None)
+    if hook is not None:
+        hook(*arguments)
+
+
 def loss_constants(name: str) -> dict[str, Any]:
-    """The constants of a loss and their defaults.
+    """The constants of a loss and their default values, by name.
 
     Args:
         name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`.
-
-    Returns:
-        Default values by name.
 
     Raises:
         ValueError: No loss has that name.
@@ -98,15 +101,15 @@ def loss_constants(name: str) -> dict[str, Any]:
 
 
 def make_loss(name: str, **constants: object) -> Loss:
-    """A loss ready to be called with logits and targets, with a fresh memory if it has one.
+    """Builds a loss, with a fresh memory if it has one.
 
     Args:
         name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`.
-        **constants: Those of the loss that differ from their defaults.
+        **constants: Constants of the loss that differ from their defaults.
 
     Returns:
-        From logits of shape (samples, classes) and targets of shape (samples,) to losses of
-        shape (samples,).
+        A function of logits of shape (samples, classes) and targets of shape (samples,) that
+        returns losses of shape (samples,).
 
     Raises:
         ValueError: No loss has that name, or it has no such constant.

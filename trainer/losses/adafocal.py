@@ -1,9 +1,9 @@
 """AdaFocal: focal loss whose gammas, one per bin of probability, follow the calibration error.
 
-Ghosh et al. (2022). After every epoch the validation set is cut into bins of equal mass by
-confidence. Where a bin is over-confident its gamma grows, where it is under-confident it shrinks,
-until the loss turns into inverse focal loss, which asks for more confidence. The paper gives the
-growth; switching sign, limits and the borders of bins are those of its code.
+Ghosh et al. (2022). After every epoch the validation samples are grouped into bins of equal mass
+by confidence. The gamma of an over-confident bin grows; that of an under-confident bin shrinks,
+until the loss becomes inverse focal loss, which rewards confidence. The paper gives the growth;
+the change of sign, the limits and the edges of the bins follow its code.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,14 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class GammaRule:
-    """How gammas follow calibration gaps; the defaults are the published ones.
+    """The update rule of gammas by calibration gaps, with the published defaults.
 
     Attributes:
-        rate: Factor on the gap in the exponent, lambda in the paper.
-        switch: Size of gamma below which focal and inverse focal loss change places.
-        smallest: Floor of gamma.
-        largest: Ceiling of gamma.
+        rate: Factor of the gap in the exponent, lambda in the paper.
+        switch: Absolute value of gamma below which its sign changes, from focal to inverse focal
+            loss or back.
+        smallest: Lower bound of gamma.
+        largest: Upper bound of gamma.
     """
 
     rate: float = 1.0
@@ -33,10 +34,10 @@ class GammaRule:
 
 @dataclass(frozen=True)
 class ProbabilityBins:
-    """Bins from low to high probability, each with its gamma.
+    """Bins in order of ascending probability, each with its gamma.
 
     Attributes:
-        gammas: Negative where inverse focal loss acts. Shape (bins,).
+        gammas: Gamma of each bin, negative for inverse focal loss. Shape (bins,).
         lower: Lower edges. Shape (bins,).
         upper: Upper edges. Shape (bins,).
     """
@@ -46,12 +47,12 @@ class ProbabilityBins:
     upper: Tensor
 
     def gammas_of(self, probabilities: Tensor) -> Tensor:
-        """The gamma of every sample's bin, lower edge included.
+        """The gamma of the bin of each sample; a bin includes its lower edge.
 
-        Whatever lies outside all bins belongs to the nearest one, and NaN to the last.
+        A probability outside all bins belongs to the nearest one, and NaN to the last.
 
         Args:
-            probabilities: Of the target. Shape (samples,).
+            probabilities: Probability of the target. Shape (samples,).
 
         Returns:
             Shape (samples,), without gradient.
@@ -62,11 +63,11 @@ class ProbabilityBins:
 
 
 def first_bins(num_bins: int = 15, gamma: float = 1.0) -> ProbabilityBins:
-    """Bins of equal width on [0, 1] with one gamma, before anything was measured.
+    """Initial bins, of equal width on [0, 1] and with the same gamma.
 
     Args:
-        num_bins: How many.
-        gamma: Of every bin.
+        num_bins: Number of bins.
+        gamma: Gamma of every bin.
 
     Returns:
         Bins in float64.
@@ -79,16 +80,16 @@ def first_bins(num_bins: int = 15, gamma: float = 1.0) -> ProbabilityBins:
 def update_bins(
     bins: ProbabilityBins, confidences: Tensor, correct: Tensor, rule: GammaRule
 ) -> ProbabilityBins:
-    """Gammas and edges after one pass over the validation set.
+    """Updates gammas and edges after one pass over the validation samples.
 
     Edges are interpolated between the sorted confidences at equal steps of rank, so the new bins
     have equal mass. Bin b keeps its gamma's history although its edges move.
 
     Args:
-        bins: Before the pass.
+        bins: Bins before the pass.
         confidences: Largest probabilities of validation samples. Shape (samples,).
-        correct: Whether each prediction was right. Shape (samples,).
-        rule: How gammas follow gaps.
+        correct: Whether each prediction was correct. Shape (samples,).
+        rule: Update rule of the gammas.
 
     Returns:
         New bins, in float64 on the CPU.
@@ -110,7 +111,7 @@ def update_bins(
     edges = np.interp(
         np.linspace(0, samples, num_bins + 1), np.arange(samples), np.sort(confidence)
     )
-    # Bins are open below: the sample of least confidence is in none, as in the published code.
+    # Bins exclude their lower edge, so the least confident sample is in none, as published.
     members = np.searchsorted(edges, confidence, side="left") - 1
     inside = members >= 0
     counts = np.bincount(members[inside], minlength=num_bins)
@@ -121,20 +122,20 @@ def update_bins(
 
 
 def next_gammas(gammas: Tensor, gaps: Tensor, rule: GammaRule) -> Tensor:
-    """One step of the rule: grow or shrink, change sides near zero, keep within the limits.
+    """One step of the update rule: grow or shrink, change sign near zero, clip to the limits.
 
     Args:
         gammas: Shape (bins,).
-        gaps: Mean confidence minus accuracy, zero for an empty bin. Shape (bins,).
-        rule: How gammas follow gaps.
+        gaps: Mean confidence minus accuracy; zero for an empty bin. Shape (bins,).
+        rule: Update rule of the gammas.
 
     Returns:
         Shape (bins,).
     """
     positive = gammas > 0
     grown = gammas * torch.where(positive, rule.rate * gaps, -rule.rate * gaps).exp()
-    other_side = rule.switch * (1 - 2 * (grown > 0).to(grown))
-    switched = torch.where(grown.abs() < rule.switch, other_side, grown)
+    opposite = rule.switch * (1 - 2 * (grown > 0).to(grown))
+    switched = torch.where(grown.abs() < rule.switch, opposite, grown)
     return switched.clamp(rule.smallest, rule.largest)
 
 
@@ -146,7 +147,7 @@ def binned_focal(logits: Tensor, targets: Tensor, *, bins: ProbabilityBins) -> T
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        bins: Gammas by the probability of the target; no gradient flows through their choice.
+        bins: Gammas by the probability of the target, chosen without gradient.
 
     Returns:
         One loss per sample. Shape (samples,).
@@ -161,7 +162,7 @@ def binned_focal(logits: Tensor, targets: Tensor, *, bins: ProbabilityBins) -> T
 
 
 class AdaFocal:
-    """The loss with its memory: the loop tells it the validation pass after every epoch."""
+    """AdaFocal loss, which updates its bins from the validation samples after every epoch."""
 
     def __init__(
         self,
@@ -192,14 +193,14 @@ class AdaFocal:
 
         Args:
             confidences: Largest probabilities. Shape (samples,).
-            correct: Whether each prediction was right. Shape (samples,).
+            correct: Whether each prediction was correct. Shape (samples,).
         """
         self.bins = update_bins(self.bins, confidences, correct, self.rule)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint must keep."""
+        """The state for a checkpoint."""
         return {"gammas": self.bins.gammas, "lower": self.bins.lower, "upper": self.bins.upper}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Takes up what `state_dict` gave."""
+        """Restores the state of a checkpoint."""
         self.bins = ProbabilityBins(state["gammas"], state["lower"], state["upper"])

@@ -27,8 +27,8 @@ def bsce(
 ) -> Tensor:
     """Cross-entropy times the generalised Brier score `u` (arXiv 2503.22725).
 
-    `u = (sum_k |p_k - one_hot_k| ** beta) ** (gamma / beta)`, as the authors' code has it; their
-    formula read to the letter is `sum_k |p_k - one_hot_k| ** gamma`, form "sum", where beta has
+    `u = (sum_k |p_k - one_hot_k| ** beta) ** (gamma / beta)`, as in the authors' code; their
+    formula as printed is `sum_k |p_k - one_hot_k| ** gamma`, form "sum", where beta has
     no effect. Both agree where beta equals gamma. With beta 1 the norm is `2 * (1 - p_t)`, so
     that the loss is `2 ** gamma` times focal loss.
 

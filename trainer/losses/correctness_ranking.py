@@ -1,4 +1,4 @@
-"""Correctness ranking (CRL): confidence should rank samples as often as they were right so far.
+"""Correctness ranking (CRL): confidence should rank samples by how often they were correct.
 
 Moon et al. (2020). Every sample is compared with the next of its batch, the last with the first.
 """
@@ -14,7 +14,7 @@ Confidence = Literal["max_probability", "entropy", "margin"]
 
 
 def confidence_of(logits: Tensor, *, confidence: Confidence = "max_probability") -> Tensor:
-    """Three readings of how sure a prediction is.
+    """Confidence of each prediction, by one of three definitions.
 
     Args:
         logits: Shape (samples, classes).
@@ -22,7 +22,7 @@ def confidence_of(logits: Tensor, *, confidence: Confidence = "max_probability")
             "margin", the largest minus the second largest probability.
 
     Returns:
-        Larger is surer. Shape (samples,).
+        Confidence, larger is more confident. Shape (samples,).
 
     Raises:
         ValueError: The confidence has another name.
@@ -46,10 +46,11 @@ def ranking_term(confidence: Tensor, correctness: Tensor) -> Tensor:
 
     Args:
         confidence: k, with gradient. Shape (samples,).
-        correctness: c, how often each sample was right so far, normalised. Shape (samples,).
+        correctness: c, normalised number of epochs in which each sample was correct. Shape
+            (samples,).
 
     Returns:
-        One term per sample, zero for pairs that were right equally often. Shape (samples,).
+        One term per sample, zero for pairs of equal correctness. Shape (samples,).
     """
     difference = correctness - correctness.roll(-1)
     lead = confidence - confidence.roll(-1)
@@ -59,11 +60,12 @@ def ranking_term(confidence: Tensor, correctness: Tensor) -> Tensor:
 class CorrectnessRanking:
     """Cross-entropy plus `coefficient * ranking_term`, with a history of every training sample.
 
-    The correctness of a sample is `(n - smallest n) / (most - smallest n)`: n counts the epochs
-    in which it was right, the smallest n is over the training set, and `most` is the number of
-    finished epochs, at least 1. The paper writes the plain share of epochs; this is its code. So
-    correctness passes 1 late in an epoch, and is zero in the first. Where all samples were always
-    right, that code divides zero by zero; here all rank equal.
+    The correctness of a sample is `(n - smallest n) / (most - smallest n)`: n counts the epochs in
+    which the sample was correct, the smallest n is taken over the training set, and `most` is the
+    number of finished epochs, at least 1. This follows the paper's code, where the paper has the
+    fraction of epochs. Correctness is therefore zero in the first epoch and can exceed 1 late in an
+    epoch. Where all samples were always correct, that code divides zero by zero; here all samples
+    have equal rank.
 
     The loop calls `before_training`, then `before_epoch`, and around each step `before_batch` and
     `after_batch`.
@@ -82,23 +84,23 @@ class CorrectnessRanking:
         """Starts an empty history of the training samples.
 
         Args:
-            sample_ids: All of them, each once.
+            sample_ids: Ids of all training samples, without duplicates.
         """
         self._rows = {sample_id: row for row, sample_id in enumerate(sample_ids)}
         self._counts = torch.zeros(len(self._rows), dtype=torch.int64)
 
     def before_epoch(self, epoch: int, _epochs: int) -> None:
-        """Sets how often a sample can have been right; epochs count from zero."""
+        """Sets the number of finished epochs; epochs are counted from zero."""
         self._most = max(1, epoch)
 
     def before_batch(self, sample_ids: Sequence[str]) -> None:
-        """Names the samples of the next call.
+        """Sets the samples of the next call.
 
         Args:
-            sample_ids: In the order of the logits to come.
+            sample_ids: Ids in the order of the next logits.
 
         Raises:
-            ValueError: A sample is not of the training set.
+            ValueError: A sample is not a training sample.
         """
         unknown = [sample_id for sample_id in sample_ids if sample_id not in self._rows]
         if unknown:
@@ -112,14 +114,14 @@ class CorrectnessRanking:
         """Cross-entropy plus the ranking term of each sample.
 
         Args:
-            logits: Of the samples named last. Shape (samples, classes).
+            logits: Logits of the samples of `before_batch`. Shape (samples, classes).
             targets: Class indices. Shape (samples,).
 
         Returns:
             One loss per sample. Shape (samples,).
 
         Raises:
-            ValueError: Another number of samples was named in `before_batch`.
+            ValueError: `before_batch` was called with another number of samples.
         """
         if len(self._batch) != len(targets):
             raise ValueError(
@@ -132,19 +134,19 @@ class CorrectnessRanking:
         return F.cross_entropy(logits, targets, reduction="none") + self.coefficient * term
 
     def after_batch(self, correct: Tensor) -> None:
-        """Counts who was right, after the step.
+        """Counts the correct predictions, after the step.
 
         Args:
-            correct: Of the samples named last. Shape (samples,).
+            correct: Whether each sample of `before_batch` was correct. Shape (samples,).
         """
         self._counts[self._batch] += correct.detach().to("cpu", torch.int64)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint must keep."""
+        """The state for a checkpoint."""
         return {"sample_ids": list(self._rows), "counts": self._counts, "most": self._most}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes up what `state_dict` gave."""
+        """Restores the state of a checkpoint."""
         self.before_training(state["sample_ids"])
         self._counts = state["counts"].clone()
         self._most = state["most"]

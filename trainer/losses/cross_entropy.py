@@ -18,7 +18,7 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def label_smoothing(logits: Tensor, targets: Tensor, *, smoothing: float = 0.05) -> Tensor:
-    """Cross-entropy against `(1 - smoothing) * one_hot + smoothing / classes`, as torch has it.
+    """Cross-entropy against `(1 - smoothing) * one_hot + smoothing / classes`, as in torch.
 
     Mukhoti et al. (2020) write `(1 - a) * one_hot + a * (1 - one_hot) / (classes - 1)` instead.
     Both are the same loss with `a = smoothing * (classes - 1) / classes`: their 0.05 with ten
@@ -27,7 +27,7 @@ def label_smoothing(logits: Tensor, targets: Tensor, *, smoothing: float = 0.05)
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        smoothing: Share of the target spread evenly over all classes, from 0 to 1.
+        smoothing: Fraction of the target spread evenly over all classes, from 0 to 1.
 
     Returns:
         One loss per sample, in nats. Shape (samples,).
@@ -38,7 +38,7 @@ def label_smoothing(logits: Tensor, targets: Tensor, *, smoothing: float = 0.05)
 def poly_loss(logits: Tensor, targets: Tensor, *, epsilon: float = 2.0) -> Tensor:
     """Poly-1: `-log p_t + epsilon * (1 - p_t)`, a larger first term of the series of the log.
 
-    Leng et al. (2022), who take epsilon 2 on ImageNet and ask for -1 or more.
+    Leng et al. (2022), who use epsilon 2 on ImageNet and require -1 or more.
 
     Args:
         logits: Shape (samples, classes).
@@ -55,10 +55,10 @@ def poly_loss(logits: Tensor, targets: Tensor, *, epsilon: float = 2.0) -> Tenso
 def logit_l1(logits: Tensor, targets: Tensor, *, coefficient: float = 0.003) -> Tensor:
     """Cross-entropy plus `coefficient * sum_k |logit_k|`, a norm in the space of functions.
 
-    Joo and Chung (2020). They leave open whether classes are summed or averaged; here they are
-    summed, so the coefficient of an average is this one times the number of classes. No
-    published coefficient is known to us; the default is the best on validation data of probes on
-    CIFAR-10 (docs/results.md).
+    Joo and Chung (2020) do not state whether classes are summed or averaged; here they are
+    summed, so the coefficient of an average is this one times the number of classes. We know of no
+    published coefficient; the default is the best on validation data of probes on CIFAR-10
+    (docs/results.md).
 
     Args:
         logits: Shape (samples, classes).
@@ -85,7 +85,7 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def entropy_regularised(logits: Tensor, targets: Tensor, *, alpha: float = 0.18) -> Tensor:
-    """Cross-entropy minus `alpha * entropy`, which makes confidence cost something.
+    """Cross-entropy minus `alpha * entropy`, which penalises confidence.
 
     Pereyra et al. (2017). Cui et al. (2023) find alpha 0.1 best on ImageNet; the default is the
     best on validation data of probes on CIFAR-10 (docs/results.md). It is the difficulty term of

@@ -1,4 +1,4 @@
-"""Dual focal loss: what counts is the lead of the target over the next class below it."""
+"""Dual focal loss, weighted by the lead of the target over the next less probable class."""
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ def _dual_focal_weight(logits: Tensor, targets: Tensor, gamma: float) -> Tensor:
     """`(1 - p_t + p_j) ** gamma`. Shape (samples,)."""
     probabilities = logits.softmax(dim=-1)
     own = probabilities.gather(-1, targets.unsqueeze(-1))
-    # Of tied classes below the target one takes the gradient, as in the published code.
+    # Of tied classes below the target only one receives the gradient, as in the published code.
     below = torch.where(probabilities < own, probabilities, 0.0).topk(1).values.squeeze(-1)
     # A gamma below 1 has an infinite slope at 0, where a p_t that rounds to 1 lies.
     smallest = torch.finfo(logits.dtype).tiny

@@ -1,4 +1,4 @@
-"""Focal losses: samples that are already right weigh less, by a fixed, scheduled or own gamma."""
+"""Focal losses: confident samples weigh less, by a fixed, scheduled or per-sample gamma."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ def flsd_53_gra(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def lambert_focal(logits: Tensor, targets: Tensor, *, largest_gamma: float = 5.0) -> Tensor:
-    """Focal loss with the gamma of `lambert_gamma` for every sample's own `p_t`.
+    """Focal loss with the gamma of `lambert_gamma` for the `p_t` of each sample.
 
     Mukhoti et al. (2020), proposition 2; they train with its rounded values at 0.2 and 0.25,
     which are `flsd_53`.
@@ -101,7 +101,7 @@ def lambert_focal(logits: Tensor, targets: Tensor, *, largest_gamma: float = 5.0
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        largest_gamma: Ceiling of gamma, which otherwise grows without bound as `p_t` nears zero.
+        largest_gamma: Upper bound of gamma, which would otherwise diverge as `p_t` nears zero.
 
     Returns:
         One loss per sample. Shape (samples,).
@@ -117,7 +117,7 @@ def gamma_53(probabilities: Tensor) -> Tensor:
     """Gamma of FLSD-53: 5 below a target probability of 0.2, 3 from there on.
 
     Args:
-        probabilities: Of the target. Shape (samples,).
+        probabilities: Probability of the target. Shape (samples,).
 
     Returns:
         One gamma per sample. Shape (samples,).
@@ -129,7 +129,7 @@ def gamma_532(probabilities: Tensor) -> Tensor:
     """Gamma of FLSD-532: 5 below a target probability of 0.2, 3 below 0.5, 2 from there on.
 
     Args:
-        probabilities: Of the target. Shape (samples,).
+        probabilities: Probability of the target. Shape (samples,).
 
     Returns:
         One gamma per sample. Shape (samples,).
@@ -138,22 +138,22 @@ def gamma_532(probabilities: Tensor) -> Tensor:
 
 
 def lambert_gamma(probabilities: Tensor, *, largest_gamma: float = 5.0) -> Tensor:
-    """The gamma at which focal loss and cross-entropy have gradients of the same length.
+    """The gamma at which focal loss and cross-entropy have gradients of the same norm.
 
-    It solves `(1 - p)**g - g p (1 - p)**(g - 1) log p = 1`, so that a sample less probable than
-    p is pushed harder than by cross-entropy, and one more probable less. Mukhoti et al. (2020),
-    proposition 2: `g = a + W(-b) / log(1 - p)` with `a = (1 - p) / (p log p)`,
+    It solves `(1 - p)**g - g p (1 - p)**(g - 1) log p = 1`. A sample less probable than p has a
+    larger gradient than with cross-entropy, and a more probable one a smaller gradient. Mukhoti et
+    al. (2020), proposition 2: `g = a + W(-b) / log(1 - p)` with `a = (1 - p) / (p log p)`,
     `b = (1 - p)**(1 - a) / (p log p) * log(1 - p)` and W the lower branch of Lambert's function.
     From p = 0.5 on, zero is the only solution.
 
     Args:
-        probabilities: Of the target, from 0 to 1. Shape (samples,).
-        largest_gamma: Ceiling of the result.
+        probabilities: Probability of the target, from 0 to 1. Shape (samples,).
+        largest_gamma: Upper bound of the result.
 
     Returns:
         One gamma per sample, from 0 to `largest_gamma`. Shape (samples,).
     """
-    # SciPy has the only tested Lambert function; one value per sample is cheap to move.
+    # Torch has no Lambert function; one value per sample is cheap to move to the CPU.
     exact = probabilities.detach().to("cpu", torch.float64).numpy()
     p = np.clip(exact, _SMALLEST_PROBABILITY, _EASY_FROM)
     a = (1 - p) / (p * np.log(p))
@@ -165,16 +165,16 @@ def lambert_gamma(probabilities: Tensor, *, largest_gamma: float = 5.0) -> Tenso
 
 @dataclass(frozen=True)
 class GammaSchedule:
-    """Gamma as steps over the epochs: 5, then 3, then 1 in FL-5,3,1 of Mukhoti et al. (2020).
+    """Gamma by stages of epochs: 5, then 3, then 1 in FL-5,3,1 of Mukhoti et al. (2020).
 
     Attributes:
-        gammas: One per stage, one more than there are boundaries.
-        boundaries: First epoch of every stage but the first, epochs counted from zero; or, where
-            `fractional`, the share of all epochs that lies before it.
-        fractional: Whether boundaries are shares from 0 to 1 rather than epochs.
+        gammas: Gamma of each stage, one more than there are boundaries.
+        boundaries: First epoch of every stage but the first, counted from zero; or, where
+            `fractional`, the fraction of all epochs before it.
+        fractional: Whether boundaries are fractions from 0 to 1 rather than epochs.
 
     Raises:
-        ValueError: Numbers of gammas and boundaries do not fit, or boundaries do not rise.
+        ValueError: Numbers of gammas and boundaries do not fit, or boundaries are not ascending.
     """
 
     gammas: tuple[float, ...] = (5.0, 3.0, 1.0)
@@ -188,10 +188,10 @@ class GammaSchedule:
                 "give one gamma more than boundaries"
             )
         if list(self.boundaries) != sorted(self.boundaries):
-            raise ValueError(f"boundaries {self.boundaries} must rise from stage to stage")
+            raise ValueError(f"boundaries {self.boundaries} must be ascending")
         if self.fractional and not all(0 <= boundary <= 1 for boundary in self.boundaries):
             raise ValueError(
-                f"boundaries {self.boundaries} must be shares from 0 to 1 where fractional is true"
+                f"boundaries {self.boundaries} must be from 0 to 1 where fractional is true"
             )
 
     def gamma(self, epoch: int, epochs: int) -> float:
@@ -199,19 +199,16 @@ class GammaSchedule:
 
         Args:
             epoch: Counted from zero.
-            epochs: Of the whole training; only used by fractional boundaries.
-
-        Returns:
-            The gamma of the stage that the epoch lies in.
+            epochs: Number of all epochs, used by fractional boundaries only.
         """
-        # Epochs, not shares, are compared: 0.3 * 10 and 3 / 10 round differently.
+        # Epochs, not fractions, are compared: 0.3 * 10 and 3 / 10 round differently.
         scale = epochs if self.fractional else 1
         stage = sum(epoch >= round(boundary * scale, 9) for boundary in self.boundaries)
         return self.gammas[stage]
 
 
 class ScheduledFocal:
-    """Focal loss that takes its gamma from a schedule; the loop announces every epoch.
+    """Focal loss with a schedule of gammas, updated by the hook `before_epoch`.
 
     Mukhoti et al. (2020): 5,3,1 and 5,3,2 at epochs 100 and 250 of 350 on CIFAR, at 30 and 70 of
     100 on Tiny-ImageNet.
@@ -228,7 +225,7 @@ class ScheduledFocal:
         self.gamma = self.schedule.gammas[0]
 
     def before_epoch(self, epoch: int, epochs: int) -> None:
-        """Takes the gamma of an epoch, counted from zero, out of `epochs`."""
+        """Sets the gamma of an epoch, counted from zero, of `epochs`."""
         self.gamma = self.schedule.gamma(epoch, epochs)
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Maximum mean calibration error (MMCE): calibration of a batch as a differentiable kernel term.
 
-The term belongs to a batch, not to a sample. It is added to the cross-entropy of every sample,
-so that the mean over the batch is the published `mean cross-entropy + coefficient * MMCE` and the
-sum is the batch size times that, as the published training loops have it.
+The term is one number per batch. It is added to the cross-entropy of every sample, so that the mean
+over the batch is the published `mean cross-entropy + coefficient * MMCE`, and the sum is the batch
+size times that, as in the published training loops.
 """
 
 from typing import Literal
@@ -14,10 +14,10 @@ from torch.nn import functional as F
 Normalisation = Literal["paper", "reference"]
 
 KERNEL_WIDTH = 0.4
-# Keeps the slope of the square root finite; the term is thus never below 1e-5.
-_BENEATH_ROOT = 1e-10
+# Keeps the slope of the square root finite; the term is therefore at least 1e-5.
+_ROOT_OFFSET = 1e-10
 # As in the reference code: keeps its second division finite.
-_BESIDE_COUNTS = 1e-5
+_COUNT_OFFSET = 1e-5
 
 
 def mmce(
@@ -58,13 +58,13 @@ def mmce_weighted(
     coefficient: float = 2.0,
     normalisation: Normalisation = "paper",
 ) -> Tensor:
-    """Cross-entropy plus `coefficient` times the MMCE that weighs right and wrong alike.
+    """Cross-entropy plus `coefficient` times the weighted MMCE.
 
     Kumar et al. (2018). Sums over pairs of correct, of wrong and of mixed samples are divided by
     their numbers of pairs ("paper"). Their code and that of Mukhoti et al. (2020) divide twice
     ("reference"), so that the term fades with the batch size: 22 times too small at 64 samples,
-    276 times at 512. Published coefficients (2 by Mukhoti et al., 4 and 10 by Kumar et al.) belong
-    to it.
+    276 times at 512. Published coefficients (2 by Mukhoti et al., 4 and 10 by Kumar et al.) are
+    for that form.
 
     Args:
         logits: Shape (samples, classes).
@@ -79,11 +79,7 @@ def mmce_weighted(
     Raises:
         ValueError: The normalisation has another name.
     """
-    _check(normalisation)
-    confidence, correct = _confidence(logits, targets)
-    squared = _squared_weighted(confidence, correct, normalisation)
-    both_kinds = (correct.amax() > correct.amin()).to(squared)
-    term = both_kinds * _root(squared)
+    term = weighted_mmce(logits, targets, normalisation=normalisation)
     return F.cross_entropy(logits, targets, reduction="none") + coefficient * term
 
 
@@ -102,10 +98,10 @@ def squared_mmce(logits: Tensor, targets: Tensor) -> Tensor:
     return error @ _kernel(confidence) @ error / len(error) ** 2
 
 
-def squared_weighted_mmce(
+def weighted_mmce(
     logits: Tensor, targets: Tensor, *, normalisation: Normalisation = "paper"
 ) -> Tensor:
-    """The square of the weighted MMCE of a batch, see `mmce_weighted`.
+    """The weighted MMCE of a batch, see `mmce_weighted`.
 
     Args:
         logits: Shape (samples, classes).
@@ -113,9 +109,16 @@ def squared_weighted_mmce(
         normalisation: "paper" divides once by the numbers of pairs, "reference" twice.
 
     Returns:
-        A scalar. A kind of prediction that the batch lacks counts as zero.
+        A scalar; zero where all predictions are correct or all are wrong.
+
+    Raises:
+        ValueError: The normalisation has another name.
     """
-    return _squared_weighted(*_confidence(logits, targets), normalisation)
+    _check(normalisation)
+    confidence, correct = _confidence(logits, targets)
+    squared = _squared_weighted(confidence, correct, normalisation)
+    both_kinds = (correct.amax() > correct.amin()).to(squared)
+    return both_kinds * _root(squared)
 
 
 def _squared_weighted(confidence: Tensor, correct: Tensor, normalisation: Normalisation) -> Tensor:
@@ -128,9 +131,9 @@ def _squared_weighted(confidence: Tensor, correct: Tensor, normalisation: Normal
     if normalisation == "paper":
         return among_right + among_wrong - 2 * between
     return (
-        among_right / (count**2 + _BESIDE_COUNTS)
-        + among_wrong / (wrong_count**2 + _BESIDE_COUNTS)
-        - 2 * between / (count * wrong_count + _BESIDE_COUNTS)
+        among_right / (count**2 + _COUNT_OFFSET)
+        + among_wrong / (wrong_count**2 + _COUNT_OFFSET)
+        - 2 * between / (count * wrong_count + _COUNT_OFFSET)
     )
 
 
@@ -147,8 +150,8 @@ def _kernel(confidence: Tensor) -> Tensor:
 
 
 def _root(squared: Tensor) -> Tensor:
-    """Square root that rounding below zero does not break."""
-    return (squared.clamp_min(0) + _BENEATH_ROOT).sqrt()
+    """Square root of a value that may be below zero by rounding."""
+    return (squared.clamp_min(0) + _ROOT_OFFSET).sqrt()
 
 
 def _check(normalisation: str) -> None:

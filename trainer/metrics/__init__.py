@@ -1,4 +1,4 @@
-"""How good predictions are: calibration, proper scores, selective prediction, unknown inputs.
+"""Metrics of predictions: calibration, proper scores, selective prediction, OOD detection.
 
 Logits of shape (samples, classes) and targets of shape (samples,) go in, from any device; plain
 numbers come out, computed in float64. Fractions, never percent.
@@ -21,4 +21,4 @@ METRICS: dict[str, Callable[[Tensor, Tensor], float]] = {
     "classwise_ece": classwise_ece,
     "mce": mce,
 }
-"""Those that need logits and targets alone and are one number."""
+"""Metrics that are one number and need logits and targets only."""

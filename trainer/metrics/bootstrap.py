@@ -1,4 +1,4 @@
-"""How far a metric would move if other test samples had been drawn."""
+"""Bootstrap intervals: the uncertainty of a metric due to the choice of test samples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ NUM_RESAMPLES = 1000
 class Interval:
     """A value and the percentile interval of its bootstrap resamples.
 
-    The ECE is biased upwards in small samples, and more so in a resample: its interval may
-    lie above the value.
+    The ECE is biased upwards in small samples, and more so in a resample, so its interval may lie
+    above the value.
 
     Attributes:
-        value: Of the samples themselves.
-        low: Lower end.
-        high: Upper end.
+        value: Metric of the samples.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
     """
 
     value: float
@@ -35,12 +35,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Resampling:
-    """How to bootstrap.
+    """Settings of the bootstrap.
 
     Attributes:
-        num_resamples: Draws of as many samples as there are, with replacement; at least one.
-        level: Share of the resamples inside the interval, in (0, 1).
-        seed: Same seed, same interval.
+        num_resamples: Number of resamples, at least one; each is drawn with replacement and has
+            the size of the sample.
+        level: Fraction of the resamples inside the interval, in (0, 1).
+        seed: Seed of the resamples.
     """
 
     num_resamples: int = NUM_RESAMPLES
@@ -48,11 +49,11 @@ class Resampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be drawn."""
+        """Validates the settings."""
         if self.num_resamples < 1 or not 0 < self.level < 1:
             raise MetricError(
-                f"{self.num_resamples} resamples at level {self.level}; give at least 1 resample "
-                f"and a level between 0 and 1, such as 0.95"
+                f"{self.num_resamples} resamples at level {self.level}",
+                "give at least 1 resample and a level between 0 and 1, such as 0.95",
             )
 
 
@@ -64,7 +65,7 @@ def bootstrap_intervals(
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        resampling: 1,000 resamples at 95 % if not given.
+        resampling: Bootstrap settings; None is 1,000 resamples at 95 %.
 
     Raises:
         MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
@@ -89,19 +90,20 @@ def ece_interval(
 
     Args:
         confidence: In [0, 1]. Shape (samples,).
-        correct: True where the prediction is right. Shape (samples,).
-        num_bins: At least one.
-        resampling: 1,000 resamples at 95 % if not given.
+        correct: Whether each prediction is correct. Shape (samples,).
+        num_bins: Number of bins, at least one.
+        resampling: Bootstrap settings; None is 1,000 resamples at 95 %.
 
     Raises:
-        MetricError: No samples, no bins, shapes that differ, or a confidence outside [0, 1].
+        MetricError: There are no samples or no bins, shapes differ, or a confidence is outside
+            [0, 1].
     """
     bins = equal_width_bins(confidence, correct, num_bins)
     values = as_array(confidence).astype(np.float64)
     numbers = bin_of(values, num_bins)
     order = np.argsort(numbers, kind="stable")
     gaps = (values - as_array(correct))[order]
-    # With the samples sorted by bin, the sum of each bin is that of one run of them.
+    # With the samples sorted by bin, each bin is a contiguous range.
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
 
     def statistic(counts: NDArray[np.int64]) -> float:
@@ -111,18 +113,20 @@ def ece_interval(
 
 
 def mean_interval(values: Tensor, resampling: Resampling | None = None) -> Interval:
-    """Interval of the mean of one number per sample, such as its loss or whether it is right.
+    """Interval of the mean of one number per sample, such as its loss or its correctness.
 
     Args:
         values: Shape (samples,).
-        resampling: 1,000 resamples at 95 % if not given.
+        resampling: Bootstrap settings; None is 1,000 resamples at 95 %.
 
     Raises:
-        MetricError: Not one number per sample, or no samples.
+        MetricError: There is not one number per sample, or there are no samples.
     """
     numbers = as_array(values).astype(np.float64)
     if numbers.ndim != 1 or not len(numbers):
-        raise MetricError(f"values of shape {numbers.shape}; give one per sample, and one at least")
+        raise MetricError(
+            f"values of shape {numbers.shape}", "give one value per sample, and at least one"
+        )
 
     def statistic(counts: NDArray[np.int64]) -> float:
         return float(counts @ numbers / len(numbers))
@@ -136,10 +140,10 @@ def _interval(
     num_samples: int,
     resampling: Resampling,
 ) -> Interval:
-    """Percentile interval of a statistic of how often every sample was drawn."""
+    """Percentile interval of a statistic of the number of times each sample was drawn."""
     generator = np.random.default_rng(resampling.seed)
     values = np.empty(resampling.num_resamples)
-    # One resample at a time stays in the cache, which is faster than all of them in one array.
+    # One resample at a time fits into the cache, which is faster than one array of all.
     for number in range(resampling.num_resamples):
         drawn = generator.integers(num_samples, size=num_samples)
         values[number] = statistic(np.bincount(drawn, minlength=num_samples))

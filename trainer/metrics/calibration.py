@@ -1,4 +1,4 @@
-"""Whether a confidence of 80 % means right four times in five.
+"""Calibration: whether a confidence of 80 % means that four predictions in five are correct.
 
 Equal-width bins are closed on the right, (l, u], as in the code of the focal-loss papers; a
 confidence of exactly 0 joins the first bin and one of exactly 1 the last. netcal and torchmetrics
@@ -23,7 +23,7 @@ from trainer.metrics.predictions import (
 )
 
 NUM_BINS = 15
-"""Of every paper compared here."""
+"""Number of bins in all papers compared here."""
 
 SURE = 0.99
 
@@ -33,11 +33,11 @@ class ReliabilityBins:
     """Samples grouped by confidence; empty bins hold zeros.
 
     Attributes:
-        lower: Smallest confidence a bin may hold. Shape (bins,).
-        upper: Largest confidence a bin may hold. Shape (bins,).
-        counts: Samples. Shape (bins,).
+        lower: Lower edges. Shape (bins,).
+        upper: Upper edges. Shape (bins,).
+        counts: Number of samples. Shape (bins,).
         confidences: Mean confidence. Shape (bins,).
-        accuracies: Share of correct samples. Shape (bins,).
+        accuracies: Fraction of correct samples. Shape (bins,).
     """
 
     lower: NDArray[np.float64]
@@ -53,22 +53,22 @@ class ReliabilityBins:
 
     @property
     def mean_gap(self) -> float:
-        """Mean absolute gap, every bin weighted by its samples: the ECE."""
+        """Mean absolute gap, weighted by the number of samples: the ECE."""
         return float(np.average(np.abs(self.gaps), weights=self.counts))
 
     @property
     def largest_gap(self) -> float:
-        """Largest absolute gap of any bin that holds samples: the MCE."""
+        """Largest absolute gap of a bin: the MCE."""
         return float(np.abs(self.gaps).max())
 
 
 @dataclass(frozen=True)
 class SureSamples:
-    """The samples a classifier is sure of, with confidence 0.99 or more (S99).
+    """The samples with confidence 0.99 or more (S99).
 
     Attributes:
-        share: Of all samples.
-        accuracy: Among them; NaN where there are none.
+        share: Fraction of all samples.
+        accuracy: Accuracy of these samples; NaN where there are none.
     """
 
     share: float
@@ -81,7 +81,7 @@ def ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        num_bins: At least one.
+        num_bins: Number of bins, at least one.
 
     Raises:
         MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
@@ -91,22 +91,22 @@ def ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
 
 
 def mce(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
-    """Largest gap between confidence and accuracy of any bin of equal width; as `ece`."""
+    """Maximum calibration error over bins of equal width; arguments and errors as in `ece`."""
     return equal_width_bins(*confidence_and_correct(logits, targets), num_bins).largest_gap
 
 
 def adaptive_ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
     """Expected calibration error over bins of equal mass, which the difficulty paper calls ECE.
 
-    Every sample counts. The code of the focal-loss papers opens its first bin at the smallest
-    confidence and so leaves that sample out, and all samples where confidences are equal.
-    Arguments and errors as `ece`.
+    Every sample counts. The code of the focal-loss papers excludes the lower edge of the first bin,
+    and with it the least confident sample, or all samples where confidences are equal. Arguments
+    and errors as in `ece`.
     """
     return equal_mass_bins(*confidence_and_correct(logits, targets), num_bins).mean_gap
 
 
 def sure_samples(logits: Tensor, targets: Tensor) -> SureSamples:
-    """Share and accuracy of the samples with confidence 0.99 or more; errors as `ece`."""
+    """Fraction and accuracy of the samples with confidence 0.99 or more; errors as in `ece`."""
     confidence, correct = confidence_and_correct(logits, targets)
     sure = confidence >= SURE
     accuracy = float(correct[sure].double().mean()) if bool(sure.any()) else float("nan")
@@ -120,11 +120,12 @@ def equal_width_bins(
 
     Args:
         confidence: In [0, 1]. Shape (samples,).
-        correct: True where the prediction is right. Shape (samples,).
-        num_bins: At least one.
+        correct: Whether each prediction is correct. Shape (samples,).
+        num_bins: Number of bins, at least one.
 
     Raises:
-        MetricError: No samples, no bins, shapes that differ, or a confidence outside [0, 1].
+        MetricError: There are no samples or no bins, shapes differ, or a confidence is outside
+            [0, 1].
     """
     confidences, hits = _checked(confidence, correct, num_bins)
     edges = np.arange(num_bins + 1) / num_bins
@@ -134,10 +135,11 @@ def equal_width_bins(
 def equal_mass_bins(
     confidence: Tensor, correct: Tensor, num_bins: int = NUM_BINS
 ) -> ReliabilityBins:
-    """Reliability in bins of as many samples each, give or take one; the first are the larger.
+    """Reliability in bins of equal size to within one sample; the first bins are the larger ones.
 
-    Samples of equal confidence that an edge divides keep their order, as in torch-uncertainty.
-    Arguments and errors as `equal_width_bins`; with fewer samples than bins the last are empty.
+    Samples of equal confidence on both sides of an edge keep their order, as in torch-uncertainty.
+    With fewer samples than bins the last bins are empty. Arguments and errors as in
+    `equal_width_bins`.
     """
     confidences, hits = _checked(confidence, correct, num_bins)
     order = np.argsort(confidences, kind="stable")
@@ -151,11 +153,11 @@ def equal_mass_bins(
 
 
 def classwise_ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
-    """Mean over all classes of the calibration error of that class's probability.
+    """Mean over all classes of the calibration error of the class's probability.
 
-    Classes without samples count too: probability given to them is misplaced. The code of the
-    focal-loss papers leaves out the classes above the largest target, and probabilities of
-    exactly 0, which hides the worst mistake there is. Arguments and errors as `ece`.
+    Classes without samples count too, as their probability should be zero. The code of the
+    focal-loss papers leaves out classes above the largest target, and probabilities of exactly 0,
+    which hides the worst mistakes. Arguments and errors as in `ece`.
     """
     check_predictions(logits, targets)
     _check_num_bins(num_bins)
@@ -169,15 +171,15 @@ def classwise_ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> 
 def classwise_ece_of_probabilities(
     probabilities: Tensor, targets: Tensor, num_bins: int = NUM_BINS
 ) -> float:
-    """`classwise_ece` where the probabilities are at hand already.
+    """`classwise_ece` of probabilities instead of logits.
 
     Args:
-        probabilities: In [0, 1]; any floating dtype. Shape (samples, classes).
+        probabilities: Probabilities in [0, 1], of any floating dtype. Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        num_bins: At least one.
+        num_bins: Number of bins, at least one.
 
     Raises:
-        MetricError: No bins, shapes that do not fit together, or a target is not one of the
+        MetricError: There are no bins, shapes do not fit together, or a target is not one of the
             classes.
     """
     check_predictions(probabilities, targets)
@@ -192,7 +194,7 @@ def classwise_ece_of_probabilities(
 
 
 def bin_of(confidences: NDArray[Any], num_bins: int) -> NDArray[np.intp]:
-    """The bin (l, u] of equal width that holds each value; 0 joins the first. Same shape."""
+    """Index of the bin (l, u] of equal width of each value; 0 belongs to the first. Same shape."""
     # Multiplying and rounding up is faster, but puts some edges, as 15/22, one bin too high.
     edges = np.arange(1, num_bins) / num_bins
     return np.searchsorted(edges, confidences.astype(np.float64), side="left")
@@ -201,13 +203,13 @@ def bin_of(confidences: NDArray[Any], num_bins: int) -> NDArray[np.intp]:
 def _excess_of_classes(
     probabilities: NDArray[Any], targets: NDArray[np.int64], num_bins: int
 ) -> NDArray[np.float64]:
-    """Probability given to every class minus its samples, by bin. Shape (classes, bins).
+    """Sum of the probabilities of every class minus its samples, by bin. Shape (classes, bins).
 
-    Few probabilities leave the first bin where there are many classes, since a row sums to 1:
-    those are sorted into bins, and the first bin is what remains of the sum of the column.
+    With many classes few probabilities are outside the first bin, since a row sums to 1. Only those
+    are sorted into bins; the first bin is the remainder of the sum of the column.
     """
     num_classes = probabilities.shape[1]
-    # A little below the edge, so that rounding 1/bins to float32 leaves no value out.
+    # Slightly below the edge, so that rounding 1/bins to float32 excludes no value.
     large = np.flatnonzero(probabilities > (1 - 1e-6) / num_bins)
     values = probabilities.ravel()[large].astype(np.float64)
     columns = large % num_classes
@@ -241,7 +243,7 @@ def _bins(
 
 def _check_num_bins(num_bins: int) -> None:
     if num_bins < 1:
-        raise MetricError(f"{num_bins} bins hold no sample; give at least 1")
+        raise MetricError(f"{num_bins} bins hold no sample", "give at least 1")
 
 
 def _checked(
@@ -252,12 +254,12 @@ def _checked(
     _check_num_bins(num_bins)
     if confidences.ndim != 1 or confidences.shape != hits.shape or not len(hits):
         raise MetricError(
-            f"confidence of shape {confidences.shape} beside correctness of shape {hits.shape}; "
-            f"give one of each per sample, and one sample at least"
+            f"confidence of shape {confidences.shape} beside correctness of shape {hits.shape}",
+            "give one of each per sample, and at least one sample",
         )
     if not (confidences.min() >= 0 and confidences.max() <= 1):
         raise MetricError(
-            f"confidence from {confidences.min():g} to {confidences.max():g}; "
-            f"give probabilities in [0, 1], as softmax makes them"
+            f"confidence from {confidences.min():g} to {confidences.max():g}",
+            "give probabilities in [0, 1], such as those of softmax",
         )
     return confidences, hits

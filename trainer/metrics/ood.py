@@ -1,7 +1,7 @@
-"""Whether a classifier tells inputs of another kind (out of distribution, OOD) from its own.
+"""Detection of out-of-distribution (OOD) samples by the logits of a classifier.
 
-OOD samples are the positives, and every score is larger for what looks more OOD. That holds in
-this whole file; `aupr_id` alone turns both around, because papers report it too.
+OOD samples are the positives, and larger scores mean more likely OOD. Only `aupr_id` reverses
+both, because papers report it too.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from trainer.metrics.ranking import Convention, aupr, auroc, fpr_at_95_tpr
 
 @dataclass(frozen=True)
 class OodDetection:
-    """How well a score tells OOD samples from those in distribution (ID).
+    """How well a score separates OOD samples from in-distribution (ID) samples.
 
     Attributes:
-        auroc: Chance that an OOD sample scores above an ID one.
+        auroc: Probability that an OOD sample scores above an ID sample.
         aupr_ood: Average precision with OOD samples as the positives.
         aupr_id: Average precision with ID samples as the positives and the score reversed.
-        fpr_at_95_tpr: Share of ID samples taken for OOD by the threshold that finds 95 % of
-            the OOD ones.
+        fpr_at_95_tpr: Fraction of ID samples above the threshold that detects 95 % of the OOD
+            samples.
     """
 
     auroc: float
@@ -45,7 +45,7 @@ OOD_SCORES = {"msp": _minus_confidence, "entropy": entropy, "max_logit": _minus_
 
 
 def ood_score(logits: Tensor, by: str) -> Tensor:
-    """How unlike the training data every sample looks; larger = more OOD.
+    """The OOD score of every sample; larger is more likely OOD.
 
     Args:
         logits: Shape (samples, classes).
@@ -56,26 +56,26 @@ def ood_score(logits: Tensor, by: str) -> Tensor:
         Float64. Shape (samples,).
 
     Raises:
-        MetricError: Unknown `by`, or unusable logits.
+        MetricError: `by` is unknown, or logits are invalid.
     """
     if by not in OOD_SCORES:
-        raise MetricError(f"OOD score {by!r} is unknown; give one of {', '.join(OOD_SCORES)}")
+        raise MetricError(f"OOD score {by!r} is unknown", f"give one of {', '.join(OOD_SCORES)}")
     return OOD_SCORES[by](logits)
 
 
 def ood_detection(
     id_logits: Tensor, ood_logits: Tensor, by: str = "msp", convention: Convention = "first"
 ) -> OodDetection:
-    """How well a classifier's own logits tell OOD samples from those in distribution.
+    """Computes how well logits separate OOD samples from in-distribution samples.
 
     Args:
-        id_logits: Of the data the classifier was made for. Shape (samples, classes).
-        ood_logits: Of other data. Shape (other samples, classes).
+        id_logits: Logits of ID samples. Shape (samples, classes).
+        ood_logits: Logits of OOD samples. Shape (other samples, classes).
         by: A key of OOD_SCORES.
-        convention: Which threshold stands for 95 %, as in `ranking.fpr_at_95_tpr`.
+        convention: Choice of the threshold for 95 %, as in `ranking.fpr_at_95_tpr`.
 
     Raises:
-        MetricError: Unknown `by`, or unusable logits.
+        MetricError: `by` is unknown, or logits are invalid.
     """
     scores = torch.cat([ood_score(id_logits, by), ood_score(ood_logits, by)])
     is_ood = torch.arange(len(scores)) >= len(id_logits)
@@ -85,15 +85,15 @@ def ood_detection(
 def detection_by_score(
     scores: Tensor, is_ood: Tensor, convention: Convention = "first"
 ) -> OodDetection:
-    """The same for any score, a Mahalanobis distance for instance.
+    """Computes how well any score separates OOD from ID samples, such as a Mahalanobis distance.
 
     Args:
-        scores: Larger = more OOD. Shape (samples,).
+        scores: OOD scores, larger is more likely OOD. Shape (samples,).
         is_ood: True or 1 for an OOD sample. Shape (samples,).
         convention: As in `ood_detection`.
 
     Raises:
-        MetricError: Only ID or only OOD samples, NaN scores, or shapes that differ.
+        MetricError: All samples are ID or all are OOD, scores are NaN, or shapes differ.
     """
     is_ood = is_ood.bool()
     return OodDetection(

@@ -1,7 +1,7 @@
-"""What a classifier said about each sample, read off its logits once and in float64.
+"""Confidence, correctness and entropy of predictions, computed from logits in float64.
 
-Float64 matters: in float32 the confidence of a sure sample rounds to exactly 1, and everything
-that ranks samples by confidence then sees ties that are not there.
+In float32 the confidence of confident samples rounds to exactly 1, which creates ties in every
+ranking by confidence.
 """
 
 from collections.abc import Iterator
@@ -14,49 +14,51 @@ from torch import Tensor
 from difficulty_service.errors import MetricError
 
 NUMBERS_PER_BLOCK = 1 << 17
-"""Logits handled at once: a block and its copy in float64 stay in a core's cache."""
+"""Number of logits per block: a block and its copy in float64 fit into a core's cache."""
 
 MATRIX_DIMENSIONS = 2
 
 
 def check_predictions(logits: Tensor, targets: Tensor) -> None:
-    """Refuses what no metric can judge.
+    """Validates logits and targets.
 
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
 
     Raises:
-        MetricError: No samples, shapes that do not fit together, or a target is not one of the
-            classes.
+        MetricError: There are no samples, shapes do not fit together, or a target is not one of
+            the classes.
     """
     check_logits(logits)
     if targets.shape != logits.shape[:1]:
         raise MetricError(
-            f"targets of shape {tuple(targets.shape)} beside logits of shape "
-            f"{tuple(logits.shape)}; give one class index per row of logits"
+            f"targets of shape {tuple(targets.shape)} beside logits of shape {tuple(logits.shape)}",
+            "give one class index per row of logits",
         )
     num_classes = logits.shape[1]
     unknown = targets[(targets < 0) | (targets >= num_classes)].unique()
     if len(unknown):
         raise MetricError(
             f"targets {unknown[:5].tolist()} are outside 0 to {num_classes - 1}, the classes "
-            f"the logits have; check that both come from the same list of classes"
+            f"the logits have",
+            "check that both come from the same list of classes",
         )
 
 
 def check_logits(logits: Tensor) -> None:
-    """Refuses logits that are not (samples, classes) with one of each at least."""
+    """Validates that logits have shape (samples, classes), with at least one of each."""
     if logits.ndim != MATRIX_DIMENSIONS or 0 in logits.shape:
         raise MetricError(
-            f"logits of shape {tuple(logits.shape)}; give (samples, classes), one of each at least"
+            f"logits of shape {tuple(logits.shape)}",
+            "give shape (samples, classes), with at least one of each",
         )
 
 
 def confidence_and_correct(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The largest probability of every sample, and whether its class is the target.
 
-    Of equal largest logits the first class is the prediction.
+    Among equal largest logits the first class is the prediction.
 
     Args:
         logits: Shape (samples, classes).
@@ -85,20 +87,20 @@ def entropy(logits: Tensor) -> Tensor:
     for _, block in centred_blocks(logits):
         exponentials = block.exp()
         total = exponentials.sum(dim=1)
-        # A logit of minus infinity is probability 0, which adds nothing; 0 x infinity would be NaN.
+        # A logit of minus infinity has probability 0 and adds nothing; 0 x infinity would be NaN.
         mean_logit = (exponentials * block.clamp_min(-1e300)).sum(dim=1) / total
         parts.append((total.log() - mean_logit).clamp_min(0))
     return torch.cat(parts)
 
 
 def centred_blocks(logits: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Logits in float64 minus the largest of their row, a block of rows at a time.
+    """Yields logits in float64 minus the largest of their row, in blocks of rows.
 
     Args:
         logits: Shape (samples, classes), on any device.
 
     Yields:
-        The rows, and their centred logits of shape (rows, classes), none above 0.
+        The rows of a block and their centred logits, at most 0, of shape (rows, classes).
 
     Raises:
         MetricError: The largest logit of a row is NaN or infinite.
@@ -113,13 +115,14 @@ def centred_blocks(logits: Tensor) -> Iterator[tuple[slice, Tensor]]:
         if len(broken):
             raise MetricError(
                 f"the logits of row {start + int(broken[0])} have {float(largest[broken[0, 0]])} "
-                f"as their largest; metrics need finite ones, so look for divergence in training"
+                f"as their largest",
+                "check whether training diverged",
             )
         yield rows, block - largest
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:
-    """The numbers of a tensor on any device, shared where possible; half precision widened."""
+    """A tensor on any device as an array, without a copy where possible; half becomes float32."""
     on_cpu = tensor.detach().cpu()
     if on_cpu.dtype in {torch.float16, torch.bfloat16}:
         on_cpu = on_cpu.float()

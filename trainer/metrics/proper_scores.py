@@ -1,4 +1,4 @@
-"""Accuracy and the two proper scores: what a forecast earns for its whole distribution."""
+"""Accuracy and two proper scoring rules: NLL and Brier score."""
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ def brier_score_per_sample(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def accuracy(logits: Tensor, targets: Tensor) -> float:
-    """Share of samples whose largest logit is the target's; of equal ones the first counts.
+    """Fraction of samples whose largest logit is the target's; among equals the first counts.
 
     Raises:
         MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
@@ -75,19 +75,19 @@ def accuracy(logits: Tensor, targets: Tensor) -> float:
 
 
 def top_5_accuracy(logits: Tensor, targets: Tensor) -> float:
-    """Share of samples with the target among the five largest logits; 1 with five classes."""
+    """Fraction of samples with the target among the five largest logits."""
     return top_k_accuracy(logits, targets, k=5)
 
 
 def top_k_accuracy(logits: Tensor, targets: Tensor, k: int) -> float:
-    """Share of samples with fewer than k classes ranked before the target.
+    """Fraction of samples with fewer than k classes ranked before the target.
 
     Equal logits rank in the order of their classes, so `k = 1` is the accuracy.
 
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        k: At least one.
+        k: Number of classes, at least one.
 
     Raises:
         MetricError: Shapes do not fit together, a row of logits is not finite, k below one, or a
@@ -95,7 +95,7 @@ def top_k_accuracy(logits: Tensor, targets: Tensor, k: int) -> float:
     """
     check_predictions(logits, targets)
     if k < 1:
-        raise MetricError(f"top {k} accuracy means nothing; give k of at least 1")
+        raise MetricError(f"top-{k} accuracy is not defined", "give k of at least 1", parameter="k")
     targets = targets.detach().cpu().long()
     classes = torch.arange(logits.shape[1])
     hits = 0

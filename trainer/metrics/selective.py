@@ -1,8 +1,8 @@
-"""Whether a classifier knows when it is wrong: finding its errors, and leaving them out.
+"""Misclassification detection and selective prediction by the certainty of predictions.
 
-Certainty is the largest probability ("msp") or minus the entropy ("entropy"); larger = more likely
-right. Samples of equal certainty share their errors evenly, so that nothing depends on the order
-of the samples; references that keep the order of the file differ where there are ties.
+Certainty is the largest probability ("msp") or minus the entropy ("entropy"); larger is more likely
+correct. Samples of equal certainty share their errors evenly, so that results do not depend on the
+order of the samples; references that keep the order of the file differ where there are ties.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ CERTAINTIES = {"msp": confidence, "entropy": _minus_entropy}
 
 @dataclass(frozen=True)
 class MisclassificationDetection:
-    """How well certainty tells right predictions from wrong ones.
+    """How well certainty separates correct predictions from wrong ones.
 
     Attributes:
-        auroc: Chance that a right prediction is more certain than a wrong one.
-        aupr_success: Average precision with right predictions as the positives.
+        auroc: Probability that a correct prediction is more certain than a wrong one.
+        aupr_success: Average precision with correct predictions as the positives.
         aupr_error: Average precision with wrong predictions as the positives.
-        fpr_at_95_tpr: Share of wrong predictions kept by the threshold that keeps 95 % of the
-            right ones, which are the positives.
+        fpr_at_95_tpr: Fraction of wrong predictions above the threshold that keeps 95 % of the
+            correct ones, which are the positives.
     """
 
     auroc: float
@@ -47,11 +47,11 @@ class MisclassificationDetection:
 
 @dataclass(frozen=True)
 class RejectionCurve:
-    """Accuracy of what remains when the least certain samples are left to a person.
+    """Accuracy of the samples that remain when the least certain ones are rejected.
 
     Attributes:
-        rejected: Share of samples left out. Shape (points,).
-        accuracies: Of the samples that remain. Shape (points,).
+        rejected: Fraction of samples rejected. Shape (points,).
+        accuracies: Accuracy of the remaining samples. Shape (points,).
     """
 
     rejected: NDArray[np.float64]
@@ -61,18 +61,18 @@ class RejectionCurve:
 def misclassification_detection(
     logits: Tensor, targets: Tensor, by: str = "msp", convention: Convention = "first"
 ) -> MisclassificationDetection:
-    """How well certainty tells right predictions from wrong ones.
+    """Computes how well certainty separates correct predictions from wrong ones.
 
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
         by: A key of CERTAINTIES.
-        convention: Which threshold stands for 95 %, as in `ranking.fpr_at_95_tpr`; "nearest"
-            is that of the code of correctness ranking (CRL).
+        convention: Choice of the threshold for 95 %, as in `ranking.fpr_at_95_tpr`; "nearest" is
+            that of the code of correctness ranking (CRL).
 
     Raises:
-        MetricError: All predictions right or all wrong, unknown `by`, unusable logits, or a target
-            is not one of the classes.
+        MetricError: All predictions are correct or all are wrong, `by` is unknown, logits are
+            invalid, or a target is not one of the classes.
     """
     certainty, correct = certainty_and_correct(logits, targets, by)
     return MisclassificationDetection(
@@ -87,10 +87,12 @@ def certainty_and_correct(logits: Tensor, targets: Tensor, by: str) -> tuple[Ten
     """Certainty, float64, and correctness, bool, of every sample. Each of shape (samples,).
 
     Raises:
-        MetricError: Unknown `by`, unusable logits, or a target is not one of the classes.
+        MetricError: `by` is unknown, logits are invalid, or a target is not one of the classes.
     """
     if by not in CERTAINTIES:
-        raise MetricError(f"certainty by {by!r} is unknown; give one of {', '.join(CERTAINTIES)}")
+        raise MetricError(
+            f"certainty by {by!r} is unknown", f"give one of {', '.join(CERTAINTIES)}"
+        )
     largest, correct = confidence_and_correct(logits, targets)
     return (largest if by == "msp" else CERTAINTIES[by](logits)), correct
 
@@ -102,24 +104,24 @@ def aurc(certainty: Tensor, correct: Tensor) -> float:
     torch-uncertainty's trapezoid over the same points differs by terms of order 1/n.
 
     Args:
-        certainty: Larger = more likely right. Shape (samples,).
-        correct: True where the prediction is right. Shape (samples,).
+        certainty: Certainty, larger is more likely correct. Shape (samples,).
+        correct: Whether each prediction is correct. Shape (samples,).
 
     Raises:
-        MetricError: No samples, NaN certainty, or shapes that differ.
+        MetricError: There are no samples, certainty is NaN, or shapes differ.
     """
-    errors = _errors_from_the_surest(certainty, correct)
+    errors = _errors_by_certainty(certainty, correct)
     return float((errors.cumsum() / np.arange(1, len(errors) + 1)).mean())
 
 
 def e_aurc(certainty: Tensor, correct: Tensor) -> float:
-    """Excess AURC: above that of the best order, r + (1 - r) ln(1 - r) at error rate r.
+    """Excess AURC over the best order, whose AURC is r + (1 - r) ln(1 - r) at error rate r.
 
-    That value is the limit for many samples; a perfect order of few lies slightly off 0.
-    Arguments and errors as `aurc`.
+    That AURC is the limit for many samples; with few samples a perfect order is slightly off 0.
+    Arguments and errors as in `aurc`.
     """
     error_rate = 1 - float(as_array(correct).astype(np.float64).mean())
-    # xlogy is 0 where everything is wrong; writing the product out gives NaN there.
+    # xlogy is 0 where all predictions are wrong; the product written out would be NaN.
     best = error_rate + float(xlogy(1 - error_rate, 1 - error_rate))
     return aurc(certainty, correct) - best
 
@@ -127,37 +129,42 @@ def e_aurc(certainty: Tensor, correct: Tensor) -> float:
 def accuracy_over_rejection(
     certainty: Tensor, correct: Tensor, rejected: Sequence[float] = REJECTED_SHARES
 ) -> RejectionCurve:
-    """Accuracy of what remains after rejecting the least certain share of the samples.
+    """Accuracy of the samples that remain after rejecting the least certain ones.
 
-    At least one sample always remains; a share of samples that is not whole rounds down.
+    At least one sample always remains; the number of rejected samples is rounded down.
 
     Args:
-        certainty: Larger = more likely right. Shape (samples,).
-        correct: True where the prediction is right. Shape (samples,).
-        rejected: Shares to reject, each in [0, 1).
+        certainty: Certainty, larger is more likely correct. Shape (samples,).
+        correct: Whether each prediction is correct. Shape (samples,).
+        rejected: Fractions to reject, each in [0, 1).
 
     Raises:
-        MetricError: A share outside [0, 1), no samples, NaN certainty, or shapes that differ.
+        MetricError: A fraction is outside [0, 1), there are no samples, certainty is NaN, or shapes
+            differ.
     """
-    shares = np.asarray(rejected, dtype=np.float64)
-    if not ((shares >= 0) & (shares < 1)).all():
-        raise MetricError(f"rejected shares {list(rejected)} must each be in [0, 1)")
-    errors = _errors_from_the_surest(certainty, correct)
-    # The small number takes 0.29 of 100, 28.999999999999996 in floating point, for the 29 it is.
-    kept = len(errors) - np.floor(shares * len(errors) + 1e-9).astype(np.intp)
-    return RejectionCurve(rejected=shares, accuracies=1 - errors.cumsum()[kept - 1] / kept)
+    fractions = np.asarray(rejected, dtype=np.float64)
+    if not ((fractions >= 0) & (fractions < 1)).all():
+        raise MetricError(
+            f"rejected fractions {list(rejected)} must each be in [0, 1)", parameter="rejected"
+        )
+    errors = _errors_by_certainty(certainty, correct)
+    # The small number makes 0.29 of 100, 28.999999999999996 in floating point, 29.
+    kept = len(errors) - np.floor(fractions * len(errors) + 1e-9).astype(np.intp)
+    return RejectionCurve(rejected=fractions, accuracies=1 - errors.cumsum()[kept - 1] / kept)
 
 
-def _errors_from_the_surest(certainty: Tensor, correct: Tensor) -> NDArray[np.float64]:
-    """1 for an error and 0 for a hit, the surest first; equals share theirs. Shape (samples,)."""
+def _errors_by_certainty(certainty: Tensor, correct: Tensor) -> NDArray[np.float64]:
+    """Errors, 1 for a wrong prediction, by descending certainty, averaged over ties; (samples,)."""
     values = as_array(certainty).astype(np.float64)
     errors = 1 - as_array(correct).astype(np.float64)
     if values.ndim != 1 or values.shape != errors.shape or not len(errors):
         raise MetricError(
-            f"certainty of shape {values.shape} beside correctness of shape {errors.shape}; "
-            f"give one of each per sample, and one sample at least"
+            f"certainty of shape {values.shape} beside correctness of shape {errors.shape}",
+            "give one of each per sample, and at least one sample",
         )
     if missing := int(np.isnan(values).sum()):
-        raise MetricError(f"certainty of {missing} of {len(values)} samples is NaN; leave them out")
+        raise MetricError(
+            f"certainty of {missing} of {len(values)} samples is NaN", "leave them out"
+        )
     _, group, counts = np.unique(-values, return_inverse=True, return_counts=True)
     return np.repeat(np.bincount(group, errors) / counts, counts)

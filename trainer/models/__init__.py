@@ -1,9 +1,9 @@
 """Classifiers by name: raw inputs in, logits out.
 
 A builder is a function `(spec, num_classes, **options)`; its keyword-only parameters are the
-model's options. What it builds takes normalised inputs; `build_model` puts the normalisation in
-front, so that a model takes what `Inputs.batches` yields and returns logits of shape
-(samples, num_classes).
+options of the model. It returns a network for normalised inputs. `build_model` adds the
+normalisation as the first layer, so that a model takes the batches of `Inputs.batches` and returns
+logits of shape (samples, num_classes).
 """
 
 import difflib
@@ -42,18 +42,15 @@ MODELS: dict[str, Builder] = {
 
 TIMM_PREFIX = "timm:"
 
-# What a model learns from, where that is not images.
+# Kind of the inputs of a model, where these are not images.
 KINDS: dict[str, Kind] = {"probe": "features", "text_cnn": "text"}
 
 
 def model_options(name: str) -> dict[str, Any]:
-    """The options of a model and their defaults.
+    """The options of a model and their default values, by name.
 
     Args:
         name: A key of `MODELS`, or `timm:NAME`.
-
-    Returns:
-        Default values by name.
 
     Raises:
         ConfigError: No model has that name.
@@ -66,15 +63,15 @@ def model_options(name: str) -> dict[str, Any]:
 
 
 def build_model(config: ModelConfig, spec: InputSpec, num_classes: int) -> nn.Module:
-    """A model with fresh parameters, drawn from PyTorch's global generator.
+    """Builds a model with initial parameters drawn from PyTorch's global generator.
 
     Args:
-        config: Its name and options.
-        spec: Of the inputs it will see.
+        config: Name and options of the model.
+        spec: Specification of its inputs.
         num_classes: Number of logits.
 
     Returns:
-        From what `Inputs.batches` yields to logits of shape (samples, num_classes).
+        A model that maps batches of `Inputs.batches` to logits of shape (samples, num_classes).
 
     Raises:
         ConfigError: There is no such model or option, or it does not fit the inputs.
@@ -83,14 +80,14 @@ def build_model(config: ModelConfig, spec: InputSpec, num_classes: int) -> nn.Mo
     unknown = sorted(config.options.keys() - known.keys())
     if unknown:
         takes = f"choose from {', '.join(sorted(known))}" if known else "it takes none"
-        raise ConfigError(f"model {config.name!r} has no option {unknown[0]!r}; {takes}")
+        raise ConfigError(f"model {config.name!r} has no option {unknown[0]!r}", takes)
     _require_kind(config.name, spec)
     try:
         network = _builder(config.name)(spec, num_classes, **config.options)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(
-            f"model {config.name!r} cannot be built with options {dict(config.options)} ({error}); "
-            f"the defaults are {known}"
+            f"model {config.name!r} cannot be built with options {dict(config.options)} ({error})",
+            f"choose other options; the defaults are {known}",
         ) from error
     if spec.mean is None or spec.std is None:
         return network
@@ -105,8 +102,8 @@ def _builder(name: str) -> Builder:
         close = difflib.get_close_matches(name, MODELS, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(
-            f"no model {name!r}; {hint}choose one of {', '.join(sorted(MODELS))}, or "
-            f"{TIMM_PREFIX}NAME"
+            f"no model {name!r}",
+            f"{hint}choose one of {', '.join(sorted(MODELS))}, or {TIMM_PREFIX}NAME",
         )
     return MODELS[name]
 
@@ -118,6 +115,6 @@ def _require_kind(name: str, spec: InputSpec) -> None:
     if given != needed:
         fitting = sorted(model for model in MODELS if KINDS.get(model, "images") == given)
         raise ConfigError(
-            f"model {name!r} learns from {needed}, and the data are {given} of shape "
-            f"{spec.shape}; choose {' or '.join(fitting)}"
+            f"model {name!r} takes {needed}, and the data are {given} of shape {spec.shape}",
+            f"choose {' or '.join(fitting)}",
         )

@@ -12,7 +12,7 @@ BLOCKS = (6, 12, 24, 16)
 
 
 class DenseLayer(nn.Module):
-    """A 1x1 and a 3x3 convolution whose outputs join their inputs."""
+    """A 1x1 and a 3x3 convolution whose outputs are concatenated with their inputs."""
 
     def __init__(self, in_channels: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class DenseLayer(nn.Module):
 
 
 class Transition(nn.Module):
-    """Half the channels, by a 1x1 convolution, of half the image, by the mean of 2x2 pixels."""
+    """A 1x1 convolution that halves the channels, and a 2x2 average pooling."""
 
     def __init__(self, in_channels: int) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Transition(nn.Module):
 
 
 class DenseNet(nn.Module):
-    """A 3x3 convolution, blocks of dense layers, the mean over all pixels, a linear layer."""
+    """A 3x3 convolution, blocks of dense layers, global average pooling, and a linear layer."""
 
     def __init__(self, in_channels: int, num_classes: int) -> None:
         super().__init__()
@@ -70,10 +70,10 @@ def densenet121(spec: InputSpec, num_classes: int) -> nn.Module:
     """DenseNet-121 with a 3x3 first convolution of stride 1 and no max-pool.
 
     Args:
-        spec: Of images, at least 8 pixels on each side.
+        spec: Specification of images of at least 8 pixels on each side.
         num_classes: Number of logits.
 
     Returns:
-        From normalised images to logits; 7.0 million parameters at 10 classes.
+        A network from normalised images to logits, with 7.0 million parameters at 10 classes.
     """
     return DenseNet(spec.shape[0], num_classes)

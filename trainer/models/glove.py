@@ -1,4 +1,4 @@
-"""Word vectors from a text file as GloVe is published: a word and its numbers on each line."""
+"""Word vectors from a text file in the format of GloVe: a word and its numbers on each line."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,49 +10,51 @@ from difficulty_service.errors import ConfigError
 
 
 def read_word_vectors(path: Path, words: Mapping[str, int], dim: int) -> dict[int, Tensor]:
-    """The vectors of those words that the file has.
+    """Reads the vectors of the given words that are in the file.
 
     Args:
         path: UTF-8 text; each line is a word and `dim` numbers between single spaces.
-        words: Row of each word that is looked for.
-        dim: Numbers per word.
+        words: Row of each word.
+        dim: Number of numbers per word.
 
     Returns:
         Vectors by row, float32 of shape (dim,).
 
     Raises:
-        ConfigError: There is no such file, a line is malformed, or it has none of the words.
+        ConfigError: The file is missing, a line is malformed, or it has none of the words.
     """
     vectors: dict[int, Tensor] = {}
     try:
         with path.open(encoding="utf-8", newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
                 word, *_ = line.split(" ", 1)
-                # Some published vectors are of words with spaces in them; no token is.
+                # Some published files have words with spaces; no token has spaces.
                 if _numbers_on(line, f"{path}, line {number}", dim, first=number == 1) == dim:
                     row = words.get(word)
                     if row is not None:
                         vectors[row] = _vector(line, f"{path}, line {number}")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"model option embeddings: {path} cannot be read ({error}); give a text file of GloVe "
-            "word vectors"
+            f"model option embeddings: {path} cannot be read ({error})",
+            "give a text file of GloVe word vectors",
         ) from error
     if not vectors:
         raise ConfigError(
             f"model option embeddings: {path} has none of the {len(words)} words of the training "
-            "texts; give vectors of their language and case"
+            "texts",
+            "give vectors for their language and case",
         )
     return vectors
 
 
 def _numbers_on(line: str, where: str, dim: int, *, first: bool) -> int:
-    """Numbers after the word; more than `dim` belong to a word with spaces, except at first."""
+    """Number of fields after the word; more than `dim` mean a word with spaces, except at first."""
     count = line.rstrip().count(" ")
     if count < dim or (first and count != dim):
         raise ConfigError(
             f"model option embeddings: {where} has {count} numbers after its word and "
-            f"embedding_dim is {dim}; give a file of GloVe vectors and their length"
+            f"embedding_dim is {dim}",
+            "give a file of GloVe vectors, and their length in embedding_dim",
         )
     return count
 
@@ -62,8 +64,11 @@ def _vector(line: str, where: str) -> Tensor:
         vector = torch.tensor([float(number) for number in line.split()[1:]])
     except ValueError as error:
         raise ConfigError(
-            f"model option embeddings: {where}: {error}; each word must be followed by numbers"
+            f"model option embeddings: {where}: {error}", "each word must be followed by numbers"
         ) from error
     if not vector.isfinite().all():
-        raise ConfigError(f"model option embeddings: {where} has a number that is not finite")
+        raise ConfigError(
+            f"model option embeddings: {where} has a number that is not finite",
+            "give a file of GloVe vectors",
+        )
     return vector

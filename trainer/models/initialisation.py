@@ -1,16 +1,17 @@
-"""First parameters of convolutional networks."""
+"""Initial parameters of convolutional networks."""
 
 from torch import nn
 
 
 def initialise(network: nn.Module) -> None:
-    """Fresh parameters in place: normal convolutions, batch normalisation that changes nothing.
+    """Initialises parameters in place.
 
-    Convolutions are drawn as He et al. (arXiv:1502.01852) with the variance kept in the backward
-    pass; linear layers keep PyTorch's own.
+    Convolutions are drawn as in He et al. (arXiv:1502.01852), preserving the variance of the
+    backward pass; batch normalisation starts as the identity; linear layers keep PyTorch's own
+    initialisation.
 
     Args:
-        network: Any layers.
+        network: Network with any layers.
     """
     for layer in network.modules():
         if isinstance(layer, nn.Conv1d | nn.Conv2d):

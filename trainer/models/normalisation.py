@@ -1,25 +1,25 @@
-"""Normalisation as a model's first layer, so that a saved model is all that its inputs need."""
+"""Normalisation as the first layer of a model, so that a saved model takes raw inputs."""
 
 import torch
 from torch import Tensor, nn
 
 STD_FLOOR = 1e-6
-"""A channel or dimension that varies less is taken for constant: centred and not scaled."""
+"""Standard deviation below which a channel or dimension is only centred, and not scaled."""
 
 
 class Normalisation(nn.Module):
-    """Raw inputs minus the mean of the training samples, divided by their standard deviation.
+    """Subtracts the mean of the training samples and divides by their standard deviation.
 
     Attributes:
-        mean: Per channel or dimension. Shape (channels, 1, 1) or (dim,).
-        std: Beside it, nowhere below `STD_FLOOR`.
+        mean: Mean per channel or dimension. Shape (channels, 1, 1) or (dim,).
+        std: Standard deviation, 1 where it is below `STD_FLOOR`. Same shape.
     """
 
     mean: Tensor
     std: Tensor
 
     def __init__(self, mean: Tensor, std: Tensor, sample_ndim: int) -> None:
-        """Keeps the statistics as buffers.
+        """Registers the statistics as buffers.
 
         Args:
             mean: Shape (channels,) or (dim,).
@@ -33,7 +33,7 @@ class Normalisation(nn.Module):
         self.register_buffer("std", safe_std.float().reshape(shape))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Float32 inputs around zero, in the memory format they came in.
+        """Normalises inputs to float32, in their memory format.
 
         Args:
             inputs: Images, uint8 of shape (samples, channels, height, width), or features, float

@@ -15,21 +15,22 @@ def probe(
     """A linear layer, or several with ReLU and dropout between them.
 
     Args:
-        spec: Of features.
+        spec: Specification of features.
         num_classes: Number of logits.
-        hidden: Width of each hidden layer; none of them makes it linear.
-        dropout: Share of each hidden layer's outputs zeroed in training.
+        hidden: Width of each hidden layer; a linear probe has none.
+        dropout: Fraction of each hidden layer's outputs set to zero in training.
 
     Returns:
-        From normalised features of shape (samples, dim) to logits of shape (samples, num_classes).
+        A network from normalised features of shape (samples, dim) to logits of shape (samples,
+        num_classes).
 
     Raises:
-        ConfigError: There is dropout, and no hidden layer for it.
+        ConfigError: There is dropout but no hidden layer.
     """
     if dropout and not hidden:
         raise ConfigError(
-            f"probe has dropout {dropout} of hidden layers and none of them; give hidden their "
-            "widths, such as [512], or make dropout 0"
+            f"probe has dropout {dropout} but no hidden layer",
+            "set hidden to widths of layers, such as [512], or dropout to 0",
         )
     layers: list[nn.Module] = []
     widths = (spec.shape[0], *hidden)

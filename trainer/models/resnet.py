@@ -27,7 +27,7 @@ class ProjectionShortcut(nn.Sequential):
 
 
 class PaddingShortcut(nn.Module):
-    """Every stride-th pixel, and channels of zeros behind: no parameters. Option A of He et al."""
+    """Subsampling and zero padding of the channels, without parameters. Option A of He et al."""
 
     def __init__(self, in_channels: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -35,18 +35,18 @@ class PaddingShortcut(nn.Module):
         self.new_channels = channels - in_channels
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images of the block's input shape to its output shape."""
+        """Maps images from the block's input shape to its output shape."""
         if self.stride == 1 and self.new_channels == 0:
             return images
-        fewer = images[:, :, :: self.stride, :: self.stride]
-        return F.pad(fewer, (0, 0, 0, 0, 0, self.new_channels))
+        subsampled = images[:, :, :: self.stride, :: self.stride]
+        return F.pad(subsampled, (0, 0, 0, 0, 0, self.new_channels))
 
 
 Shortcut = type[ProjectionShortcut] | type[PaddingShortcut]
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
+    """Two 3x3 convolutions with a shortcut."""
 
     expansion = 1
 
@@ -72,7 +72,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions beside a shortcut; four times as many channels leave it."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut; the output has four times the channels."""
 
     expansion = 4
 
@@ -97,15 +97,16 @@ class Bottleneck(nn.Module):
 
 @dataclass(frozen=True)
 class ResNetPlan:
-    """What one residual network has where.
+    """The architecture of a residual network.
 
     Attributes:
-        stem: Channels after the first convolution.
-        widths: Channels of each stage's convolutions; every stage but the first halves the image.
-        blocks: Blocks of each stage.
-        bottleneck: Whether blocks are of three convolutions rather than two.
-        stem_stride: Of the first convolution.
-        shortcut: Of basic blocks, where the shape changes.
+        stem: Number of channels after the first convolution.
+        widths: Number of channels of the convolutions of each stage; every stage but the first
+            halves the image.
+        blocks: Number of blocks of each stage.
+        bottleneck: Whether blocks have three convolutions rather than two.
+        stem_stride: Stride of the first convolution.
+        shortcut: Shortcut of basic blocks, where the shape changes.
     """
 
     stem: int
@@ -117,7 +118,7 @@ class ResNetPlan:
 
 
 class ResNet(nn.Module):
-    """A 3x3 convolution, stages of blocks, the mean over all pixels, and a linear layer."""
+    """A 3x3 convolution, stages of blocks, global average pooling, and a linear layer."""
 
     def __init__(self, in_channels: int, num_classes: int, plan: ResNetPlan) -> None:
         super().__init__()
@@ -139,7 +140,7 @@ class ResNet(nn.Module):
         initialise(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits of normalised images.
+        """Computes logits of normalised images.
 
         Args:
             images: Shape (samples, channels, height, width).
@@ -155,11 +156,11 @@ def resnet18(spec: InputSpec, num_classes: int) -> nn.Module:
     """ResNet-18 with a 3x3 first convolution of stride 1 and no max-pool.
 
     Args:
-        spec: Of images.
+        spec: Specification of images.
         num_classes: Number of logits.
 
     Returns:
-        From normalised images to logits; 11.2 million parameters at 10 classes.
+        A network from normalised images to logits, with 11.2 million parameters at 10 classes.
     """
     plan = ResNetPlan(64, (64, 128, 256, 512), (2, 2, 2, 2))
     return ResNet(spec.shape[0], num_classes, plan)
@@ -169,11 +170,11 @@ def resnet34(spec: InputSpec, num_classes: int) -> nn.Module:
     """ResNet-34 with a 3x3 first convolution of stride 1 and no max-pool.
 
     Args:
-        spec: Of images.
+        spec: Specification of images.
         num_classes: Number of logits.
 
     Returns:
-        From normalised images to logits; 21.3 million parameters at 10 classes.
+        A network from normalised images to logits, with 21.3 million parameters at 10 classes.
     """
     plan = ResNetPlan(64, (64, 128, 256, 512), (3, 4, 6, 3))
     return ResNet(spec.shape[0], num_classes, plan)
@@ -183,11 +184,11 @@ def resnet50(spec: InputSpec, num_classes: int) -> nn.Module:
     """ResNet-50 with a 3x3 first convolution of stride 1 and no max-pool.
 
     Args:
-        spec: Of images.
+        spec: Specification of images.
         num_classes: Number of logits.
 
     Returns:
-        From normalised images to logits; 23.5 million parameters at 10 classes.
+        A network from normalised images to logits, with 23.5 million parameters at 10 classes.
     """
     plan = ResNetPlan(64, (64, 128, 256, 512), (3, 4, 6, 3), bottleneck=True)
     return ResNet(spec.shape[0], num_classes, plan)
@@ -196,14 +197,14 @@ def resnet50(spec: InputSpec, num_classes: int) -> nn.Module:
 def resnet110(spec: InputSpec, num_classes: int) -> nn.Module:
     """ResNet-110 of He et al.'s section 4.2: three stages of 18 basic blocks.
 
-    Shortcuts are theirs of that section: without parameters, new channels filled with zeros.
+    Its shortcuts have no parameters and fill new channels with zeros, as in that section.
 
     Args:
-        spec: Of images.
+        spec: Specification of images.
         num_classes: Number of logits.
 
     Returns:
-        From normalised images to logits; 1.7 million parameters at 10 classes.
+        A network from normalised images to logits, with 1.7 million parameters at 10 classes.
     """
     plan = ResNetPlan(16, (16, 32, 64), (18, 18, 18), shortcut=PaddingShortcut)
     return ResNet(spec.shape[0], num_classes, plan)
@@ -218,26 +219,26 @@ def small_resnet(
 ) -> nn.Module:
     """A residual network that two CPU cores train on CIFAR-10 in minutes.
 
-    The first convolution halves the image, so that nothing is computed at full resolution, and
-    most parameters lie where 32x32 images have become 4x4 and a parameter costs least.
+    The first convolution halves the image, so that nothing is computed at full resolution. Most
+    parameters are in the last stage, where 32x32 images are 4x4 and a parameter costs least.
 
     Args:
-        spec: Of images.
+        spec: Specification of images.
         num_classes: Number of logits.
-        widths: Channels of each stage of basic blocks; the first convolution has the first's.
-        blocks: Basic blocks of each stage.
+        widths: Number of channels of each stage; the first convolution has that of the first.
+        blocks: Number of basic blocks of each stage.
 
     Returns:
-        From normalised images to logits; 2.2 million parameters and, for 32x32 images, 45
-        million multiply-adds as it stands.
+        A network from normalised images to logits; by default it has 2.2 million parameters and,
+        for 32x32 images, 45 million multiply-adds.
 
     Raises:
-        ConfigError: As many widths as numbers of blocks were expected, each at least 1.
+        ConfigError: The numbers of widths and blocks differ, or one is below 1.
     """
     if len(widths) != len(blocks) or not blocks or min(*widths, *blocks) < 1:
         raise ConfigError(
-            f"small_resnet has widths {list(widths)} and blocks {list(blocks)}; give as many "
-            "widths as numbers of blocks, each at least 1"
+            f"small_resnet has widths {list(widths)} and blocks {list(blocks)}",
+            "give as many widths as numbers of blocks, each at least 1",
         )
     plan = ResNetPlan(widths[0], widths, blocks, stem_stride=2)
     return ResNet(spec.shape[0], num_classes, plan)

@@ -11,14 +11,14 @@ from trainer.models.initialisation import initialise
 from trainer.samples import InputSpec
 
 PADDING, FIRST_WORD = 0, 2
-"""Token 0 fills up texts that are shorter than others, 1 is a word not in the vocabulary."""
+"""Token 0 pads short texts, and token 1 stands for words outside the vocabulary."""
 
 KERNEL = 5
 CHANNELS = 128
 
 
 class TextCNN(nn.Module):
-    """Word vectors, convolutions along the text, pooling over all of it, two linear layers."""
+    """Word vectors, convolutions along the text, global max pooling, and two linear layers."""
 
     def __init__(self, embedding: nn.Embedding, num_classes: int, dropout: float) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class TextCNN(nn.Module):
         initialise(self)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits of texts; tokens of padding behind a text change nothing.
+        """Computes logits of texts; padding does not change them.
 
         Args:
             tokens: Int64 of shape (samples, length).
@@ -42,11 +42,11 @@ class TextCNN(nn.Module):
             Shape (samples, num_classes).
         """
         is_word = (tokens != PADDING).unsqueeze(1)
-        # What a convolution sees beyond a text's end are zeros, padded or not.
+        # Beyond the end of a text a convolution sees zeros, with or without padding.
         hidden = self.embedding(tokens).transpose(1, 2) * is_word
         for layer, convolution in enumerate(self.convolutions):
             if layer > 0:
-                # Nothing is below zero here, so zeros beyond the end never are the maximum.
+                # After the ReLU no value is below zero, so zeros beyond the end do not matter.
                 hidden = F.max_pool1d(hidden, KERNEL, stride=1, padding=KERNEL // 2) * is_word
             hidden = F.relu(convolution(hidden)) * is_word
         pooled = hidden.amax(dim=2)
@@ -64,21 +64,21 @@ def text_cnn(
 ) -> nn.Module:
     """The global-pooling network for 20 Newsgroups: three convolutions over five words each.
 
-    Global pooling replaces large linear layers as in Lin et al. (arXiv:1312.4400); here it takes
-    the maximum, as the network that the papers trained does. Unlike there, convolutions go past
-    the ends of a text, so that the shortest texts have an answer too.
+    Global pooling replaces large linear layers, as in Lin et al. (arXiv:1312.4400); here it takes
+    the maximum, as in the network that the papers trained. Unlike there, convolutions are padded at
+    the ends of a text, so that very short texts have logits too.
 
     Args:
-        spec: Of texts.
+        spec: Specification of texts.
         num_classes: Number of logits.
-        embeddings: Text file of GloVe vectors; words it lacks, and all words without it, start
-            at random.
-        embedding_dim: Numbers per word.
-        freeze_embeddings: Keep word vectors as they start.
-        dropout: Share of the hidden layer's outputs zeroed in training.
+        embeddings: Text file of GloVe vectors; other words, or all words without a file, have
+            random initial vectors.
+        embedding_dim: Dimension of the word vectors.
+        freeze_embeddings: Whether word vectors stay constant.
+        dropout: Fraction of the hidden layer's outputs set to zero in training.
 
     Returns:
-        From tokens of shape (samples, length) to logits of shape (samples, num_classes).
+        A network from tokens of shape (samples, length) to logits of shape (samples, num_classes).
 
     Raises:
         ConfigError: The file of vectors cannot be used.
@@ -92,7 +92,7 @@ def text_cnn(
 
 @torch.no_grad()
 def _fill(weight: Tensor, path: Path, vocabulary: tuple[str, ...]) -> None:
-    """Puts the vectors of known words in their rows and scales random rows to their size."""
+    """Copies the vectors of known words into their rows; scales random rows to their norm."""
     rows = {word: row for row, word in enumerate(vocabulary) if row >= FIRST_WORD}
     vectors = read_word_vectors(path, rows, weight.shape[1])
     known = torch.stack(list(vectors.values()))

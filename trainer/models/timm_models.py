@@ -22,29 +22,29 @@ def timm_model(
     pretrained: bool = False,
     checkpoint: str | None = None,
 ) -> nn.Module:
-    """A network by timm's name, with a classifier for these classes.
+    """Builds a network of timm with a classifier for the given number of classes.
 
     Args:
-        architecture: As timm lists it, with or without a tag, such as `resnet50.tv_in1k`.
-        spec: Of images.
+        architecture: Name in timm, with or without a tag, such as `resnet50.tv_in1k`.
+        spec: Specification of images.
         num_classes: Number of logits.
-        pretrained: Start from timm's parameters, which are downloaded once.
-        checkpoint: Start from those in this file, `.safetensors` or of `torch.save`; a classifier
-            of other classes in it is left out.
+        pretrained: Whether to start from timm's parameters, which are downloaded once.
+        checkpoint: File of initial parameters, `.safetensors` or of `torch.save`; a classifier for
+            other classes in it is ignored.
 
     Returns:
-        From normalised images to logits.
+        A network from normalised images to logits.
 
     Raises:
-        ConfigError: timm has no such network, or the parameters cannot be had or do not fit.
+        ConfigError: timm has no such network, or the parameters cannot be loaded or do not fit.
     """
     import timm
 
     _require_known(architecture)
     if pretrained and checkpoint is not None:
         raise ConfigError(
-            f"timm:{architecture}: options pretrained and checkpoint exclude each other; "
-            "take one out"
+            f"timm:{architecture}: options pretrained and checkpoint exclude each other",
+            "take one out",
         )
     try:
         network: nn.Module = timm.create_model(
@@ -53,7 +53,8 @@ def timm_model(
     except (OSError, RuntimeError) as error:
         raise ConfigError(
             f"timm:{architecture} cannot be built with pretrained = {str(pretrained).lower()} "
-            f"({error}); without a network give option checkpoint a local file"
+            f"({error})",
+            "without internet access set the option checkpoint to a local file",
         ) from error
     if checkpoint is not None:
         _load(network, Path(checkpoint), architecture)
@@ -66,23 +67,23 @@ def _require_known(architecture: str) -> None:
     name, _, tag = architecture.partition(".")
     if not timm.is_model(name):
         close = difflib.get_close_matches(name, timm.list_models(), n=5)
-        hint = f"; close names are {', '.join(close)}" if close else ""
-        raise ConfigError(f"timm has no network {name!r}{hint}")
+        remedy = (f"did you mean one of {', '.join(close)}?",) if close else ()
+        raise ConfigError(f"timm has no network {name!r}", *remedy)
     tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{name}.*")]
     if tag and tag not in tags:
         raise ConfigError(
-            f"timm has no pretraining {architecture!r}; its tags are {', '.join(tags) or 'none'}"
+            f"timm has no pretrained {architecture!r}; its tags are {', '.join(tags) or 'none'}"
         )
 
 
 def _load(network: nn.Module, path: Path, architecture: str) -> None:
-    """Parameters from a file in place; only the classifier may be another or missing."""
+    """Loads parameters from a file; only the classifier may differ or be missing."""
     parameters = _read(path)
     expected = network.state_dict()
     for name in _classifier_names(network):
         if name in expected and _shape(parameters, name) != expected[name].shape:
             parameters[name] = expected[name]
-    # Files of old PyTorch have no counters; nothing reads them.
+    # Files of old PyTorch versions have no counters, which nothing reads.
     counters = {name for name in expected if name.endswith("num_batches_tracked")}
     parameters |= {name: expected[name] for name in counters - parameters.keys()}
     wrong = [
@@ -93,8 +94,9 @@ def _load(network: nn.Module, path: Path, architecture: str) -> None:
     if wrong:
         shown = ", ".join(wrong[:SHOWN_DIFFERENCES])
         raise ConfigError(
-            f"model option checkpoint: {path} is of another network than timm:{architecture}; "
-            f"{len(wrong)} of its tensors differ, are missing or are too many, such as {shown}"
+            f"model option checkpoint: {path} is for another network than timm:{architecture}: "
+            f"{len(wrong)} tensors differ, are missing or are unknown, such as {shown}",
+            "give the file of this network",
         )
     network.load_state_dict(parameters)
 
@@ -108,7 +110,8 @@ def _read(path: Path) -> dict[str, Tensor]:
     except (*UNREADABLE, SafetensorError) as error:
         raise ConfigError(
             f"model option checkpoint: {path} cannot be read as parameters "
-            f"({type(error).__name__}: {error}); give a .safetensors file or one of torch.save"
+            f"({type(error).__name__}: {error})",
+            "give a .safetensors file or one of torch.save",
         ) from error
 
 

@@ -9,7 +9,7 @@ from trainer.samples import InputSpec
 
 
 class WideBlock(nn.Module):
-    """Batch normalisation and ReLU before each of two 3x3 convolutions, beside a shortcut."""
+    """Batch normalisation and ReLU before each of two 3x3 convolutions, with a shortcut."""
 
     def __init__(self, in_channels: int, channels: int, stride: int, dropout: float) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class WideBlock(nn.Module):
 
 
 class WideResNet(nn.Module):
-    """A 3x3 convolution, three stages of blocks, the mean over all pixels, a linear layer."""
+    """A 3x3 convolution, three stages of blocks, global average pooling, and a linear layer."""
 
     def __init__(
         self, in_channels: int, num_classes: int, blocks: int, widen: int, dropout: float
@@ -59,20 +59,22 @@ class WideResNet(nn.Module):
 def wide_resnet(
     spec: InputSpec, num_classes: int, *, depth: int = 26, widen: int = 10, dropout: float = 0.0
 ) -> nn.Module:
-    """WRN-26-10 of the focal calibration papers, and its relatives.
+    """WRN-26-10 of the focal calibration papers, and other depths and widths.
 
-    Depth is counted as those papers do, without the 1x1 convolutions of the shortcuts: their
-    WRN-26-10 has the four blocks per stage of what Zagoruyko and Komodakis call WRN-28-10.
+    Depth is counted as in those papers, without the 1x1 convolutions of the shortcuts: their
+    WRN-26-10 is the WRN-28-10 of Zagoruyko and Komodakis, with four blocks per stage.
 
     Args:
-        spec: Of images.
+        spec: Specification of images.
         num_classes: Number of logits.
-        depth: Convolutions and linear layers in a row: two more than a multiple of six.
-        widen: How many times wider than 16, 32 and 64 channels the stages are.
-        dropout: Share of values zeroed between the convolutions of a block in training.
+        depth: Number of consecutive convolutions and linear layers, two more than a multiple of
+            six.
+        widen: Factor of the stages' 16, 32 and 64 channels.
+        dropout: Fraction of values set to zero between the convolutions of a block in training.
 
     Returns:
-        From normalised images to logits; 36.5 million parameters at 10 classes as it stands.
+        A network from normalised images to logits; by default it has 36.5 million parameters at 10
+        classes.
 
     Raises:
         ConfigError: No number of blocks gives that depth.
@@ -80,7 +82,7 @@ def wide_resnet(
     blocks, rest = divmod(depth - 2, 6)
     if rest or blocks < 1:
         raise ConfigError(
-            f"wide_resnet has depth {depth}; it must be two more than a multiple of six, such as "
-            "14, 20 or 26"
+            f"wide_resnet has depth {depth}",
+            "make it two more than a multiple of six, such as 14, 20 or 26",
         )
     return WideResNet(spec.shape[0], num_classes, blocks, widen, dropout)

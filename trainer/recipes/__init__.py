@@ -1,1 +1,1 @@
-"""Recipes that ship with the package, and what reads and checks a recipe."""
+"""Recipes that ship with the package, and the reader and checks of recipes."""

@@ -1,4 +1,4 @@
-"""Recipes as TOML: read with a command line's changes, checked as a whole, written as values."""
+"""Recipes as TOML: read with overrides, checked as a whole, and converted back to values."""
 
 import json
 import tomllib
@@ -44,40 +44,40 @@ TABLES: dict[str, type] = {
     "training": TrainingConfig,
 }
 
-# Tables whose other keys, besides `name`, are settings of what is named, and their field.
+# Tables with a `name` whose other keys are settings of the named thing, and the field for these.
 OPEN_TABLES = {"model": "options", "loss": "constants"}
 
 
 def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of a file, or the one of that name that ships with the package.
+    """Reads a recipe from a file, or one that ships with the package.
 
     Args:
         path: A TOML file, or a key of `shipped_recipes`.
-        overrides: Changes such as "loss.gamma=3", "training.seeds=[0, 1]" or "name=x". The value
-            is TOML, or else plain text; nothing after the sign takes the key out. Naming another
-            loss or model takes out the settings of the one before, wherever it stands.
+        overrides: Changes such as "loss.gamma=3", "training.seeds=[0, 1]" or "name=x". A value is
+            TOML or else plain text; an empty value removes the key. Changing the name of the loss
+            or the model removes the settings of the previous one, in any order of the changes.
 
     Raises:
-        ConfigError: There is no such recipe, or it is wrong; the message lists all that is.
+        ConfigError: There is no such recipe, or it is invalid; the message lists all problems.
     """
     file = _find(path)
     values = {"name": Path(file.name).stem} | _parse(file, str(path))
-    source = " ".join([str(path), *(f"--set {override}" for override in overrides)])
+    source = f"{path} with {', '.join(overrides)}" if overrides else str(path)
     return recipe_from_dict(_with_overrides(values, overrides), source)
 
 
 def recipe_from_dict(values: Mapping[str, Any], source: str) -> Recipe:
-    """The recipe of values in the form of its file.
+    """Makes a recipe from the values of its file.
 
     Args:
-        values: One mapping per table, and the name.
-        source: Where they come from, for messages.
+        values: The name, and one mapping per table.
+        source: Source of the values, for messages.
 
     Raises:
-        ConfigError: They are wrong; the message lists all that is.
+        ConfigError: The values are invalid; the message lists all problems.
     """
     problems = [
-        _unknown_at_the_top(key, value)
+        _unknown_top_level_key(key, value)
         for key, value in values.items()
         if key not in TABLES and key != "name"
     ]
@@ -85,9 +85,8 @@ def recipe_from_dict(values: Mapping[str, Any], source: str) -> Recipe:
         problems.append(wrong_value("name", values.get("name"), "must be text"))
     parts = {}
     for table in TABLES:
-        part, found = _read_table(table, values.get(table, {}))
-        parts[table] = part
-        problems += found
+        parts[table], table_problems = _read_table(table, values.get(table, {}))
+        problems += table_problems
     if not problems:
         recipe = Recipe(name=values["name"], **parts)
         problems = contradictions(recipe)
@@ -97,13 +96,13 @@ def recipe_from_dict(values: Mapping[str, Any], source: str) -> Recipe:
 
 
 def recipe_as_dict(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as values that JSON and TOML can hold, in the form of its file.
+    """Converts a recipe to the values of its file, which JSON and TOML can hold.
 
     Args:
-        recipe: Any; what is None is left out, as TOML has no word for it.
+        recipe: Any recipe; None is left out, as TOML has no value for it.
 
     Returns:
-        What `recipe_from_dict` reads as the same recipe.
+        Values that `recipe_from_dict` converts to the same recipe.
     """
     values: dict[str, Any] = {"name": recipe.name}
     for table in TABLES:
@@ -114,18 +113,13 @@ def recipe_as_dict(recipe: Recipe) -> dict[str, Any]:
 
 
 def shipped_recipes() -> dict[str, Traversable]:
-    """The recipes that come with the package: file by name, in alphabetical order."""
-    found = (files("trainer") / "recipes").iterdir()
+    """The recipes that ship with the package: file by name, in alphabetical order."""
+    folder = (files("trainer") / "recipes").iterdir()
     return {
         Path(file.name).stem: file
-        for file in sorted(found, key=lambda file: file.name)
+        for file in sorted(folder, key=lambda file: file.name)
         if file.name.endswith(".toml")
     }
-
-
-def recipe_summary(file: Traversable) -> str:
-    """What a recipe is, in one line: the comment that opens its file."""
-    return file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
 
 
 def _find(path: Path | str) -> Traversable:
@@ -136,10 +130,10 @@ def _find(path: Path | str) -> Traversable:
     name = str(path).removesuffix(".toml")
     if name in shipped:
         return shipped[name]
-    beside = [other.name for other in file.parent.glob("*.toml")]
+    neighbours = [other.name for other in file.parent.glob("*.toml")]
     raise ConfigError(
-        f"no recipe {str(path)!r}: neither a file nor one that comes with the package"
-        f"{did_you_mean(file.name, [*shipped, *beside])} Those that come with it: "
+        f"no recipe {str(path)!r}: neither a file nor one that ships with the package"
+        f"{did_you_mean(file.name, [*shipped, *neighbours])} Shipped recipes: "
         f"{', '.join(shipped)}"
     )
 
@@ -156,7 +150,7 @@ def _parse(file: Traversable, source: str) -> dict[str, Any]:
 
 
 def _with_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Values after the changes of a command line, as they were typed but names first."""
+    """Applies overrides, those of names first and the others in their order."""
     changes = [_split(override) for override in overrides]
     names = [[table, "name"] for table in OPEN_TABLES]
     for keys, value in sorted(changes, key=lambda change: change[0] not in names):
@@ -164,7 +158,7 @@ def _with_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
         if len(keys) > 1:
             table = values.setdefault(keys[0], {})
         if not isinstance(table, dict):
-            continue  # named as a wrong table later
+            continue  # reported later as a wrong table
         if keys in names and table.get("name") != value:
             table.clear()
         table.pop(keys[-1], None)
@@ -174,17 +168,19 @@ def _with_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
 
 
 def _split(override: str) -> tuple[list[str], Any]:
-    """Keys and value of one change; no value is None."""
+    """Keys and value of one override; an empty value is None."""
     key, sign, text = override.partition("=")
     keys = [part.strip() for part in key.split(".")]
     if not sign or not all(keys) or len(keys) > 2:  # noqa: PLR2004 - a table and its key
         raise ConfigError(
-            f"--set {override}: expected KEY=VALUE, as in training.epochs=30 or loss.name=focal"
+            f"{override!r} is not a change of a recipe",
+            "give KEY=VALUE, such as training.epochs=30 or loss.name=focal",
+            parameter="overrides",
         )
     return keys, _value(text.strip())
 
 
-def _value(text: str) -> Any:  # noqa: ANN401 - whatever TOML holds
+def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value
     if not text:
         return None
     try:
@@ -192,11 +188,11 @@ def _value(text: str) -> Any:  # noqa: ANN401 - whatever TOML holds
     except tomllib.TOMLDecodeError:
         return text
     plain = len(parsed) == 1 and isinstance(parsed["value"], bool | int | float | str | list | dict)
-    return parsed["value"] if plain else text  # a file may be called like a date
+    return parsed["value"] if plain else text  # the name of a file may look like a date
 
 
 def _read_table(table: str, values: object) -> tuple[Any, list[str]]:
-    """The configuration of one table, None if wrong, and what is wrong."""
+    """The configuration of one table, None if it is invalid, and its problems."""
     if not isinstance(values, Mapping):
         return None, [wrong_value(table, values, f"must be a table, [{table}]")]
     field = OPEN_TABLES.get(table)
@@ -211,7 +207,7 @@ def _read_table(table: str, values: object) -> tuple[Any, list[str]]:
         nested = {}
     own = json.dumps({key: values[key] for key in known if key in values}, default=str)
     try:
-        # Lists are tuples in JSON only; strict, for 3.0 epochs or "yes" are somebody's mistake.
+        # Only JSON lists become tuples; strict, as 3.0 epochs or "yes" are mistakes.
         part: Any = TypeAdapter(TABLES[table]).validate_json(own, strict=True)
     except ValidationError as error:
         return None, problems + wrong_values(table, error)
@@ -219,9 +215,9 @@ def _read_table(table: str, values: object) -> tuple[Any, list[str]]:
 
 
 def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> list[str]:
-    """What is wrong in the name of a loss or model and in its settings."""
+    """The problems of the name of a loss or model and of its settings."""
     if not isinstance(name, str):
-        return []  # missing, or said by its type
+        return []  # reported as missing or of a wrong type
     names = sorted(MODELS) if table == "model" else sorted(LOSSES | LOSSES_WITH_MEMORY)
     if name not in names and not (table == "model" and name.startswith(TIMM_PREFIX)):
         choices = ", ".join([*names, f"{TIMM_PREFIX}NAME"] if table == "model" else names)
@@ -237,7 +233,7 @@ def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> li
     return problems
 
 
-def _unknown_at_the_top(key: str, value: object) -> str:
+def _unknown_top_level_key(key: str, value: object) -> str:
     known = ["name", *(f"[{table}]" for table in TABLES)]
     is_table = isinstance(value, Mapping)
     home = None if is_table else _home(key)
@@ -248,14 +244,14 @@ def _unknown_at_the_top(key: str, value: object) -> str:
 
 
 def _home(key: str) -> str | None:
-    """The table that has a key of that name, if exactly one has."""
+    """The table with a key of that name, if there is exactly one."""
     homes = [table for table, config in TABLES.items() if key in {f.name for f in fields(config)}]
     return f"[{homes[0]}]" if len(homes) == 1 else None
 
 
-def _frozen(value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds
+def _frozen(value: Any) -> Any:  # noqa: ANN401 - any TOML value
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
-def _listed(value: Any) -> Any:  # noqa: ANN401 - whatever a recipe holds
+def _listed(value: Any) -> Any:  # noqa: ANN401 - any value of a recipe
     return list(map(_listed, value)) if isinstance(value, list | tuple) else value

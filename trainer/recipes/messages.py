@@ -1,4 +1,4 @@
-"""What is wrong in a recipe, in words of its file: the key, its value, what was expected."""
+"""Messages about problems of a recipe: the key, its value and the expected values."""
 
 import difflib
 import json
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 LONGEST_VALUE = 80
 
-# What a value must be, by pydantic's name of the fault.
+# Expected values by pydantic's type of the error.
 EXPECTED = {
     "bool_type": "true or false",
     "finite_number": "a finite number",
@@ -31,8 +31,8 @@ def one_message(source: str, problems: list[str]) -> str:
     """All problems of a recipe in one text, one line each.
 
     Args:
-        source: Where the recipe comes from.
-        problems: At least one.
+        source: Source of the recipe.
+        problems: Problems, at least one.
     """
     if len(problems) == 1:
         return f"{source}: {problems[0]}"
@@ -40,25 +40,25 @@ def one_message(source: str, problems: list[str]) -> str:
 
 
 def wrong_value(key: str, value: object, remedy: str) -> str:
-    """One value that cannot be.
+    """The message about an invalid value.
 
     Args:
-        key: With its table, as in "training.epochs".
-        value: As read.
-        remedy: What it must be, or what to do.
+        key: Key with its table, as in "training.epochs".
+        value: Value in the recipe.
+        remedy: Expected values, or the remedy.
     """
     shown = json.dumps(value, default=str, ensure_ascii=False)
     return f"{key} = {textwrap.shorten(shown, LONGEST_VALUE, placeholder=' ...')}: {remedy}"
 
 
 def unknown_key(where: str, key: str, known: Iterable[str], home: str | None = None) -> str:
-    """A key that nothing reads.
+    """The message about an unknown key.
 
     Args:
-        where: "[training]" for a table of that name.
-        key: As read.
-        known: The keys that may stand there.
-        home: Where a key of that name does belong, if anywhere.
+        where: Place of the key, such as "[training]".
+        key: Key in the recipe.
+        known: Keys that are allowed there.
+        home: Table that has a key of that name, if any.
     """
     names = list(known)
     hint = f"; it belongs in {home}." if home else did_you_mean(key, names)
@@ -66,38 +66,38 @@ def unknown_key(where: str, key: str, known: Iterable[str], home: str | None = N
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The likeliest of some names, as the middle of a sentence; a full stop where none is like it.
+    """A suggestion of the most similar name as a clause; a full stop where none is similar.
 
     Args:
-        name: What was written.
-        known: What could have been.
+        name: Name in the recipe.
+        known: Valid names.
     """
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else "."
 
 
 def wrong_values(table: str, error: ValidationError) -> list[str]:
-    """Every fault that validation found in one table.
+    """The messages about all errors that validation found in one table.
 
     Args:
-        table: Its name.
-        error: What validation raised; unknown keys must have been taken out before.
+        table: Name of the table.
+        error: Error of the validation, without unknown keys.
 
     Returns:
-        One problem per value, in the order of the configuration.
+        One message per value, in the order of the configuration.
     """
     missing: list[str] = []
     values: dict[str, object] = {}
     expected: dict[str, list[str]] = {}
-    for fault in error.errors(include_url=False):
-        key = _key(table, fault["loc"])
-        if fault["type"] == "missing":
-            missing.append(f"[{table}] {fault['loc'][0]}: is missing; every recipe needs it")
+    for detail in error.errors(include_url=False):
+        key = _key(table, detail["loc"])
+        if detail["type"] == "missing":
+            missing.append(f"[{table}] {detail['loc'][0]}: is missing; every recipe needs it")
             continue
-        values[key] = fault["input"]
-        expected.setdefault(key, []).append(_expected(fault["type"], fault))
+        values[key] = detail["input"]
+        expected.setdefault(key, []).append(_expected(detail["type"], detail))
     return missing + [
-        # A value of two possible types has one fault for each of them.
+        # A value of two possible types has one error for each of them.
         wrong_value(key, values[key], f"must be {', or '.join(phrases)}")
         for key, phrases in expected.items()
     ]
@@ -109,23 +109,23 @@ def _key(table: str, location: tuple[int | str, ...]) -> str:
     return f"{table}.{location[0]}{entries}"
 
 
-def _expected(kind: str, fault: Mapping[str, Any]) -> str:
-    """What a value must be, given one fault."""
+def _expected(kind: str, detail: Mapping[str, Any]) -> str:
+    """The expected values, for one error."""
     if kind not in EXPECTED:
-        return f"something else: {fault['msg']}"
-    return EXPECTED[kind].format_map(fault.get("ctx", {}))
+        return f"something else: {detail['msg']}"
+    return EXPECTED[kind].format_map(detail.get("ctx", {}))
 
 
 def wrong_constant(key: str, value: object, default: object) -> list[str]:
-    """A constant of a loss or option of a model whose type is not that of its default.
+    """Checks that a constant of a loss or an option of a model has the type of its default.
 
     Args:
-        key: With its table.
-        value: As read.
-        default: None fits anything.
+        key: Key with its table.
+        value: Value in the recipe.
+        default: Default value; None allows any type.
 
     Returns:
-        One problem or none.
+        One message, or none.
     """
     kinds: tuple[tuple[type, type | tuple[type, ...], str], ...] = (
         (bool, bool, "true or false"),
@@ -136,7 +136,7 @@ def wrong_constant(key: str, value: object, default: object) -> list[str]:
     )
     for kind, accepted, expected in kinds:
         if isinstance(default, kind):
-            # A bool is an int to Python, not to whoever wrote the recipe.
+            # A bool is an int in Python, but not in a recipe.
             fits = isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
             return [] if fits else [wrong_value(key, value, f"must be {expected}")]
     return []

@@ -1,1 +1,1 @@
-"""What a person reads about runs: tables and diagrams."""
+"""Reports about runs: tables and diagrams."""

@@ -1,4 +1,4 @@
-"""How a table for people shows each metric of a record: its title, unit and better direction."""
+"""The columns of tables of metrics: title, unit, decimals and the better direction."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,11 +16,11 @@ class Column:
     """One metric in a table.
 
     Attributes:
-        metric: Its name in a record.
-        title: Its name for people.
-        better: The end of its range that is the good one.
-        scale: A key of UNITS; what the number of the record is multiplied by.
-        decimals: Shown behind the point.
+        metric: Name of the metric in a record.
+        title: Title of the column.
+        better: Which values are better.
+        scale: Factor from the value in the record to the value shown, a key of UNITS.
+        decimals: Number of decimals shown.
     """
 
     metric: str
@@ -31,15 +31,15 @@ class Column:
 
     @property
     def header(self) -> str:
-        """Title, unit and an arrow towards the better end."""
+        """Title, unit and an arrow in the better direction."""
         return self.title + UNITS[self.scale] + ARROWS[self.better]
 
     def shown(self, value: float | None) -> str:
-        """The number in the unit of the header; a dash for none."""
+        """The value in the unit of the header; a dash where there is none."""
         return NO_VALUE if value is None else f"{self.scale * value:.{self.decimals}f}"
 
     def is_best(self, value: float | None, others: list[float]) -> bool:
-        """Whether no other is better, as far as the decimals shown can tell."""
+        """Whether no other value is better, at the number of decimals shown."""
         if value is None or self.better == "neither" or len(others) < 2:  # noqa: PLR2004
             return False
         best = max(others) if self.better == "higher" else min(others)
@@ -47,13 +47,13 @@ class Column:
 
 
 def _by_certainty(by: str, name: str) -> tuple[Column, ...]:
-    """What one of CERTAINTIES tells of errors."""
-    found = f"misclassification_{{}}_{by}"
+    """Misclassification detection and selective prediction by one of CERTAINTIES."""
+    detection = f"misclassification_{{}}_{by}"
     return (
-        Column(found.format("auroc"), f"AUROC, {name}", "higher", PERCENT),
-        Column(found.format("aupr_success"), f"AUPR of successes, {name}", "higher", PERCENT),
-        Column(found.format("aupr_error"), f"AUPR of errors, {name}", "higher", PERCENT),
-        Column(found.format("fpr_at_95_tpr"), f"FPR at 95 % TPR, {name}", "lower", PERCENT),
+        Column(detection.format("auroc"), f"AUROC, {name}", "higher", PERCENT),
+        Column(detection.format("aupr_success"), f"AUPR of successes, {name}", "higher", PERCENT),
+        Column(detection.format("aupr_error"), f"AUPR of errors, {name}", "higher", PERCENT),
+        Column(detection.format("fpr_at_95_tpr"), f"FPR at 95 % TPR, {name}", "lower", PERCENT),
         Column(f"aurc_{by}", f"AURC, {name}", "lower", PER_MILLE),
         Column(f"e_aurc_{by}", f"E-AURC, {name}", "lower", PER_MILLE),
         *(
@@ -86,7 +86,7 @@ COLUMNS = {
         Column("s99_accuracy", "accuracy of that share", "higher", PERCENT),
     )
 }
-"""By the metric's name, in the order of a table."""
+"""Columns by the name of their metric, in the order of a table."""
 
 MAIN_COLUMNS = (
     "accuracy",
@@ -98,4 +98,4 @@ MAIN_COLUMNS = (
     "misclassification_auroc_msp",
     "aurc_msp",
 )
-"""Those a comparison shows unless asked for others."""
+"""Metrics that a comparison shows by default."""

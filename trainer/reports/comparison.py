@@ -1,7 +1,7 @@
-"""Runs beside each other: mean and standard deviation over seeds, the best of each metric marked.
+"""Comparison of runs: mean and standard deviation over seeds, with the best of each metric marked.
 
-A seed is finished once its metrics are there. All runs compared were judged on the same samples:
-those of their test dataset or, if they have none, those that a seed holds out for validation.
+A seed is finished once its metrics exist. All runs of a comparison were evaluated on the same
+samples: those of the test dataset or, without one, the validation samples of each seed.
 """
 
 import csv
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from difficulty_service.atomic_file import replacing
-from difficulty_service.errors import TrainingError
+from difficulty_service.errors import Setting, TrainingError
 from trainer import run_folder
 from trainer.evaluation.prediction_file import read_predictions
-from trainer.evaluation.record import STAGES, Measures, read_metrics
+from trainer.evaluation.record import STAGES, MetricValues, read_metrics
 from trainer.reports.columns import COLUMNS, MAIN_COLUMNS, TEMPERATURE, Column
 from trainer.reports.reliability_diagram import draw_reliability
 
@@ -34,23 +34,23 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Run:
-    """One recipe's results.
+    """The results of one recipe.
 
     Attributes:
-        name: What tables call it; no two runs of a comparison share one.
-        folder: Where its seeds lie.
+        name: Name in tables, unique within a comparison.
+        folder: Folder of the run.
         records: Metrics by stage of each finished seed.
-        num_started: Seeds with a folder, finished or not.
+        num_started: Number of seeds with a folder, finished or not.
     """
 
     name: str
     folder: Path
-    records: Mapping[int, Mapping[str, Measures]]
+    records: Mapping[int, Mapping[str, MetricValues]]
     num_started: int
 
     @property
     def seeds(self) -> str:
-        """How many are finished, and of how many where not all are."""
+        """Number of finished seeds, and of all seeds where some are not finished."""
         finished = len(self.records)
         return (
             str(finished) if finished == self.num_started else f"{finished} of {self.num_started}"
@@ -62,9 +62,9 @@ class Summary:
     """One metric over the seeds that have a value.
 
     Attributes:
-        mean: Over these seeds.
+        mean: Mean over these seeds.
         std: Sample standard deviation, with n - 1; None for one seed.
-        num_seeds: How many.
+        num_seeds: Number of these seeds.
     """
 
     mean: float
@@ -74,62 +74,64 @@ class Summary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs judged on the same samples, in the order they were given.
+    """Runs evaluated on the same samples.
 
     Attributes:
-        runs: One row each.
+        runs: Runs in the order of the rows of a table.
     """
 
     runs: tuple[Run, ...]
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Those that any run has."""
+        """The stages that any of the runs has."""
         records = [record for run in self.runs for record in run.records.values()]
         return tuple(stage for stage in STAGES if any(stage in record for record in records))
 
 
 def compare_runs(folders: Sequence[Path]) -> Comparison:
-    """Reads the finished seeds of some runs.
+    """Reads the finished seeds of runs.
 
     Args:
-        folders: One per run; runs of one name are told apart by their folders.
+        folders: One per run; runs with the same name are distinguished by their folders.
 
     Raises:
-        TrainingError: No folders, a folder given twice or without a finished seed, a file that is
-            missing or damaged, or runs judged on different samples.
+        TrainingError: There are no folders, a folder is given twice or has no finished seed, a
+            file is missing or damaged, or runs were evaluated on different samples.
     """
     if not folders or len({folder.resolve() for folder in folders}) < len(folders):
-        raise TrainingError(f"{len(folders)} runs to compare; give one at least, and each once")
+        raise TrainingError(
+            f"{len(folders)} runs to compare", "give at least one, and each once", parameter="runs"
+        )
     runs = [_read_run(folder) for folder in folders]
     _check_same_samples(runs)
     names = Counter(run.name for run in runs)
-    short = Counter((run.name, run.folder.name) for run in runs)
-    told_apart = []
+    folder_names = Counter((run.name, run.folder.name) for run in runs)
+    renamed = []
     for run in runs:
-        unique_folder = short[run.name, run.folder.name] == 1
+        unique_folder = folder_names[run.name, run.folder.name] == 1
         folder = run.folder.name if unique_folder else str(run.folder)
         name = run.name if names[run.name] == 1 else f"{run.name} ({folder})"
-        told_apart.append(Run(name, run.folder, run.records, run.num_started))
-    return Comparison(tuple(told_apart))
+        renamed.append(Run(name, run.folder, run.records, run.num_started))
+    return Comparison(tuple(renamed))
 
 
 def summarise(run: Run, stage: str, metric: str) -> Summary | None:
-    """Mean and standard deviation of one metric over a run's seeds; None where none has it."""
+    """Mean and standard deviation of a metric over a run's seeds; None where no seed has it."""
     values = [record.get(stage, {}).get(metric) for record in run.records.values()]
-    known = [value for value in values if value is not None]
-    if not known:
+    defined = [value for value in values if value is not None]
+    if not defined:
         return None
-    std = statistics.stdev(known) if len(known) > 1 else None
-    return Summary(statistics.fmean(known), std, len(known))
+    std = statistics.stdev(defined) if len(defined) > 1 else None
+    return Summary(statistics.fmean(defined), std, len(defined))
 
 
 def markdown_table(comparison: Comparison, metrics: Sequence[str] = MAIN_COLUMNS) -> str:
-    """One table per stage, for people.
+    """Formats one Markdown table per stage.
 
     Args:
-        comparison: The runs.
-        metrics: Keys of `metric_columns.COLUMNS`.
+        comparison: Runs to compare.
+        metrics: Keys of `columns.COLUMNS`.
     """
     parts = [LEGEND]
     for stage in comparison.stages:
@@ -148,18 +150,18 @@ def markdown_table(comparison: Comparison, metrics: Sequence[str] = MAIN_COLUMNS
 
 
 def write_comparison(comparison: Comparison, out: Path) -> None:
-    """Writes a comparison for people, for programs, and as pictures.
+    """Writes a comparison as Markdown, CSV, JSON and reliability diagrams.
 
-    Beside `table.md`: `table.csv` and `table.json` with mean, std and n of every metric,
-    `table-seeds.csv` with every seed's value, and `table-reliability.png` and `.svg` with the
-    reliability of each run's first seed. Numbers for programs are fractions, as in a record.
+    Next to `table.md`: `table.csv` and `table.json` with mean, std and n of every metric,
+    `table-seeds.csv` with the value of every seed, and `table-reliability.png` and `.svg` with the
+    reliability of each run's first seed. CSV and JSON hold fractions, as in a record.
 
     Args:
-        comparison: The runs.
-        out: The Markdown file; existing files are replaced.
+        comparison: Runs to compare.
+        out: Path of the Markdown file; existing files are replaced.
 
     Raises:
-        TrainingError: Predictions that are missing or damaged.
+        TrainingError: Predictions are missing or damaged.
     """
     stem = out.name.removesuffix(".md")
     summaries, seeds = _summary_rows(comparison), _seed_rows(comparison)
@@ -171,8 +173,8 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
     predictions = {}
     for run in comparison.runs:
         seed = min(run.records)
-        said = read_predictions(_judged(run, seed))
-        predictions[f"{run.name}, seed {seed}"] = (said.logits, said.targets)
+        evaluated = read_predictions(_evaluated_predictions(run, seed))
+        predictions[f"{run.name}, seed {seed}"] = (evaluated.logits, evaluated.targets)
     for suffix in (".png", ".svg"):
         draw_reliability(predictions, out.with_name(f"{stem}-reliability{suffix}"))
 
@@ -183,10 +185,12 @@ def _read_run(folder: Path) -> Run:
     if not finished:
         raise TrainingError(
             f"none of the {len(started)} seeds in {folder} is finished, {run_folder.METRICS} is "
-            f"missing; go on with `difficulty train --resume`"
+            "missing",
+            "resume the training with ",
+            Setting("resume", value=True),
         )
-    written = run_folder.read_json(finished[0] / run_folder.RECIPE)
-    recipe = written.get("recipe", written)
+    description = run_folder.read_json(finished[0] / run_folder.RECIPE)
+    recipe = description.get("recipe", description)
     records = {_seed_of(seed): _read_record(seed / run_folder.METRICS) for seed in finished}
     return Run(str(recipe.get("name", folder.name)), folder, records, len(started))
 
@@ -195,43 +199,45 @@ def _seed_of(seed_folder: Path) -> int:
     return int(seed_folder.name.removeprefix("seed-"))
 
 
-def _read_record(path: Path) -> Mapping[str, Measures]:
+def _read_record(path: Path) -> Mapping[str, MetricValues]:
     record = read_metrics(path)
     return {stage: record[stage] for stage in STAGES if stage in record}
 
 
-def _judged(run: Run, seed: int) -> Path:
-    """The predictions that a seed's metrics come from."""
+def _evaluated_predictions(run: Run, seed: int) -> Path:
+    """The file of the predictions that a seed's metrics were computed from."""
     folder = run_folder.seed_folder(run.folder, seed)
     test = folder / run_folder.TEST
     return test if test.is_file() else folder / run_folder.VALIDATION
 
 
 def _check_same_samples(runs: Sequence[Run]) -> None:
-    """Refuses to compare what was judged on different samples or labels."""
+    """Refuses runs that were evaluated on different samples or labels."""
     truths: dict[str, list[tuple[str, int]]] = {}
     for run in runs:
         for seed in run.records:
-            path = _judged(run, seed)
-            said = read_predictions(path)
-            truth = sorted(zip(said.sample_ids, said.targets.tolist(), strict=True))
-            # Each seed may hold out samples of its own; a test set is one for all.
+            path = _evaluated_predictions(run, seed)
+            predictions = read_predictions(path)
+            truth = sorted(zip(predictions.sample_ids, predictions.targets.tolist(), strict=True))
+            # Validation samples may differ between seeds; the test samples may not.
             key = run_folder.TEST if path.name == run_folder.TEST else f"validation of seed {seed}"
             if truths.setdefault(key, truth) != truth:
                 raise TrainingError(
-                    f"{path} has other samples or labels than that of {runs[0].folder}: "
-                    f"{len(truth)} against {len(truths[key])}, of which "
-                    f"{len(set(truth) & set(truths[key]))} agree; compare runs judged on the same"
+                    f"{path} has other samples or labels than the same file of "
+                    f"{runs[0].folder}: {len(truth)} against {len(truths[key])}, of which "
+                    f"{len(set(truth) & set(truths[key]))} agree",
+                    "compare runs that were evaluated on the same samples",
                 )
     if run_folder.TEST in truths and len(truths) > 1:
         raise TrainingError(
-            f"some seeds were judged on a test dataset, others on validation samples ("
-            f"{', '.join(sorted(truths))}); compare runs judged on the same"
+            f"some seeds were evaluated on a test dataset, others on validation samples ("
+            f"{', '.join(sorted(truths))})",
+            "compare runs that were evaluated on the same samples",
         )
 
 
 def _cells(comparison: Comparison, stage: str, column: Column) -> list[str]:
-    """One metric of every run, the best ones bold."""
+    """One metric of every run, with the best in bold."""
     summaries = [summarise(run, stage, column.metric) for run in comparison.runs]
     means = [summary.mean for summary in summaries if summary is not None]
     cells = []
@@ -244,7 +250,7 @@ def _cells(comparison: Comparison, stage: str, column: Column) -> list[str]:
 
 
 def _metrics_of(comparison: Comparison, stage: str) -> list[str]:
-    """Every metric that any seed's record has at a stage, in the order of the records."""
+    """Every metric that any record has at a stage, in the order of the records."""
     records = [record.get(stage, {}) for run in comparison.runs for record in run.records.values()]
     return list(dict.fromkeys(metric for record in records for metric in record))
 
@@ -266,8 +272,8 @@ def _seed_rows(comparison: Comparison) -> list[dict[str, Any]]:
         {"run": run.name, "seed": seed, "stage": stage, "metric": metric, "value": value}
         for run in comparison.runs
         for seed, record in run.records.items()
-        for stage, measures in record.items()
-        for metric, value in measures.items()
+        for stage, metrics in record.items()
+        for metric, value in metrics.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Judges every seed of a run and lays the numbers out for people."""
+"""Evaluates every seed of a run and formats the metrics as tables."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.errors import Setting, TrainingError
 from trainer import run_folder
 from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation.prediction_file import write_predictions
-from trainer.evaluation.record import STAGES, Measures, write_metrics
+from trainer.evaluation.record import STAGES, MetricValues, write_metrics
 from trainer.metrics.bootstrap import Resampling
 from trainer.metrics.ood import OOD_SCORES
 from trainer.reports.columns import COLUMNS, NO_VALUE, TEMPERATURE, Column
 from trainer.runs.evaluate import (
     DatasetChoice,
     Record,
-    judge_against,
-    judge_corrupted,
-    judge_on,
-    judge_stored,
+    evaluate_corruptions,
+    evaluate_on_dataset,
+    evaluate_ood_dataset,
+    evaluate_saved_predictions,
     load_model,
 )
 
@@ -42,13 +42,13 @@ CORRUPTION_CELLS = (
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to judge a run on.
+class EvaluationRequest:
+    """The data to evaluate a run on.
 
     Attributes:
-        data: Another dataset than the recipe's test data; None for these.
-        ood: Datasets to tell from the test data.
-        corruptions: Whether to judge on corrupted test images.
+        data: Dataset of the same classes; None is the recipe's test data.
+        ood: Locations of out-of-distribution datasets.
+        corruptions: Whether to evaluate on corrupted test images.
     """
 
     data: DatasetChoice | None = None
@@ -57,18 +57,18 @@ class Wanted:
 
 
 def evaluate_seeds(
-    run: Path, wanted: Wanted, device: str, advance: Callable[[], None]
+    run: Path, request: EvaluationRequest, device: str, advance: Callable[[], None]
 ) -> list[str]:
-    """Judges every finished seed, writes the numbers beside its model, and tabulates them.
+    """Evaluates every finished seed and writes the metrics into its folder.
 
     Args:
         run: Folder of the run.
-        wanted: What to judge on.
+        request: Data to evaluate on.
         device: "auto", "cpu", "cuda", ...
         advance: Called after each corruption of each seed.
 
     Returns:
-        Markdown tables of mean and standard deviation over the seeds.
+        Markdown tables with mean and standard deviation over the seeds.
 
     Raises:
         TrainingError: No seed is finished.
@@ -78,45 +78,51 @@ def evaluate_seeds(
         folder for folder in run_folder.seed_folders(run) if (folder / run_folder.METRICS).exists()
     ]
     if not folders:
-        raise TrainingError(f"no seed of {run} is finished; go on with `difficulty train --resume`")
-    tables = [_metrics_table([_judge(folder, wanted.data, device) for folder in folders])]
-    if wanted.ood:
-        tables.append(_ood_table([_judge_ood(each, wanted.ood, device) for each in folders]))
-    if wanted.corruptions:
-        judged = [judge_corrupted(load_model(folder, device), advance) for folder in folders]
-        for folder, records in zip(folders, judged, strict=True):
+        raise TrainingError(
+            f"no seed of {run} is finished",
+            "resume the training with ",
+            Setting("resume", value=True),
+        )
+    tables = [_metrics_table([_evaluate(folder, request.data, device) for folder in folders])]
+    if request.ood:
+        tables.append(_ood_table([_evaluate_ood(each, request.ood, device) for each in folders]))
+    if request.corruptions:
+        seeds = [evaluate_corruptions(load_model(folder, device), advance) for folder in folders]
+        for folder, records in zip(folders, seeds, strict=True):
             write_metrics(folder / run_folder.CORRUPTIONS, records)
-        tables.append(_corruptions_table(judged))
+        tables.append(_corruptions_table(seeds))
     return tables
 
 
-def _judge(folder: Path, choice: DatasetChoice | None, device: str) -> Record:
-    """The record of one seed, written to its folder."""
+def _evaluate(folder: Path, choice: DatasetChoice | None, device: str) -> Record:
+    """Evaluates one seed and writes the record into its folder."""
     if choice is None:
-        record, source = judge_stored(folder, Resampling()), _stored_source(folder)
+        record = evaluate_saved_predictions(folder, Resampling())
+        source = _source_of_saved_predictions(folder)
     else:
-        record, said = judge_on(load_model(folder, device), choice, Resampling())
+        trained = load_model(folder, device)
+        record, predictions = evaluate_on_dataset(trained, choice, Resampling())
         source = choice.location
-        write_predictions(folder / run_folder.EVALUATED, said)
+        write_predictions(folder / run_folder.EVALUATION_PREDICTIONS, predictions)
     write_metrics(folder / run_folder.EVALUATION, {"data": source, **record})
     return record
 
 
-def _stored_source(folder: Path) -> str:
-    """What the predictions that a run kept are of."""
+def _source_of_saved_predictions(folder: Path) -> str:
+    """The data that the saved predictions of a run are for."""
     has_test = (folder / run_folder.TEST).exists()
     return "the recipe's test data" if has_test else "the validation samples held out"
 
 
-def _judge_ood(folder: Path, locations: Sequence[str], device: str) -> dict[str, Any]:
+def _evaluate_ood(folder: Path, locations: Sequence[str], device: str) -> dict[str, Any]:
     trained = load_model(folder, device)
-    records = {location: judge_against(trained, location) for location in locations}
+    records = {location: evaluate_ood_dataset(trained, location) for location in locations}
     write_metrics(folder / run_folder.OOD, records)
     return records
 
 
 def _metrics_table(records: Sequence[Record]) -> str:
-    """A row per metric, a column per stage."""
+    """One row per metric and one column per stage."""
     stages = [stage for stage in STAGES if all(stage in record for record in records)]
     columns = [TEMPERATURE, *COLUMNS.values()]
     rows = []
@@ -128,7 +134,7 @@ def _metrics_table(records: Sequence[Record]) -> str:
 
 
 def _ood_table(records: Sequence[Mapping[str, Any]]) -> str:
-    """A row per dataset and score."""
+    """One row per dataset and score."""
     rows = [
         [
             location.replace("|", r"\|"),
@@ -145,7 +151,7 @@ def _ood_table(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _corruptions_table(records: Sequence[Mapping[str, Mapping[str, Record]]]) -> str:
-    """A row per severity, over all corruptions; then a row per corruption, over all severities."""
+    """One row per severity, over all corruptions; one per corruption, over all severities."""
     groups = [
         (f"severity {severity}", [(name, str(severity)) for name in CORRUPTIONS])
         for severity in SEVERITIES
@@ -173,19 +179,19 @@ def _mean_over(
     keys: Sequence[tuple[str, str]],
     metric: str,
     stage: str,
-) -> Measures:
+) -> MetricValues:
     values = [record[name][severity].get(stage, {}).get(metric) for name, severity in keys]
-    known = [value for value in values if value is not None]
-    return {metric: statistics.fmean(known) if known else None}
+    defined = [value for value in values if value is not None]
+    return {metric: statistics.fmean(defined) if defined else None}
 
 
-def _spread(measures: Sequence[Mapping[str, float | None]], column: Column) -> str:
-    """Mean and standard deviation of a metric over the seeds, as its column shows it."""
-    known = [value for each in measures if (value := each.get(column.metric)) is not None]
-    if not known:
+def _spread(seeds: Sequence[Mapping[str, float | None]], column: Column) -> str:
+    """Mean and standard deviation of a metric over the seeds, formatted for its column."""
+    values = [value for each in seeds if (value := each.get(column.metric)) is not None]
+    if not values:
         return NO_VALUE
-    shown = column.shown(statistics.fmean(known))
-    return f"{shown} ± {column.shown(statistics.stdev(known))}" if len(known) > 1 else shown
+    mean = column.shown(statistics.fmean(values))
+    return f"{mean} ± {column.shown(statistics.stdev(values))}" if len(values) > 1 else mean
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

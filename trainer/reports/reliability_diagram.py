@@ -1,6 +1,6 @@
-"""Reliability diagrams: how often predictions of each confidence are right, and how many there are.
+"""Reliability diagrams: accuracy and number of predictions by confidence.
 
-Bins are those of the ECE: equal widths, closed on the right.
+The bins are those of the ECE: of equal width, closed on the right.
 """
 
 import math
@@ -23,7 +23,7 @@ from trainer.metrics.predictions import confidence_and_correct
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_IN_A_ROW = 4
+PANELS_PER_ROW = 4
 FORMATS = {".png": "png", ".svg": "svg"}
 ACCURACY_COLOUR, GAP_COLOUR = "#3b6fb6", "#d1495b"
 
@@ -31,29 +31,30 @@ ACCURACY_COLOUR, GAP_COLOUR = "#3b6fb6", "#d1495b"
 def draw_reliability(
     predictions: Mapping[str, tuple[Tensor, Tensor]], path: Path, num_bins: int = NUM_BINS
 ) -> None:
-    """Draws one panel per classifier: accuracy over confidence, above how many are so confident.
+    """Draws one panel per classifier: accuracy by confidence, above a histogram of confidence.
 
-    A bar is the accuracy of a bin, a hatched one reaches from there to its mean confidence: that
-    gap is 0 in a calibrated classifier. ECE and adaptive ECE stand in the title.
+    A solid bar is the accuracy of a bin; a hatched bar reaches from there to its mean confidence,
+    a gap that is 0 in a calibrated classifier. ECE and adaptive ECE are in the title.
 
     Args:
         predictions: Logits (samples, classes) and targets (samples,) by name.
         path: The .png or .svg file to write; an existing one is replaced.
-        num_bins: Of equal width for the bars, of equal mass for the adaptive ECE.
+        num_bins: Number of bins, of equal width for the bars and of equal mass for the adaptive
+            ECE.
 
     Raises:
-        MetricError: Nothing to draw, a file of another kind, or predictions that no metric can
-            judge.
+        MetricError: There is nothing to draw, the file is of another type, or the predictions are
+            invalid.
     """
     if not predictions or path.suffix.lower() not in FORMATS:
         raise MetricError(
-            f"{len(predictions)} classifiers to draw into {path}; give at least one, and a file "
-            f"that ends in {' or '.join(FORMATS)}"
+            f"{len(predictions)} classifiers to draw into {path}",
+            f"give at least one, and a file that ends in {' or '.join(FORMATS)}",
         )
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    across = min(len(predictions), MOST_IN_A_ROW)
+    across = min(len(predictions), PANELS_PER_ROW)
     down = math.ceil(len(predictions) / across)
     figure = Figure(figsize=(3.2 * across, 4.2 * down), layout="constrained")
     grid = figure.add_gridspec(2 * down, across, height_ratios=[3, 1] * down)
@@ -65,11 +66,11 @@ def draw_reliability(
         bins = equal_width_bins(confidence, correct, num_bins)
         adaptive_ece = equal_mass_bins(confidence, correct, num_bins).mean_gap
         title = f"{name}\nECE {bins.mean_gap:.2%}, adaptive ECE {adaptive_ece:.2%}"
-        # Names are shown as they are: a dollar sign in one must not begin a formula.
+        # A dollar sign in a name must not start a formula.
         upper.set_title(title, fontsize="small", parse_math=False)
         _draw_accuracies(upper, bins)
         _draw_counts(lower, bins)
-    # A fixed salt and no date: the same predictions give the same file.
+    # With a fixed salt and no date, the same predictions give the same file.
     with rc_context({"svg.hashsalt": "reliability"}), replacing(path) as temporary:
         kind = FORMATS[path.suffix.lower()]
         figure.savefig(

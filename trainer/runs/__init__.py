@@ -1,1 +1,1 @@
-"""One command's whole run: training, evaluation."""
+"""Complete runs: training and evaluation."""

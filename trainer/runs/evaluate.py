@@ -1,4 +1,4 @@
-"""Judges a finished run again: on other data, on out-of-distribution data, on corrupted images."""
+"""Evaluates a finished run: its predictions, other data, OOD data and corrupted images."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +9,13 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError, TrainingError
+from difficulty_service.errors import ConfigError, Setting, TrainingError
 from trainer import run_folder
 from trainer.config import ModelConfig, Recipe
 from trainer.data import match_classes, open_samples, open_test_images
 from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from trainer.evaluation.prediction_file import Predictions, read_predictions
-from trainer.evaluation.record import Measures, judge, judge_ood
+from trainer.evaluation.record import MetricValues, evaluate_ood, evaluate_predictions
 from trainer.metrics.bootstrap import Resampling
 from trainer.models import build_model
 from trainer.recipes.file import recipe_from_dict
@@ -23,24 +23,25 @@ from trainer.samples import Inputs, InputSpec, Samples
 from trainer.training.accelerator import make_accelerator
 from trainer.training.predict import predict
 
-Record = dict[str, Measures]
+Record = dict[str, MetricValues]
+"""Metrics of each stage, as `evaluate_predictions` returns them."""
 
-FIRST_PARAMETERS = {"pretrained", "checkpoint", "embeddings"}
-"""Options of models that only say where their first parameters come from."""
+INITIAL_PARAMETERS = {"pretrained", "checkpoint", "embeddings"}
+"""Options of models that only name the source of their initial parameters."""
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A classifier as its run left it, and what it was made for.
+    """A classifier at the end of its run.
 
     Attributes:
-        folder: Of its seed.
-        recipe: That it learned by.
-        seed: Of its run.
-        spec: Of the inputs it takes.
-        class_names: Name of each logit.
-        model: In evaluation mode, on the accelerator's device.
-        accelerator: Of this process.
+        folder: Folder of its seed.
+        recipe: Recipe it was trained with.
+        seed: Seed it was trained with.
+        spec: Specification of its inputs.
+        class_names: Name of the class of each logit.
+        model: Model in evaluation mode, on the accelerator's device.
+        accelerator: Accelerator of this process.
     """
 
     folder: Path
@@ -52,7 +53,7 @@ class TrainedModel:
     accelerator: Accelerator
 
     def predict(self, samples: Samples) -> Tensor:
-        """Logits of every sample, float32 on the CPU. Shape (samples, classes)."""
+        """Computes the logits of every sample, float32 on the CPU. Shape (samples, classes)."""
         return predict(
             self.model,
             samples.inputs,
@@ -65,12 +66,12 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class DatasetChoice:
-    """A dataset to judge on, as the command line names it.
+    """A dataset to evaluate on.
 
     Attributes:
-        location: As `difficulty score` takes it.
-        split: Sub-folder or named split.
-        label_column: None finds it.
+        location: Location of the dataset, in any form that `difficulty score` takes.
+        split: Sub-folder or named split; None is the whole dataset.
+        label_column: Column with the labels; None detects it.
     """
 
     location: str
@@ -80,7 +81,14 @@ class DatasetChoice:
 
 @dataclass(frozen=True)
 class CorruptedInputs:
-    """Images of a split, each corrupted in the same way."""
+    """Images of a split, all with the same corruption.
+
+    Attributes:
+        inputs: Images without corruption.
+        name: Name of the corruption.
+        severity: Severity of the corruption, 1 to 5.
+        seed: Seed of its noise.
+    """
 
     inputs: Inputs
     name: str
@@ -88,16 +96,16 @@ class CorruptedInputs:
     seed: int
 
     def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:
-        """The images of the plan, corrupted; see `Inputs`."""
+        """Yields the images of the plan, corrupted; see `Inputs.batches`."""
         for images in self.inputs.batches(plan, draws):
             yield corrupt(images, self.name, self.severity, self.seed)
 
 
 def load_model(folder: Path, device: str) -> TrainedModel:
-    """The model of a finished seed.
+    """Loads the model of a finished seed.
 
     Args:
-        folder: Of the seed.
+        folder: Folder of the seed.
         device: "auto", "cpu", "cuda", ...
 
     Raises:
@@ -111,50 +119,55 @@ def load_model(folder: Path, device: str) -> TrainedModel:
     try:
         model.load_state_dict(load_file(path))
     except FileNotFoundError:
-        raise TrainingError(f"{path} is missing; finish the run with --resume") from None
+        raise TrainingError(
+            f"{path} is missing", "finish the run with ", Setting("resume", value=True)
+        ) from None
     except Exception as error:  # safetensors and torch raise kinds of their own
-        raise TrainingError(f"{path} is damaged ({error}); train again") from error
+        raise TrainingError(f"{path} is damaged ({error})", "train again") from error
     model = model.to(accelerator.device).eval()
     return TrainedModel(folder, recipe, seed, spec, class_names, model, accelerator)
 
 
-def judge_stored(folder: Path, resampling: Resampling) -> Record:
-    """Every metric of the predictions that a run kept, with bootstrap intervals.
+def evaluate_saved_predictions(folder: Path, resampling: Resampling) -> Record:
+    """Computes every metric of the predictions that a run saved, with bootstrap intervals.
 
     Args:
-        folder: Of the seed.
-        resampling: Of the intervals.
+        folder: Folder of the seed.
+        resampling: Bootstrap settings of the intervals.
 
     Raises:
-        TrainingError: The run is not finished, or kept no predictions.
+        TrainingError: The run is not finished, or saved no predictions.
     """
-    validation = _validation(folder)
+    validation = _validation_predictions(folder)
     path = folder / run_folder.TEST
     if not path.exists():
         if validation is None:
-            raise TrainingError(f"{folder} has no test data; name some with --data")
-        return judge(*validation, resampling=resampling)
-    said = read_predictions(path)
-    return judge(said.logits, said.targets, validation, resampling)
+            raise TrainingError(
+                f"{folder} has no test data", "name a dataset with ", Setting("data")
+            )
+        return evaluate_predictions(*validation, resampling=resampling)
+    test = read_predictions(path)
+    return evaluate_predictions(test.logits, test.targets, validation, resampling)
 
 
-def judge_on(
+def evaluate_on_dataset(
     trained: TrainedModel, choice: DatasetChoice, resampling: Resampling
 ) -> tuple[Record, Predictions]:
-    """Every metric on another dataset of the same classes, and the predictions.
+    """Computes every metric on another dataset of the same classes, and returns the predictions.
 
     Raises:
-        DatasetError: It cannot be read, or has other classes.
+        DatasetError: The dataset cannot be read, or has other classes.
     """
     samples = _open(trained, choice)
     samples = match_classes(samples, trained.class_names, choice.location)
     logits = trained.predict(samples)
-    said = Predictions(samples.sample_ids, logits, samples.labels)
-    return judge(logits, samples.labels, _validation(trained.folder), resampling), said
+    validation = _validation_predictions(trained.folder)
+    record = evaluate_predictions(logits, samples.labels, validation, resampling)
+    return record, Predictions(samples.sample_ids, logits, samples.labels)
 
 
-def judge_against(trained: TrainedModel, location: str) -> dict[str, Any]:
-    """How well the model tells the samples of a dataset from those of its test set.
+def evaluate_ood_dataset(trained: TrainedModel, location: str) -> dict[str, Any]:
+    """Measures how well the model separates the samples of a dataset from those of its test set.
 
     Raises:
         TrainingError: The run has no test predictions.
@@ -163,26 +176,27 @@ def judge_against(trained: TrainedModel, location: str) -> dict[str, Any]:
     path = trained.folder / run_folder.TEST
     if not path.exists():
         raise TrainingError(
-            f"{trained.folder} has no test data to tell {location!r} from; train with data.test"
+            f"{trained.folder} has no test data to compare {location!r} with",
+            "train with data.test",
         )
-    own = read_predictions(path)
-    return judge_ood(own.logits, trained.predict(_open(trained, DatasetChoice(location))))
+    ood_logits = trained.predict(_open(trained, DatasetChoice(location)))
+    return evaluate_ood(read_predictions(path).logits, ood_logits)
 
 
-def judge_corrupted(
+def evaluate_corruptions(
     trained: TrainedModel, advance: Callable[[], None]
 ) -> dict[str, dict[str, Record]]:
-    """Every metric on the test images, corrupted in every way at every severity.
+    """Computes every metric on the test images with every corruption at every severity.
 
     Args:
         trained: A classifier of images.
-        advance: Called after each of them.
+        advance: Called after each pass over the images.
 
     Returns:
-        A record by corruption and severity.
+        One record by corruption and severity.
 
     Raises:
-        ConfigError: The model does not learn from images, or its recipe names no test dataset.
+        ConfigError: The model was not trained on images, or its recipe has no test dataset.
     """
     data = trained.recipe.data
     samples = (
@@ -192,28 +206,31 @@ def judge_corrupted(
     )
     if samples is None:
         raise ConfigError(
-            "--corruptions needs a recipe of images with data.test, and this one has kind "
-            f"{data.kind!r} and test {data.test!r}; leave it out"
+            "corruptions need a recipe of images with data.test, and this one has kind "
+            f"{data.kind!r} and test {data.test!r}",
+            "leave out ",
+            Setting("corruptions", value=True),
+            parameter="corruptions",
         )
-    validation = _validation(trained.folder)
+    validation = _validation_predictions(trained.folder)
     records: dict[str, dict[str, Record]] = {}
     for name in CORRUPTIONS:
         for severity in SEVERITIES:
             inputs = CorruptedInputs(samples.inputs, name, severity, trained.seed)
             logits = trained.predict(replace(samples, inputs=inputs))
-            record = judge(logits, samples.labels, validation)
+            record = evaluate_predictions(logits, samples.labels, validation)
             records.setdefault(name, {})[str(severity)] = record
             advance()
     return records
 
 
 def _read_recipe(path: Path) -> tuple[Recipe, int]:
-    """What a seed learned by, and its number."""
-    described = run_folder.read_json(path)
+    """The recipe and the number of a seed."""
+    description = run_folder.read_json(path)
     try:
-        return recipe_from_dict(described["recipe"], str(path)), int(described["seed"])
+        return recipe_from_dict(description["recipe"], str(path)), int(description["seed"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TrainingError(f"{path} is damaged ({error!r}); train again") from error
+        raise TrainingError(f"{path} is damaged ({error!r})", "train again") from error
 
 
 def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
@@ -227,15 +244,17 @@ def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
     )
 
 
-def _validation(folder: Path) -> tuple[Tensor, Tensor] | None:
+def _validation_predictions(folder: Path) -> tuple[Tensor, Tensor] | None:
     path = folder / run_folder.VALIDATION
     if not path.exists():
         return None
-    said = read_predictions(path)
-    return said.logits, said.targets
+    predictions = read_predictions(path)
+    return predictions.logits, predictions.targets
 
 
 def _without_files(config: ModelConfig) -> ModelConfig:
-    """The same network without the files that its first parameters came from."""
-    kept = {name: value for name, value in config.options.items() if name not in FIRST_PARAMETERS}
-    return replace(config, options=kept)
+    """The same network without the files that its initial parameters came from."""
+    options = {
+        name: value for name, value in config.options.items() if name not in INITIAL_PARAMETERS
+    }
+    return replace(config, options=options)

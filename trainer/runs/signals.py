@@ -1,4 +1,4 @@
-"""A run that is asked to end saves itself first."""
+"""Signals that stop a run after it is saved."""
 
 import signal
 import threading
@@ -9,26 +9,26 @@ from types import FrameType
 
 @contextmanager
 def stop_on_signals() -> Iterator[Callable[[], int]]:
-    """Notes SIGTERM and the first Ctrl-C instead of dying of them; a second one ends at once.
+    """Records SIGTERM and the first Ctrl-C; a second signal ends the process at once.
 
     Yields:
-        The signal that came, 0 for none.
+        A function that returns the number of the received signal, 0 for none.
     """
-    came = 0
+    received = 0
 
-    def note(number: int, _frame: FrameType | None) -> None:
-        nonlocal came
-        came = number
-        # Whoever asks twice does not want to wait for the checkpoint.
+    def record(number: int, _frame: FrameType | None) -> None:
+        nonlocal received
+        received = number
+        # The second signal must not wait for the checkpoint.
         signal.signal(number, signal.SIG_DFL)
 
     if threading.current_thread() is not threading.main_thread():
-        # Python lets only the main thread handle signals.
+        # In Python only the main thread can handle signals.
         yield lambda: 0
         return
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, record) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield lambda: came
+        yield lambda: received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""A run's records for TensorBoard."""
+"""Records of a run for TensorBoard."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,15 +14,15 @@ from trainer.run_folder import TENSORBOARD
 def log_to_tensorboard(
     folder: Path, epochs_done: int, accelerator: Accelerator
 ) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Writes event files beside the run's other files.
+    """Writes event files into the folder of a seed.
 
     Args:
-        folder: Of the run and seed.
-        epochs_done: Of a resumed run; what was written of later ones is dropped from the plots.
-        accelerator: Only its main process writes.
+        folder: Folder of the seed.
+        epochs_done: Number of finished epochs of a resumed run; events of later ones are dropped.
+        accelerator: Accelerator of this process; only the main process writes.
 
     Yields:
-        Takes the record of one epoch.
+        A function that logs the record of one epoch.
     """
     if not accelerator.is_main_process:
         yield lambda _: None

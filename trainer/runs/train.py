@@ -1,4 +1,4 @@
-"""One run: one recipe and one seed, from its data to a folder with a model and its judgement."""
+"""One run, of one recipe and one seed: from the data to a folder with the model and its metrics."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -11,89 +11,91 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from difficulty_service.atomic_file import remove_leftovers, replacing
-from difficulty_service.errors import ConfigError, TrainingError
+from difficulty_service.errors import ConfigError, Setting, TrainingError
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
 from trainer.evaluation.prediction_file import Predictions, write_predictions
-from trainer.evaluation.record import judge, write_metrics
+from trainer.evaluation.record import MetricValues, evaluate_predictions, write_metrics
 from trainer.recipes.file import recipe_as_dict
 from trainer.runs.tensorboard import log_to_tensorboard
 from trainer.samples import Samples
 from trainer.training.accelerator import make_accelerator
 from trainer.training.checkpoint import Progress, require_same_run
-from trainer.training.loop import Material, Watch, train
+from trainer.training.loop import Callbacks, train
 from trainer.training.predict import predict
-from trainer.training.state import make_learner, resume_learner, save_learner
+from trainer.training.state import make_train_state, resume_train_state, save_train_state
+from trainer.training.step import TrainingData
 from trainer.weights.formula import WeightsDistribution
 from trainer.weights.from_scores import weights_of_samples
 
 FREE_TO_CHANGE = (
     ("name",),
     ("data", "in_memory"),
+    ("data", "max_pixels"),
     ("data", "workers"),
     ("regulariser", "scores"),
     ("training", "checkpoint_every"),
     ("training", "evaluation_batch_size"),
     ("training", "seeds"),
 )
-"""Keys of a recipe that a resumed run need not share; weights are compared by their values."""
+"""Keys of a recipe that may change when a run resumes; weights are compared by their values."""
 
 
 @dataclass(frozen=True)
-class Observer:
-    """What the person at the terminal is told, and may ask for.
+class RunCallbacks:
+    """Functions that a run calls, to show its progress and to be stopped.
 
     Attributes:
-        begin: Called before the first step: training samples, epochs, those done before, and the
-            distribution of the weights if there are any.
-        step: Called with the samples of each step.
-        epoch: Called with the record of each epoch.
-        stop: Whether to save and stop after this step.
+        on_start: Called before the first step with the number of training samples, the progress of
+            the run that resumes, and the distribution of the weights if there are any.
+        on_step: Called with the number of samples of each step.
+        on_epoch: Called with the record of each epoch.
+        should_stop: Whether to save and stop after this step.
     """
 
-    begin: Callable[[int, Progress, WeightsDistribution | None], None]
-    step: Callable[[int], None]
-    epoch: Callable[[dict[str, Any]], None]
-    stop: Callable[[], bool]
+    on_start: Callable[[int, Progress, WeightsDistribution | None], None]
+    on_step: Callable[[int], None]
+    on_epoch: Callable[[dict[str, Any]], None]
+    should_stop: Callable[[], bool]
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What to run, and where.
+    """A run to execute.
 
     Attributes:
-        recipe: Everything besides the seed.
-        seed: Of split, order, augmentation and first parameters.
-        folder: Of the run; the files of this seed lie in a folder of it.
+        recipe: Everything the run depends on besides its seed.
+        seed: Seed of the split, the order, augmentation and the initial parameters.
+        out: Folder of the run; the files of this seed are in a folder inside it.
         device: "auto", "cpu", "cuda", ...
-        resume: Go on where an earlier run of the same recipe and seed stopped.
+        resume: Whether to resume an earlier run of the same recipe and seed.
     """
 
     recipe: Recipe
     seed: int
-    folder: Path
+    out: Path
     device: str = "auto"
     resume: bool = False
 
 
-def run_seed(request: RunRequest, observer: Observer) -> bool:
-    """Trains, predicts and judges; a finished run that is resumed is left as it is.
+def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
+    """Trains, predicts and evaluates; a finished run that is resumed stays unchanged.
 
     Args:
-        request: What to run.
-        observer: Told how it goes.
+        request: Run to execute.
+        callbacks: Functions called with the progress of the run.
 
     Returns:
-        Whether the run is finished; False when the observer asked to stop.
+        Whether the run is finished; False when a callback stopped it.
 
     Raises:
-        TrainingError: The folder holds a run already, or another one than is to be resumed.
+        TrainingError: The folder already holds a run, or not the run to resume.
         ConfigError: The recipe does not fit the data.
         DatasetError: The data cannot be read.
         UnmatchedScores: Scores and samples do not fit together.
     """
-    recipe, folder = request.recipe, run_folder.seed_folder(request.folder, request.seed)
+    recipe, folder = request.recipe, run_folder.seed_folder(request.out, request.seed)
     _require_fresh(folder, resume=request.resume)
     accelerator = make_accelerator(request.device, recipe.training.precision)
     splits = open_splits(recipe.data, request.seed, accelerator.device)
@@ -103,30 +105,30 @@ def run_seed(request: RunRequest, observer: Observer) -> bool:
         saved = run_folder.read_json(folder / run_folder.RECIPE)
         require_same_run(folder / run_folder.RECIPE, saved.get("identity", {}), identity)
         return True
-    learner = make_learner(recipe, request.seed, splits, accelerator)
+    state = make_train_state(recipe, request.seed, splits, accelerator)
     if request.resume and (folder / run_folder.CHECKPOINT).exists():
-        learner = resume_learner(folder / run_folder.CHECKPOINT, identity, learner, accelerator)
+        state = resume_train_state(folder / run_folder.CHECKPOINT, identity, state, accelerator)
     if accelerator.is_main_process:
-        _describe(folder, request, identity, distribution)
+        _write_description(folder, request, identity, distribution)
         run_folder.write_inputs(folder / run_folder.INPUTS, splits.spec, splits.train.class_names)
-    observer.begin(len(splits.train), learner.progress, distribution)
+    callbacks.on_start(len(splits.train), state.progress, distribution)
 
     def save() -> None:
         if accelerator.is_main_process:
-            save_learner(folder, identity, learner, accelerator)
+            save_train_state(folder, identity, state, accelerator)
         accelerator.wait_for_everyone()
 
-    with log_to_tensorboard(folder, learner.progress.epoch, accelerator) as log:
+    with log_to_tensorboard(folder, state.progress.epoch, accelerator) as log:
 
         def end_epoch(record: dict[str, Any]) -> None:
             log(record)
-            observer.epoch(record)
+            callbacks.on_epoch(record)
 
-        material = Material(splits.train, weights, splits.validation)
-        watch = Watch(observer.step, end_epoch, save, observer.stop)
-        finished = train(learner, material, recipe, request.seed, accelerator, watch)
+        data = TrainingData(splits.train, weights, splits.validation)
+        loop_callbacks = Callbacks(callbacks.on_step, end_epoch, save, callbacks.should_stop)
+        finished = train(state, data, recipe, request.seed, accelerator, loop_callbacks)
     if finished:
-        _finish(folder, learner.final_model(accelerator), splits, recipe, accelerator)
+        _finish(folder, state.final_model(accelerator), splits, recipe, accelerator)
     return finished
 
 
@@ -135,19 +137,27 @@ def _require_fresh(folder: Path, *, resume: bool) -> None:
         remove_leftovers(folder)
     elif (folder / run_folder.RECIPE).exists():
         raise TrainingError(
-            f"{folder} holds a run already; go on with it by --resume, or use another --out"
+            f"{folder} already holds a run",
+            "continue it with ",
+            Setting("resume", value=True),
+            ", or use another ",
+            Setting("out"),
+            parameter="out",
         )
 
 
 def _weights(splits: Splits, recipe: Recipe) -> tuple[Tensor | None, WeightsDistribution | None]:
-    """The weight of every training sample, if the recipe asks for any."""
+    """The weight of every training sample, if the recipe has weights."""
     config = recipe.regulariser
     if config.weights == "constant":
         return None, None
     if config.scores is None:
         raise ConfigError(
-            "regulariser.weights = 'scores', but no score file is named; add --scores "
-            "scores.parquet, which `difficulty score` writes"
+            "regulariser.weights = 'scores', but no score file is named",
+            "add ",
+            Setting("scores", "scores.parquet"),
+            ", which `difficulty score` writes",
+            parameter="scores",
         )
     return weights_of_samples(
         splits.train.sample_ids, Path(config.scores), config, known_ids=splits.all_ids
@@ -155,7 +165,7 @@ def _weights(splits: Splits, recipe: Recipe) -> tuple[Tensor | None, WeightsDist
 
 
 def _identity(request: RunRequest, samples: Samples, weights: Tensor | None) -> dict[str, Any]:
-    """What a run depends on, as plain values."""
+    """Everything a run depends on, as plain values."""
     recipe = recipe_as_dict(request.recipe)
     for *tables, key in FREE_TO_CHANGE:
         table = recipe
@@ -174,13 +184,13 @@ def _identity(request: RunRequest, samples: Samples, weights: Tensor | None) -> 
     }
 
 
-def _describe(
+def _write_description(
     folder: Path,
     request: RunRequest,
     identity: Mapping[str, Any],
     distribution: WeightsDistribution | None,
 ) -> None:
-    """Writes what is run before it runs."""
+    """Writes the recipe, the identity and the weights of a run before it starts."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = recipe_as_dict(request.recipe)
     run_folder.write_json(
@@ -193,7 +203,7 @@ def _describe(
 def _finish(
     folder: Path, model: nn.Module, splits: Splits, recipe: Recipe, accelerator: Accelerator
 ) -> None:
-    """Keeps the model, what it predicts, and the judgement of that; the judgement last."""
+    """Writes the model and its predictions, and last their metrics, which mark the run finished."""
     files = {run_folder.VALIDATION: splits.validation, run_folder.TEST: splits.test}
     predictions = {
         name: predictions_of(model, samples, recipe, accelerator)
@@ -204,27 +214,29 @@ def _finish(
         return
     state = {name: value.contiguous().cpu() for name, value in model.state_dict().items()}
     with replacing(folder / run_folder.MODEL) as temporary:
-        # Safetensors' own writing makes files that only their owner can read.
+        # The save_file of safetensors makes files that only their owner can read.
         temporary.write_bytes(save(state))
-    for name, said in predictions.items():
-        write_predictions(folder / name, said)
-    write_metrics(folder / run_folder.METRICS, _judgement(predictions))
+    for name, split_predictions in predictions.items():
+        write_predictions(folder / name, split_predictions)
+    write_metrics(folder / run_folder.METRICS, _evaluate(predictions))
 
 
-def _judgement(predictions: Mapping[str, Predictions]) -> dict[str, Any]:
+def _evaluate(predictions: Mapping[str, Predictions]) -> dict[str, MetricValues]:
     """Metrics of the test samples, or of the validation samples where there are no others."""
     test, validation = (predictions.get(name) for name in (run_folder.TEST, run_folder.VALIDATION))
     if test is None:
-        # A temperature fitted to the very samples that it is judged on would look too good.
-        return {} if validation is None else judge(validation.logits, validation.targets)
+        if validation is None:
+            return {}
+        # A temperature fitted on the samples that it is evaluated on would look too good.
+        return evaluate_predictions(validation.logits, validation.targets)
     held_out = None if validation is None else (validation.logits, validation.targets)
-    return judge(test.logits, test.targets, held_out)
+    return evaluate_predictions(test.logits, test.targets, held_out)
 
 
 def predictions_of(
     model: nn.Module, samples: Samples, recipe: Recipe, accelerator: Accelerator
 ) -> Predictions:
-    """What a model says about a split."""
+    """The predictions of a model for a split."""
     logits = predict(
         model,
         samples.inputs,

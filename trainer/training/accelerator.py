@@ -1,4 +1,4 @@
-"""Where a run computes, and in which precision: one device or several, through Accelerate."""
+"""Devices and precision of a run, by Accelerate."""
 
 import os
 from typing import Literal
@@ -7,28 +7,31 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.errors import Setting, TrainingError
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 MIXED: dict[str, Literal["no", "bf16", "fp16"]] = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 
 
 def make_accelerator(device: str, precision: Precision) -> Accelerator:
-    """The devices of this process and of those started beside it by `accelerate launch`.
+    """Makes the accelerator of this process, which may be one of several of `accelerate launch`.
 
     Args:
-        device: "auto", "cpu", "cuda", "cuda:1" or "mps"; with several processes Accelerate deals
-            out the devices, and only "auto" and "cpu" make sense.
-        precision: Of forward and backward; "auto" is bf16 on GPUs that compute in it.
+        device: "auto", "cpu", "cuda", "cuda:1" or "mps"; only "auto" or "cpu" with several
+            processes, to which Accelerate assigns the devices.
+        precision: Precision of forward and backward; "auto" is bf16 on GPUs that support it.
 
     Raises:
-        TrainingError: There is no such device here, or it has no such precision.
+        TrainingError: There is no such device, or it does not support the precision.
     """
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if launched and device not in {"auto", "cpu"}:
         raise TrainingError(
-            f"device {device!r} for {os.environ['WORLD_SIZE']} processes; leave --device out, "
-            "accelerate gives each process its own"
+            f"device {device!r} for {os.environ['WORLD_SIZE']} processes",
+            "leave out ",
+            Setting("device"),
+            ", as Accelerate assigns a device to each process",
+            parameter="device",
         )
     if device not in {"auto", "cpu"}:
         _require_device(device)
@@ -36,18 +39,18 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
     else:
         os.environ.pop("ACCELERATE_TORCH_DEVICE", None)
     on_cpu = device == "cpu" or os.environ.get("ACCELERATE_USE_CPU", "").lower() in {"1", "true"}
-    mixed = MIXED.get(precision, "bf16" if _computes_in_bf16(on_cpu=on_cpu) else "no")
+    mixed = MIXED.get(precision, "bf16" if _supports_bf16(on_cpu=on_cpu) else "no")
     if mixed == "fp16" and (on_cpu or not torch.cuda.is_available()):
         raise TrainingError(
-            "training.precision = 'fp16' needs a CUDA device; use 'bf16', 'fp32' or 'auto'"
+            "training.precision = 'fp16' needs a CUDA device", "set it to 'bf16', 'fp32' or 'auto'"
         )
-    # Accelerate keeps its state for the whole process and refuses a second run that differs.
+    # Accelerate keeps one state per process and refuses a second run with other settings.
     AcceleratorState._reset_state(reset_partial_state=not launched)
     return Accelerator(mixed_precision=mixed, cpu=on_cpu)
 
 
 def any_process(value: bool, accelerator: Accelerator) -> bool:  # noqa: FBT001 - its one argument
-    """Whether something is so in this process or in another; all processes ask together."""
+    """Whether a value is true in any process; all processes must call this together."""
     if accelerator.num_processes == 1:
         return value
     flag = torch.tensor([float(value)], device=accelerator.device)
@@ -59,10 +62,12 @@ def _require_device(name: str) -> None:
         torch.empty(1, device=torch.device(name))
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise TrainingError(f"device {name!r} cannot be used here: {reason}") from None
+        raise TrainingError(
+            f"device {name!r} cannot be used here: {reason}", parameter="device"
+        ) from None
 
 
-def _computes_in_bf16(*, on_cpu: bool) -> bool:
+def _supports_bf16(*, on_cpu: bool) -> bool:
     if on_cpu or not torch.cuda.is_available():
         return False
     return torch.cuda.get_device_capability() >= (8, 0)

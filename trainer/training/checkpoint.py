@@ -1,4 +1,4 @@
-"""Saves a run so that it goes on as if it had never stopped."""
+"""Checkpoints, from which a run resumes as if it had never stopped."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,21 +9,22 @@ import torch
 from torch import Tensor
 
 from difficulty_service.atomic_file import replacing
-from difficulty_service.errors import TrainingError
+from difficulty_service.differences import differences
+from difficulty_service.errors import Setting, TrainingError
 
 VERSION = 1
 
 
 @dataclass
 class Progress:
-    """How far a run is; the loop moves it on.
+    """Progress of a run, updated in place by the loop.
 
     Attributes:
-        epoch: Epochs finished.
-        step: Steps done of the epoch that is not finished.
-        loss: Sum over the samples of those steps.
-        correct: Of those samples, how many were predicted right.
-        seconds: Spent on the unfinished epoch before now.
+        epoch: Number of finished epochs.
+        step: Number of steps done in the current epoch.
+        loss: Sum of the losses over the samples of those steps.
+        correct: Number of correct predictions among those samples.
+        seconds: Seconds spent on the current epoch so far.
         history: One record per finished epoch.
     """
 
@@ -37,16 +38,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run at one step.
+    """A run after one step.
 
     Attributes:
-        identity: What the run depends on; a run with another cannot go on from here.
-        progress: How far it is.
-        model: Parameters and buffers.
-        optimiser: Its state.
-        loss: Memory of the loss, empty if it has none.
-        average: Moving average of the parameters, empty if none is kept.
-        scaler: Of half precision, empty if none is used.
+        identity: Description of everything the run depends on; another run cannot resume here.
+        progress: Progress of the run.
+        model: Parameters and buffers of the model.
+        optimiser: State of the optimiser.
+        loss: Memory of the loss; empty if it has none.
+        average: Moving average of the parameters; empty if none is kept.
+        scaler: State of the gradient scaler of half precision; empty if none is used.
     """
 
     identity: Mapping[str, Any]
@@ -59,17 +60,17 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Writes a checkpoint whole or not at all, in place of the one before."""
+    """Replaces a checkpoint file atomically."""
     values = vars(checkpoint) | {"progress": vars(checkpoint.progress), "version": VERSION}
     with replacing(path) as temporary:
         torch.save(values, temporary)
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Reads what `save_checkpoint` wrote, onto the CPU.
+    """Reads a checkpoint onto the CPU.
 
     Raises:
-        TrainingError: It is damaged, or of another version.
+        TrainingError: The file is damaged or of another version.
     """
     try:
         values = torch.load(path, map_location="cpu", weights_only=True)
@@ -77,48 +78,33 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise
     except Exception as error:  # torch raises a dozen kinds for a damaged file
         raise TrainingError(
-            f"{path} cannot be read as a checkpoint ({type(error).__name__}: {error}); delete it "
-            "and train from the start"
+            f"{path} cannot be read as a checkpoint ({type(error).__name__}: {error})",
+            "delete it and train from the start",
         ) from error
     version = values.pop("version", None) if isinstance(values, dict) else None
     if version != VERSION:
         raise TrainingError(
-            f"{path} is a checkpoint of version {version}, this package reads {VERSION}; use the "
-            "package that wrote it, or delete it and train from the start"
+            f"{path} is a checkpoint of version {version}, this package reads {VERSION}",
+            "use the package that wrote it, or delete it and train from the start",
         )
     return Checkpoint(**(values | {"progress": Progress(**values["progress"])}))
 
 
-def require_same_run(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Refuses to go on with a run that was made otherwise.
+def require_same_run(path: Path, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    """Refuses to resume a run with another recipe, seed, data or weights.
 
     Args:
-        path: Of the checkpoint.
-        saved: Its identity, nested mappings of plain values.
-        wanted: That of the run to go on.
+        path: File that the saved identity comes from.
+        saved: Identity of the saved run, nested mappings of plain values.
+        current: Identity of the run that resumes.
 
     Raises:
-        TrainingError: They differ; the message names each difference.
+        TrainingError: The identities differ; the message names each difference.
     """
-    before, now = _flatten(saved), _flatten(wanted)
-    names = sorted(before.keys() | now.keys())
-    differences = [
-        f"{name} was {before.get(name)!r}, now {now.get(name)!r}"
-        for name in names
-        if before.get(name) != now.get(name)
-    ]
-    if differences:
+    different = differences(saved, current)
+    if different:
         raise TrainingError(
-            f"{path} belongs to another run: {'; '.join(differences)}; go on with what it was "
-            "made with, or use another --out"
+            f"{path} belongs to another run: {'; '.join(different)}",
+            "resume it with the settings it was started with, or use another ",
+            Setting("out"),
         )
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat

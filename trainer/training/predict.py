@@ -1,4 +1,4 @@
-"""Logits of every sample of a split, whatever the number of processes."""
+"""Logits of every sample of a split, for any number of processes."""
 
 import torch
 from accelerate import Accelerator
@@ -8,12 +8,12 @@ from trainer.samples import Inputs
 
 
 def share_of_process(positions: Tensor, accelerator: Accelerator) -> Tensor:
-    """Those of some samples that this process works on; shares differ by one sample at most."""
+    """This process's share of some positions; shares differ by at most one sample."""
     return positions.tensor_split(accelerator.num_processes)[accelerator.process_index]
 
 
 def to_memory_format(inputs: Tensor, *, channels_last: bool) -> Tensor:
-    """Images with their channels last in memory, where asked for; others as they are."""
+    """Converts images to channels last in memory; other inputs stay unchanged."""
     if channels_last and inputs.ndim == 4:  # noqa: PLR2004 - samples, channels, height, width
         return inputs.contiguous(memory_format=torch.channels_last)
     return inputs
@@ -29,15 +29,15 @@ def predict(
     *,
     channels_last: bool = False,
 ) -> Tensor:
-    """What a model says about every sample, in evaluation mode; the model's mode is kept.
+    """Computes the logits of every sample in evaluation mode, and restores the model's mode.
 
     Args:
-        model: From a batch of inputs to logits.
-        inputs: Of the split.
-        num_samples: Samples of the split.
-        batch_size: Largest number of samples at once, over all processes.
-        accelerator: Of this process.
-        channels_last: Memory format of images.
+        model: Model that maps a batch of inputs to logits.
+        inputs: Inputs of the split.
+        num_samples: Number of samples of the split.
+        batch_size: Maximum number of samples per batch, over all processes.
+        accelerator: Accelerator of this process.
+        channels_last: Whether images have their channels last in memory.
 
     Returns:
         Logits, float32 on the CPU, the same in every process. Shape (samples, classes).
@@ -60,10 +60,11 @@ def predict(
 def _gather(
     logits: Tensor, positions: Tensor, num_samples: int, accelerator: Accelerator
 ) -> Tensor:
-    """The rows of all processes, each in its place."""
+    """The rows of all processes, in the order of the samples."""
     rows = accelerator.gather(accelerator.pad_across_processes(logits)).cpu()
-    places = accelerator.pad_across_processes(positions.to(accelerator.device), pad_index=-1)
-    places = accelerator.gather(places).cpu()
+    all_positions = accelerator.pad_across_processes(positions.to(accelerator.device), pad_index=-1)
+    all_positions = accelerator.gather(all_positions).cpu()
     gathered = rows.new_empty(num_samples, rows.shape[1])
-    gathered[places[places >= 0]] = rows[places >= 0]
+    is_sample = all_positions >= 0
+    gathered[all_positions[is_sample]] = rows[is_sample]
     return gathered

@@ -1,4 +1,4 @@
-"""The learning rate at every step, as a share of its highest."""
+"""Schedules of the learning rate, as a fraction of the highest rate."""
 
 import math
 
@@ -6,20 +6,20 @@ from trainer.config import ScheduleConfig
 
 
 def rate_at(step: int, steps: int, epochs: int, config: ScheduleConfig) -> float:
-    """How high the learning rate is at a step.
+    """The learning rate at a step.
 
     Args:
-        step: Counted from zero over the whole run.
-        steps: Of the whole run.
-        epochs: Of the whole run; milestones of 1 and more are counted in them.
-        config: The form of the schedule.
+        step: Step, counted from zero over the whole run.
+        steps: Number of steps of the whole run.
+        epochs: Number of epochs of the whole run, the unit of milestones of 1 and more.
+        config: Schedule of the recipe.
 
     Returns:
-        A share of the highest learning rate, in (0, 1].
+        Fraction of the highest learning rate, in (0, 1].
     """
     warmup = config.warmup * steps
     if step < warmup:
-        # The first step must learn something, so the rise starts one step above zero.
+        # A rate of zero would waste the first step, so the rise starts one step above zero.
         return (step + 1) / (math.floor(warmup) + 1)
     if config.name == "steps":
         return config.factor ** _milestones_passed(step, steps, epochs, config)
@@ -32,6 +32,8 @@ def rate_at(step: int, steps: int, epochs: int, config: ScheduleConfig) -> float
 
 
 def _milestones_passed(step: int, steps: int, epochs: int, config: ScheduleConfig) -> int:
-    shares = [stone if stone < 1 else stone / epochs for stone in config.milestones]
-    # Half a step of slack: 150 / 350 of the steps must be the first step of epoch 150.
-    return sum(step + 0.5 >= share * steps for share in shares)
+    fractions = [
+        milestone if milestone < 1 else milestone / epochs for milestone in config.milestones
+    ]
+    # Half a step of tolerance: 150 / 350 of the steps must be the first step of epoch 150.
+    return sum(step + 0.5 >= fraction * steps for fraction in fractions)

@@ -1,7 +1,7 @@
-"""Every random choice of a run as a function of the seed and of what it is for.
+"""Random numbers of a run as a function of the seed, the purpose, the epoch and the step.
 
-Nothing depends on how many numbers were drawn before, so a run goes on at any step as if it had
-never stopped, and several processes agree without talking.
+They do not depend on the numbers drawn before, so a run resumes at any step as if it had never
+stopped, and several processes draw the same numbers without communication.
 """
 
 from enum import IntEnum
@@ -14,7 +14,7 @@ from trainer.samples import NUM_DRAWS
 
 
 class Purpose(IntEnum):
-    """What a stream of random numbers is for; the values are part of what a seed means."""
+    """Purpose of a stream of random numbers; other values would change the meaning of a seed."""
 
     PARAMETERS = 0
     ORDER = 1
@@ -23,7 +23,7 @@ class Purpose(IntEnum):
 
 
 def seed_of(seed: int, purpose: Purpose, *indices: int) -> int:
-    """A seed of its own for every purpose and index, 63 bits."""
+    """A different seed of 63 bits for every purpose and index."""
     sequence = np.random.SeedSequence([seed, purpose, *indices])
     return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 
@@ -34,25 +34,24 @@ def generator_of(seed: int, purpose: Purpose, *indices: int) -> torch.Generator:
 
 
 def plan_epoch(num_samples: int, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
-    """The batches of one epoch: every sample once, in a new order, in batches of nearly one size.
+    """The batches of one epoch: every sample once, in random order, in nearly equal batches.
 
-    Spreading the samples evenly uses every one without a small last batch, whose gradient and
-    batch statistics would be noise.
+    Equal sizes avoid a small last batch, whose gradient and batch statistics would be noisy.
 
     Args:
-        num_samples: Training samples.
-        batch_size: Largest batch.
-        seed: Of the run.
-        epoch: Counted from zero.
+        num_samples: Number of training samples.
+        batch_size: Maximum number of samples per batch.
+        seed: Seed of the run.
+        epoch: Epoch, counted from zero.
 
     Returns:
-        Positions of the samples of each batch, int64. Sizes differ by one at most.
+        Positions of the samples of each batch, int64. Sizes differ by at most one.
     """
     order = torch.randperm(num_samples, generator=generator_of(seed, Purpose.ORDER, epoch))
     return list(order.tensor_split(-(-num_samples // batch_size)))
 
 
 def draw_augmentation(num_samples: int, seed: int, epoch: int) -> Tensor:
-    """Numbers in [0, 1) that decide how each sample is changed. Shape (samples, NUM_DRAWS)."""
+    """Random numbers in [0, 1) for the augmentation of each sample. Shape (samples, NUM_DRAWS)."""
     generator = generator_of(seed, Purpose.AUGMENTATION, epoch)
     return torch.rand(num_samples, NUM_DRAWS, generator=generator)

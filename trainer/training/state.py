@@ -1,12 +1,13 @@
-"""What learns: built from a recipe, saved to a checkpoint, taken up from one."""
+"""The state of a training run: built from a recipe, saved to a checkpoint, restored from one."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
@@ -14,7 +15,7 @@ from difficulty_service.errors import ConfigError
 from trainer import run_folder
 from trainer.config import OptimiserConfig, Recipe
 from trainer.data import Splits
-from trainer.losses import make_loss
+from trainer.losses import call_hook, make_loss
 from trainer.models import build_model
 from trainer.training.checkpoint import (
     Checkpoint,
@@ -23,19 +24,50 @@ from trainer.training.checkpoint import (
     require_same_run,
     save_checkpoint,
 )
-from trainer.training.loop import Learner, call_hook
 from trainer.training.objective import Objective
 from trainer.training.seeding import Purpose, seed_of
 
 
-def make_learner(recipe: Recipe, seed: int, splits: Splits, accelerator: Accelerator) -> Learner:
-    """What learns, before its first step.
+@dataclass(frozen=True)
+class TrainState:
+    """Everything that changes with every training step.
+
+    Attributes:
+        model: Model as prepared by the accelerator.
+        optimiser: Optimiser as prepared by the accelerator.
+        objective: Objective, whose loss may have a memory.
+        average: Moving average of the model; None where none is kept.
+        progress: Number of epochs and steps that are done.
+    """
+
+    model: nn.Module
+    optimiser: torch.optim.Optimizer
+    objective: Objective
+    average: AveragedModel | None
+    progress: Progress
+
+    def final_model(self, accelerator: Accelerator) -> nn.Module:
+        """The model to evaluate and to save: the moving average where there is one.
+
+        All processes must call this together.
+        """
+        model = self.average.module if self.average else accelerator.unwrap_model(self.model)
+        if accelerator.num_processes > 1:
+            # Each process has batch statistics of its own share; those of the main one are kept.
+            broadcast(list(model.buffers()))
+        return model
+
+
+def make_train_state(
+    recipe: Recipe, seed: int, splits: Splits, accelerator: Accelerator
+) -> TrainState:
+    """Builds the state before the first step.
 
     Args:
-        recipe: What to build.
-        seed: Of the first parameters.
-        splits: What the model must fit.
-        accelerator: Of this process.
+        recipe: Recipe of the run.
+        seed: Seed of the initial parameters.
+        splits: Data that the model must fit.
+        accelerator: Accelerator of this process.
 
     Raises:
         ConfigError: There is no such model or loss, or it does not fit the data.
@@ -59,17 +91,18 @@ def make_learner(recipe: Recipe, seed: int, splits: Splits, accelerator: Acceler
     if hasattr(loss, "after_epoch") and splits.validation is None:
         raise ConfigError(
             f"loss {recipe.loss.name!r} learns from validation samples, but data.validation holds "
-            "none out; set data.validation = 0.1"
+            "none out",
+            "set data.validation = 0.1",
         )
     call_hook(loss, "before_training", splits.train.sample_ids)
-    objective = Objective(loss, recipe.regulariser.alpha, settings.reduction)
+    objective = Objective(loss, recipe.regulariser.alpha)
     optimiser = make_optimiser(model, recipe.optimiser)
     prepared_model, prepared_optimiser = accelerator.prepare(model, optimiser)
-    return Learner(prepared_model, prepared_optimiser, objective, average, Progress())
+    return TrainState(prepared_model, prepared_optimiser, objective, average, Progress())
 
 
 def make_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Optimizer:
-    """The optimiser of a model's parameters that learn."""
+    """The optimiser of a model's trainable parameters."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if config.name == "adamw":
         return torch.optim.AdamW(
@@ -84,40 +117,46 @@ def make_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Opt
     )
 
 
-def save_learner(
-    folder: Path, identity: Mapping[str, Any], learner: Learner, accelerator: Accelerator
+def save_train_state(
+    folder: Path, identity: Mapping[str, Any], state: TrainState, accelerator: Accelerator
 ) -> None:
     """Writes the checkpoint and the history of a run into its folder."""
-    loss, scaler = learner.objective.loss, accelerator.scaler
+    loss, scaler = state.objective.loss, accelerator.scaler
     checkpoint = Checkpoint(
         identity=identity,
-        progress=learner.progress,
-        model=accelerator.unwrap_model(learner.model).state_dict(),
-        optimiser=learner.optimiser.state_dict(),
+        progress=state.progress,
+        model=accelerator.unwrap_model(state.model).state_dict(),
+        optimiser=state.optimiser.state_dict(),
         loss=loss.state_dict() if hasattr(loss, "state_dict") else {},
-        average=learner.average.state_dict() if learner.average is not None else {},
+        average=state.average.state_dict() if state.average is not None else {},
         scaler=scaler.state_dict() if scaler is not None else {},
     )
     save_checkpoint(folder / run_folder.CHECKPOINT, checkpoint)
-    run_folder.write_history(folder / run_folder.HISTORY, learner.progress.history)
+    run_folder.write_history(folder / run_folder.HISTORY, state.progress.history)
 
 
-def resume_learner(
-    path: Path, identity: Mapping[str, Any], learner: Learner, accelerator: Accelerator
-) -> Learner:
-    """The learner as a checkpoint left it.
+def resume_train_state(
+    path: Path, identity: Mapping[str, Any], state: TrainState, accelerator: Accelerator
+) -> TrainState:
+    """Restores a state from a checkpoint.
+
+    Args:
+        path: Checkpoint file.
+        identity: Identity of the run that resumes.
+        state: State before the first step, whose model, optimiser and loss are overwritten.
+        accelerator: Accelerator of this process.
 
     Raises:
-        TrainingError: The checkpoint is damaged, or of another run.
+        TrainingError: The checkpoint is damaged or belongs to another run.
     """
     checkpoint = load_checkpoint(path)
     require_same_run(path, checkpoint.identity, identity)
-    accelerator.unwrap_model(learner.model).load_state_dict(checkpoint.model)
-    learner.optimiser.load_state_dict(dict(checkpoint.optimiser))
+    accelerator.unwrap_model(state.model).load_state_dict(checkpoint.model)
+    state.optimiser.load_state_dict(dict(checkpoint.optimiser))
     if checkpoint.loss:
-        call_hook(learner.objective.loss, "load_state_dict", checkpoint.loss)
-    if learner.average is not None:
-        learner.average.load_state_dict(checkpoint.average)
+        call_hook(state.objective.loss, "load_state_dict", checkpoint.loss)
+    if state.average is not None:
+        state.average.load_state_dict(checkpoint.average)
     if accelerator.scaler is not None and checkpoint.scaler:
         accelerator.scaler.load_state_dict(checkpoint.scaler)
-    return replace(learner, progress=checkpoint.progress)
+    return replace(state, progress=checkpoint.progress)

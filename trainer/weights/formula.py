@@ -1,4 +1,4 @@
-"""From difficulty scores to weights between 0 and 1, and what these weights look like."""
+"""Weights between 0 and 1 from difficulty scores, and statistics of these weights."""
 
 import dataclasses
 import math
@@ -16,31 +16,31 @@ from trainer.config import Normalise
 PERCENTS = (1, 5, 25, 50, 75, 95, 99)
 
 NEGLIGIBLE = 0.01
-"""A weight up to this leaves its sample as good as unregularised."""
+"""Weight up to which a sample is practically not regularised."""
 
 COLLAPSED = 0.01
-"""Weights are called collapsed where a smaller share of samples is above NEGLIGIBLE."""
+"""Fraction of samples above NEGLIGIBLE below which the weights have collapsed."""
 
 NEARLY_CONSTANT = 0.05
-"""Weights are called so where their standard deviation is a smaller share of their mean."""
+"""Coefficient of variation below which weights are nearly constant."""
 
 
 @dataclass(frozen=True)
 class WeightsDistribution:
-    """What the weights of a run look like.
+    """Statistics of the weights of a run.
 
     Attributes:
         count: Number of weights.
-        mean: Their mean; alpha times this is the strength of the entropy term on average.
-        std: Standard deviation, divided by the count.
-        min: The smallest.
-        max: The largest.
-        quantiles: By percent: "1", "5", "25", "50", "75", "95", "99".
-        effective_share: Kish's effective sample size over the count: 1 where all weights are
-            equal, 1 / count where one weight is all there is.
-        share_above_hundredth: Share of samples with a weight above 0.01.
-        missing: Samples without a score, which took the mean weight.
-        surplus: Scores that belong to no sample of the dataset.
+        mean: Mean weight; alpha times this is the mean strength of the entropy term.
+        std: Population standard deviation.
+        min: Smallest weight.
+        max: Largest weight.
+        quantiles: Quantiles by percent: "1", "5", "25", "50", "75", "95", "99".
+        effective_share: Kish's effective sample size divided by the count: 1 where all weights
+            are equal, 1 / count where one weight dominates.
+        share_above_hundredth: Fraction of samples with a weight above 0.01.
+        missing: Number of samples without a score, which have the mean weight.
+        surplus: Number of scores without a sample.
     """
 
     count: int
@@ -59,23 +59,23 @@ class WeightsDistribution:
         return dataclasses.asdict(self)
 
     def summary(self) -> str:
-        """One paragraph for people, with a warning where the weights tell little apart."""
+        """One paragraph of text, with a warning about collapsed or nearly constant weights."""
         q = self.quantiles
         sentences = [
             f"Weights of {self.count:,} training samples: mean {self.mean:.3g}, standard deviation "
-            f"{self.std:.3g}, from {self.min:.3g} to {self.max:.3g}; median {q['50']:.3g}, nine in "
-            f"ten between {q['5']:.3g} and {q['95']:.3g}.",
-            f"Effective share {self.effective_share:.1%}; {self.share_above_hundredth:.1%} are "
-            f"above {NEGLIGIBLE}.",
+            f"{self.std:.3g}, from {self.min:.3g} to {self.max:.3g}; median {q['50']:.3g}, 90 % "
+            f"between {q['5']:.3g} and {q['95']:.3g}.",
+            f"Effective sample size {self.effective_share:.1%}; "
+            f"{self.share_above_hundredth:.1%} of the weights are above {NEGLIGIBLE}.",
         ]
         if self.missing:
-            sentences.append(f"Without a score, at the mean weight: {self.missing:,}.")
+            sentences.append(f"Samples without a score, with the mean weight: {self.missing:,}.")
         if self.surplus:
-            sentences.append(f"Scores that belong to no sample: {self.surplus:,}.")
+            sentences.append(f"Scores without a sample: {self.surplus:,}.")
         return " ".join(sentences + self._warnings())
 
     def _warnings(self) -> list[str]:
-        """At most one: collapsed weights may be nearly constant, too, but then it is too late."""
+        """At most one warning: collapsed weights may be nearly constant too."""
         if self.share_above_hundredth < COLLAPSED:
             return [
                 f"Warning: the weights have collapsed: {self.share_above_hundredth:.2%} of the "
@@ -85,7 +85,7 @@ class WeightsDistribution:
         if self.std < NEARLY_CONSTANT * self.mean:
             return [
                 "Warning: the weights are nearly constant (coefficient of variation "
-                f"{self.std / self.mean:.3f}), so difficulty makes next to no difference. Use "
+                f"{self.std / self.mean:.3f}), so difficulty makes almost no difference. Use "
                 "another regulariser.normalise, or a smaller regulariser.score_temperature."
             ]
         return []
@@ -102,31 +102,32 @@ def sample_weights(
 ) -> Tensor:
     """Equation 10 of Cui et al. (2023): exp(r / T) / (max exp(r / T) + c), larger for harder.
 
-    The paper puts raw scores r into it; those of a feature space with many dimensions differ by
-    hundreds, so that all but a few weights become 0. Hence scores are normalised first.
+    The paper uses raw scores r. In a feature space with many dimensions these differ by hundreds,
+    so that all but a few weights become 0. Hence scores are normalised first.
 
     Args:
-        scores: Finite, larger is harder. Shape (samples,).
-        normalise: "minmax" maps the least score to 0 and the largest to 1, "zscore" the mean to 0
-            and one standard deviation to 1, "per_dimension" divides by `dim`, "none" is the paper.
-            "minmax" and "zscore" make equal scores 0.
+        scores: Finite scores, larger is harder. Shape (samples,).
+        normalise: "minmax" maps the smallest score to 0 and the largest to 1; "zscore" maps the
+            mean to 0 and one standard deviation to 1; "per_dimension" divides by `dim`; "none" is
+            the paper's. "minmax" and "zscore" make equal scores 0.
         score_temperature: T, above 0; smaller makes weights more peaked.
-        c: Zero or more.
-        winsorise: Share of scores at either end, in [0, 0.5), that "minmax" and "zscore" first
-            pull in to the next score.
-        dim: Length of the features behind the scores.
+        c: Constant c, zero or more.
+        winsorise: Fraction of scores at either end, in [0, 0.5), that "minmax" and "zscore" first
+            clip to the next score.
+        dim: Dimension of the features that the scores were computed from.
 
     Returns:
-        Weights in (0, 1), in the order of the scores: those that float64 would round to 0 or 1
-        are the numbers next to these. Float64 of shape (samples,).
+        Weights in (0, 1), in the order of the scores; instead of 0 or 1 by rounding they are the
+        nearest numbers of float64 in between. Float64 of shape (samples,).
 
     Raises:
-        ConfigError: An option is out of its range, or "per_dimension" lacks `dim`.
+        ConfigError: An option is out of range, or "per_dimension" lacks `dim`.
         TrainingError: There are no scores, or some are not finite.
     """
     if not score_temperature > 0 or not c >= 0:
         raise ConfigError(
-            f"score_temperature {score_temperature} must be above 0, and c {c} zero or more"
+            f"score_temperature {score_temperature} must be above 0, and c {c} zero or more",
+            parameter="score_temperature" if not score_temperature > 0 else "c",
         )
     scores = scores.detach().double()
     _check_scores(scores)
@@ -142,12 +143,12 @@ def sample_weights(
 
 
 def describe_weights(weights: Tensor, *, missing: int = 0, surplus: int = 0) -> WeightsDistribution:
-    """Mean, spread, quantiles and effective share of weights.
+    """Computes the statistics of weights.
 
     Args:
-        weights: In (0, 1), one at least. Shape (samples,).
-        missing: How many of them stand in for scores that are not there.
-        surplus: How many scores belong to no sample.
+        weights: Weights in (0, 1), at least one. Shape (samples,).
+        missing: Number of samples without a score.
+        surplus: Number of scores without a sample.
     """
     values = weights.detach().double().cpu().numpy()
     # The squares of collapsed weights would underflow to 0 / 0.
@@ -170,14 +171,14 @@ def describe_weights(weights: Tensor, *, missing: int = 0, surplus: int = 0) -> 
 def _check_scores(scores: Tensor) -> None:
     if scores.ndim != 1 or not len(scores):
         raise TrainingError(
-            f"scores of shape {tuple(scores.shape)} make no weights; give one score per sample, "
-            "in one dimension, and one sample at least"
+            f"weights cannot be made from scores of shape {tuple(scores.shape)}",
+            "give one score per sample, in one dimension, and at least one sample",
         )
     not_finite = int((~scores.isfinite()).sum())
     if not_finite:
         raise TrainingError(
-            f"{not_finite:,} of {len(scores):,} scores are NaN or infinite, where finite ones were "
-            "expected; score again, or choose another column"
+            f"{not_finite:,} of {len(scores):,} scores are NaN or infinite",
+            "score again, or choose another column",
         )
 
 
@@ -186,34 +187,38 @@ def _normalised(scores: Tensor, normalise: Normalise, winsorise: float, dim: int
         case "minmax":
             return _between_0_and_1(_winsorised(scores, winsorise))
         case "zscore":
-            # A map to [0, 1] in between changes nothing but keeps the squares in range.
+            # An intermediate map to [0, 1] does not change the result and avoids overflow.
             r = _between_0_and_1(_winsorised(scores, winsorise))
             return (r - r.mean()) / r.std(correction=0) if r.any() else r
         case "per_dimension":
             if dim is None or dim < 1:
                 raise ConfigError(
-                    f'normalise = "per_dimension" divides by the length of the features, and {dim} '
-                    "is none; give a length of 1 or more, or choose another normalise"
+                    f'normalise = "per_dimension" divides by the dimension of the features, and '
+                    f"{dim} is not a dimension",
+                    "give a dimension of 1 or more, or choose another normalise",
                 )
             return scores / dim
         case "none":
             return scores
     raise ConfigError(
-        f"there is no normalise {normalise!r}; choose 'minmax', 'per_dimension', 'zscore' or 'none'"
+        f"there is no normalise {normalise!r}",
+        "choose 'minmax', 'per_dimension', 'zscore' or 'none'",
     )
 
 
-def _winsorised(scores: Tensor, share: float) -> Tensor:
-    """Scores with the given share at either end pulled in to the next score."""
-    if not 0 <= 2 * share < 1:
-        raise ConfigError(f"winsorise {share} must be a share of 0 or more and below 0.5")
-    pulled_in = math.floor(share * len(scores) + 1e-9)  # 0.29 x 100 is 28.999... in float64
+def _winsorised(scores: Tensor, fraction: float) -> Tensor:
+    """Clips a fraction of the scores at either end to the next score."""
+    if not 0 <= 2 * fraction < 1:
+        raise ConfigError(
+            f"winsorise {fraction} must be 0 or more and below 0.5", parameter="winsorise"
+        )
+    clipped = math.floor(fraction * len(scores) + 1e-9)  # 0.29 x 100 is 28.999... in float64
     ordered = scores.sort().values
-    return scores.clamp(ordered[pulled_in], ordered[-1 - pulled_in])
+    return scores.clamp(ordered[clipped], ordered[-1 - clipped])
 
 
 def _between_0_and_1(scores: Tensor) -> Tensor:
-    """The least score as 0 and the largest as 1; equal scores as 0."""
+    """Maps the smallest score to 0 and the largest to 1; equal scores to 0."""
     scores = scores / scores.abs().max().clamp_min(1)  # else the range may overflow
     low, high = scores.aminmax()
     return (scores - low) / (high - low) if high > low else torch.zeros_like(scores)

@@ -1,4 +1,4 @@
-"""One weight per training sample from a score file, joined by sample id."""
+"""Weights of training samples from a score file, joined by sample id."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class _ScoreColumn:
     """A column of a score file.
 
     Attributes:
-        sample_ids: One per row.
-        scores: NaN where there is none. Shape (rows,).
-        dim: Length of the features behind them, where the file says it.
+        sample_ids: Sample id of each row.
+        scores: Score of each row, NaN where there is none. Shape (rows,).
+        dim: Dimension of the features that the scores were computed from, if it is known.
     """
 
     sample_ids: pa.Array
@@ -36,14 +36,14 @@ class _ScoreColumn:
 
 
 @dataclass(frozen=True)
-class _Joined:
+class _JoinedScores:
     """Scores in the order of the training samples, and the ids that did not match.
 
     Attributes:
-        scores: NaN where there is none. Shape (samples,).
-        absent: Training samples that the file does not have.
-        empty: Training samples whose score is null or NaN.
-        surplus: Ids in the file that are of no sample.
+        scores: Score of each sample, NaN where there is none. Shape (samples,).
+        absent: Ids of training samples that are not in the file.
+        empty: Ids of training samples whose score is null or NaN.
+        surplus: Ids in the file that belong to no sample.
     """
 
     scores: NDArray[np.float64]
@@ -59,17 +59,17 @@ def weights_of_samples(
     *,
     known_ids: Sequence[str] | None = None,
 ) -> tuple[Tensor, WeightsDistribution]:
-    """A weight for each training sample, made from its score.
+    """Computes the weight of each training sample from its score.
 
-    Normalisation and the largest score are those of the training samples alone, so that samples
-    held out for validation do not change how the others are trained.
+    Only the scores of training samples are used for normalisation, so that held-out samples do not
+    change the weights.
 
     Args:
-        sample_ids: Those of the training samples.
-        path: The score file.
-        config: Column, normalisation, and what to do about a missing score.
-        known_ids: Those of the whole dataset: a score of a sample that was held out of training
-            is no mistake. None is `sample_ids`.
+        sample_ids: Ids of the training samples.
+        path: Score file.
+        config: Column, normalisation, and handling of missing scores.
+        known_ids: Ids of the whole dataset, as scores of held-out samples are no error. None is
+            `sample_ids`.
 
     Returns:
         Weights in (0, 1), float64 in the order of `sample_ids`, of shape (samples,), and their
@@ -78,7 +78,7 @@ def weights_of_samples(
 
     Raises:
         ScoreFileError: The file cannot be read, or has two scores for one sample.
-        ConfigError: The file has no such score column, or no length of features to divide by.
+        ConfigError: The file has no such score column, or no dimension of features to divide by.
         UnmatchedScores: A training sample has no score, or a score no sample, and `missing` is
             "error"; or no training sample has a score at all.
         TrainingError: A score is infinite.
@@ -95,7 +95,7 @@ def weights_of_samples(
         winsorise=config.winsorise,
         dim=column.dim,
     )
-    # Rounding can put a mean beyond the values it is of.
+    # By rounding, a mean can lie outside the range of its values.
     mean = known_weights.mean().clamp(known_weights.min(), known_weights.max())
     weights = mean.repeat(len(has_score))
     weights[has_score] = known_weights
@@ -104,16 +104,16 @@ def weights_of_samples(
 
 
 def _read_column(path: Path, name: str) -> _ScoreColumn:
-    read_scores(path, ["sample_id"])  # says what is wrong with a file that is no score file
+    read_scores(path, ["sample_id"])  # raises an error that names what is wrong with the file
     schema = pq.read_schema(path)
     numeric = [field.name for field in schema if pa.types.is_floating(field.type)]
     file = read_scores(path, ["sample_id", *numeric])
     filled = [column for column in numeric if file.table[column].null_count < len(file.table)]
     if name not in filled:
-        reason = "is empty" if name in numeric else "is no column of scores"
+        reason = "is empty" if name in numeric else "is not a column of scores"
         raise ConfigError(
-            f"regulariser.column {name!r} {reason} in {path}; choose one of {filled}, or score "
-            "again so that it is filled"
+            f"regulariser.column {name!r} {reason} in {path}",
+            f"choose one of {filled}, or score again so that it is filled",
         )
     sample_ids = pa.chunked_array(file.table["sample_id"]).cast(pa.large_string()).combine_chunks()
     _check_unique(sample_ids, path)
@@ -127,57 +127,58 @@ def _check_unique(sample_ids: pa.Array, path: Path) -> None:
     if len(repeated):
         raise ScoreFileError(
             f"{path} has more than one score for {len(repeated):,} sample ids, "
-            f"{_some(sample_ids.take(pa.array(repeated)))}; expected one; score again"
+            f"{_examples(sample_ids.take(pa.array(repeated)))}",
+            "score again",
         )
 
 
 def _join(
     column: _ScoreColumn, sample_ids: Sequence[str], known_ids: Sequence[str] | None
-) -> _Joined:
-    wanted = pa.array(list(sample_ids), pa.large_string())
-    positions = _positions(wanted, column.sample_ids)
-    # Position -1, an id that the file does not have, is the NaN at the end.
+) -> _JoinedScores:
+    requested = pa.array(list(sample_ids), pa.large_string())
+    positions = _positions(requested, column.sample_ids)
+    # An id that is not in the file has position -1, the NaN at the end.
     scores = np.append(column.scores, np.nan)[positions]
-    surplus = column.sample_ids.filter(pc.invert(pc.is_in(column.sample_ids, value_set=wanted)))
+    surplus = column.sample_ids.filter(pc.invert(pc.is_in(column.sample_ids, value_set=requested)))
     if known_ids is not None:
         known = pa.array(list(known_ids), pa.large_string())
         surplus = surplus.filter(pc.invert(pc.is_in(surplus, value_set=known)))
-    return _Joined(
+    return _JoinedScores(
         scores=scores,
-        absent=wanted.filter(pa.array(positions < 0)),
-        empty=wanted.filter(pa.array((positions >= 0) & np.isnan(scores))),
+        absent=requested.filter(pa.array(positions < 0)),
+        empty=requested.filter(pa.array((positions >= 0) & np.isnan(scores))),
         surplus=surplus,
     )
 
 
 def _positions(sample_ids: pa.Array, among: pa.Array) -> NDArray[np.int64]:
-    """Where each id first stands among others, -1 for nowhere. Shape (ids,)."""
-    found = pc.fill_null(pc.index_in(sample_ids, value_set=among), -1)
-    return found.to_numpy().astype(np.int64)
+    """First position of each id among others, -1 if it is absent. Shape (ids,)."""
+    positions = pc.fill_null(pc.index_in(sample_ids, value_set=among), -1)
+    return positions.to_numpy().astype(np.int64)
 
 
-def _check_matched(joined: _Joined, path: Path, config: RegulariserConfig) -> None:
+def _check_matched(joined: _JoinedScores, path: Path, config: RegulariserConfig) -> None:
     total, column = len(joined.scores), config.column
     missing = len(joined.absent) + len(joined.empty)
     strict = config.missing == "error"
     if missing < total and not (strict and (missing or len(joined.surplus))):
         return
-    complaints = [
-        f"{len(ids):,} {complaint}, {_some(ids)}"
-        for ids, complaint in (
+    problems = [
+        f"{len(ids):,} {problem}, {_examples(ids)}"
+        for ids, problem in (
             (joined.absent, f"of {total:,} training samples are not in it"),
             (joined.empty, f"of {total:,} training samples have no value in {column!r}"),
             (joined.surplus, "of its scores belong to no sample of the dataset"),
         )
         if len(ids)
     ]
-    remedy = "score the dataset that is trained on"
+    remedy = "score the training dataset"
     if missing < total:
         remedy += ', or set regulariser.missing = "mean" to give samples without a score the mean '
-        remedy += "weight and leave out scores without a sample"
-    raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(complaints)}; {remedy}")
+        remedy += "weight and to ignore scores without a sample"
+    raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(problems)}", remedy)
 
 
-def _some(sample_ids: pa.Array) -> str:
+def _examples(sample_ids: pa.Array) -> str:
     examples = sample_ids[:EXAMPLES].to_pylist()
     return f"for example {', '.join(map(repr, examples))}"

@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
+from difficulty_service.backbones.backbone import (
+    Backbone,
+    BackboneOptions,
+    Preprocessing,
+    no_projection,
+)
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.errors import BackboneError, Setting
@@ -26,12 +31,7 @@ def load_builtin(name: str, options: BackboneOptions) -> Backbone:
     from difficulty_service.backbones.builtin.network import BuiltinEncoder
 
     if options.features != "penultimate":
-        raise BackboneError(
-            f"{name} has no projection",
-            "use ",
-            Setting("features", "penultimate"),
-            parameter="features",
-        )
+        raise no_projection(name)
     path = WEIGHTS_FILE if options.weights is None else Path(options.weights)
     if not path.is_file():
         problem = f"the weights of {name} are not at {path}"

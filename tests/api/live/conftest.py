@@ -6,9 +6,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import httpx2
@@ -63,6 +64,7 @@ class Service:
 
 
 StartService = Callable[..., Service]
+ForkCommand = Callable[..., ForkServerProcess]
 
 
 @pytest.fixture(scope="session")
@@ -85,23 +87,28 @@ def many_photos(photos: Path) -> Path:
 
 
 @pytest.fixture
-def start_service(tmp_path: Path, photos: Path) -> Iterator[StartService]:
+def start_service(
+    fork_command: ForkCommand, tmp_path: Path, photos: Path
+) -> Iterator[StartService]:
     """Starts a server and a worker on a database; ends them after the test."""
     with ExitStack() as stack:
 
         def start(database_url: str, **settings: object) -> Service:
-            service = running_service(tmp_path, {"photos": photos}, database_url, settings)
+            settings |= {"database_url": database_url}
+            service = running_service(fork_command, tmp_path, {"photos": photos}, settings)
             return stack.enter_context(service)
 
         yield start
 
 
 @pytest.fixture(scope="session")
-def shared_service(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Iterator[Service]:
+def shared_service(
+    fork_command: ForkCommand, tmp_path_factory: pytest.TempPathFactory, photos: Path
+) -> Iterator[Service]:
     """One service with SQLite for all tests that leave it unchanged."""
     folder = tmp_path_factory.mktemp("service")
-    url = f"sqlite:///{folder / 'difficulty.sqlite'}"
-    with running_service(folder, {"photos": photos}, url, {}) as service:
+    settings = {"database_url": f"sqlite:///{folder / 'difficulty.sqlite'}"}
+    with running_service(fork_command, folder, {"photos": photos}, settings) as service:
         yield service
 
 
@@ -118,13 +125,15 @@ def write_images(folder: Path) -> None:
 
 @contextmanager
 def running_service(
-    folder: Path, roots: dict[str, Path], database_url: str, settings: dict[str, object]
+    fork_command: ForkCommand,
+    folder: Path,
+    roots: dict[str, Path],
+    settings: Mapping[str, object],
 ) -> Iterator[Service]:
     """`difficulty serve` and `difficulty worker` with a folder of their own."""
-    variables = {
+    all_settings = {
         "roots": json.dumps({name: str(path) for name, path in roots.items()}),
         "data_dir": folder / "data",
-        "database_url": database_url,
         "device": "cpu",
         "poll": 0.05,
         "heartbeat": 0.2,
@@ -134,48 +143,42 @@ def running_service(
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
-        **{f"DIFFICULTY_{name.upper()}": str(value) for name, value in variables.items()},
+        **{f"DIFFICULTY_{name.upper()}": str(value) for name, value in all_settings.items()},
     }
     # The port is read from the log, the first thing of level "info" that is of use here.
     environment_of_server = environment | {"DIFFICULTY_LOG_LEVEL": "info"}
-    log_path = folder / "server.log"
-    with log_path.open("wb") as log, (folder / "worker.log").open("wb") as worker_log:
-        server = subprocess.Popen(  # noqa: S603 - our own command
-            [*COMMAND, "serve", "--port", "0"], env=environment_of_server, stderr=log
-        )
-        worker = None
-        try:
-            url = listening_url(server, log_path)
-            worker = subprocess.Popen(  # noqa: S603 - our own command
-                [*COMMAND, "worker"], env=environment, stderr=worker_log
-            )
-            wait_until_ready(url, worker)
-            yield Service(url, roots, environment, (server.pid, worker.pid))
-        finally:
-            for process in filter(None, (worker, server)):
-                process.terminate()
-            ended = [process.wait(60) for process in filter(None, (worker, server))]
-    assert ended == [0, 0], log_path.read_text() + (folder / "worker.log").read_text()
+    log, worker_log = folder / "server.log", folder / "worker.log"
+    processes = [fork_command("serve", "--port", 0, environment=environment_of_server, errors=log)]
+    try:
+        url = listening_url(processes[0], log)
+        processes.append(fork_command("worker", environment=environment, errors=worker_log))
+        wait_until_ready(url, processes[1])
+        yield Service(url, roots, environment, (processes[0].pid, processes[1].pid))
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0], (
+        log.read_text() + worker_log.read_text()
+    )
 
 
-def wait_until_ready(url: str, worker: "subprocess.Popen[bytes]") -> None:
+def wait_until_ready(url: str, worker: ForkServerProcess) -> None:
     """Returns after the first heartbeat of the worker."""
     while httpx2.get(f"{url}/readyz", timeout=TIMEOUT).status_code != httpx2.codes.OK:
-        assert worker.poll() is None, "the worker ended"
+        assert worker.is_alive(), "the worker ended"
         time.sleep(0.1)
 
 
-def listening_url(server: "subprocess.Popen[bytes]", log: Path) -> str:
+def listening_url(server: ForkServerProcess, log: Path) -> str:
     """URL of the server from its log, once it answers there."""
-    while server.poll() is None:
-        for line in log.read_text().splitlines():
+    while server.is_alive():
+        for line in log.read_text().splitlines() if log.exists() else ():
             event = json.loads(line)
             if event.get("event") == "listening":
                 with httpx2.Client(transport=httpx2.HTTPTransport(retries=50)) as client:
                     client.get(event["url"] + "/healthz").raise_for_status()
                 return str(event["url"])
-        try:
-            server.wait(0.05)
-        except subprocess.TimeoutExpired:
-            continue
+        server.join(0.05)
     pytest.fail(f"the server ended: {log.read_text()}")

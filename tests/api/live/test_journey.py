@@ -24,7 +24,7 @@ JOB = {"backbone": "builtin", "scorers": ["rmd"], "shrinkage": "ledoit-wolf"}
 
 @pytest.mark.slow
 def test_an_upload_is_scored_watched_read_and_deleted(
-    start_service: Callable[..., Any], database_url: str, photos: Path
+    database_url: str, start_service: Callable[..., Any], photos: Path
 ) -> None:
     service = start_service(database_url)
     archive = tar_of(photos / "train")
@@ -71,7 +71,7 @@ def test_an_upload_is_scored_watched_read_and_deleted(
 
 @pytest.mark.slow
 def test_a_job_that_runs_is_cancelled_within_seconds(
-    start_service: Callable[..., Any], database_url: str, many_photos: Path
+    database_url: str, start_service: Callable[..., Any], many_photos: Path
 ) -> None:
     service = start_service(database_url)
 

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing import active_children
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_after_the_process_died_one_request_fails_and_the_next_finds_a_new_one(
     scoring: EncoderProcess, images: list[bytes], description: dict[str, Any]
 ) -> None:
     scoring.encode(images, description)
-    (process,) = active_children()
+    (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join(30)

@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -35,6 +34,7 @@ NUM_IMAGES = 40
 
 Submit = Callable[..., Job]
 Wait = Callable[[Job, str], Job]
+StartWorker = Callable[[], ForkServerProcess]
 
 
 @dataclass
@@ -252,11 +252,17 @@ def test_a_stopping_worker_hands_its_job_back_after_the_grace_period_and_another
 ) -> None:
     job = submitted()
     hasty = settings.model_copy(update={"grace": 0.01})
-    stopping = threading.Event()
+    stopping, noticed = threading.Event(), threading.Event()
 
-    with attempting(sqlite_engine, hasty, gate, stopping.is_set):
+    def stop() -> bool:
+        if stopping.is_set():
+            noticed.set()
+        return stopping.is_set()
+
+    with attempting(sqlite_engine, hasty, gate, stop):
         assert gate.reached.wait(60)
         stopping.set()
+        assert noticed.wait(60)
         time.sleep(5 * hasty.grace)
         gate.released.set()
     handed_back = get_job(sqlite_engine, None, job.id)
@@ -306,37 +312,39 @@ def test_a_worker_waits_for_the_tables(settings: Settings, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_the_first_signal_lets_the_job_finish(
-    settings: Settings, submitted: Submit, wait_for: Wait, sqlite_engine: Engine
+    start_worker: StartWorker, submitted: Submit, wait_for: Wait, sqlite_engine: Engine
 ) -> None:
     job = submitted(augment_runs=30)
 
-    with worker_process(settings) as process:
-        wait_for_progress(sqlite_engine, job)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+    process = start_worker()
+    wait_for_progress(sqlite_engine, job)
+    process.terminate()
+    process.join(60)
 
+    assert process.exitcode == 0
     assert wait_for(job, "succeeded").attempt == 1
 
 
 @pytest.mark.slow
 def test_the_second_signal_ends_the_process_at_once(
-    settings: Settings, submitted: Submit, sqlite_engine: Engine
+    start_worker: StartWorker, submitted: Submit, sqlite_engine: Engine
 ) -> None:
     job = submitted(augment_runs=100)
 
-    with worker_process(settings) as process:
-        wait_for_progress(sqlite_engine, job)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.2)  # two signals at the same moment are one
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 128 + signal.SIGINT
+    process = start_worker()
+    wait_for_progress(sqlite_engine, job)
+    while process.is_alive():  # two signals at the same moment are one
+        with suppress(ProcessLookupError):
+            os.kill(process.pid or 0, signal.SIGINT)
+        process.join(0.2)
 
+    assert process.exitcode == 128 + signal.SIGINT
     assert (get_job(sqlite_engine, None, job.id) or job).state == "running"
 
 
-@contextmanager
-def worker_process(settings: Settings) -> Iterator["subprocess.Popen[bytes]"]:
-    code = "from api.worker.worker import Settings, run_worker; run_worker(Settings())"
+@pytest.fixture
+def start_worker(fork_command: Callable[..., ForkServerProcess], settings: Settings) -> StartWorker:
+    """Starts `difficulty worker` as a process of its own."""
     environment = os.environ | {
         "DIFFICULTY_ROOTS": json.dumps(settings.roots),
         "DIFFICULTY_DATA_DIR": str(settings.data_dir),
@@ -344,11 +352,7 @@ def worker_process(settings: Settings) -> Iterator["subprocess.Popen[bytes]"]:
         "DIFFICULTY_DEVICE": "cpu",
         "DIFFICULTY_HEARTBEAT": "0.05",
     }
-    with subprocess.Popen([sys.executable, "-c", code], env=environment) as process:  # noqa: S603
-        try:
-            yield process
-        finally:
-            process.kill()
+    return lambda: fork_command("worker", environment=environment)
 
 
 def wait_for_progress(engine: Engine, job: Job) -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from difficulty_service.backbones import load_backbone
-from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.weights import file_sha256
 from difficulty_service.errors import BackboneError
 
@@ -29,6 +29,12 @@ def vit(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
     path = tmp_path_factory.mktemp("vit") / "clip.safetensors"
     save_file(model.state_dict(), path)
     return model, path
+
+
+@pytest.fixture(scope="module")
+def penultimate(vit: tuple[nn.Module, Path]) -> Backbone:
+    """The features of that model before its projection."""
+    return load_backbone("clip-vit-b32", BackboneOptions(weights=str(vit[1])))
 
 
 @pytest.fixture(scope="module")
@@ -97,15 +103,14 @@ def test_projected_features_of_a_vit_are_those_of_open_clip(vit: tuple[nn.Module
 
 @pytest.mark.slow
 def test_penultimate_features_of_a_vit_come_before_the_projection(
-    vit: tuple[nn.Module, Path],
+    vit: tuple[nn.Module, Path], penultimate: Backbone
 ) -> None:
     model, path = vit
 
-    backbone = load_backbone("clip-vit-b32", BackboneOptions(weights=str(path)))
-    features = backbone.encode(IMAGES)
+    features = penultimate.encode(IMAGES)
 
-    assert backbone.feature_dim == 768
-    assert backbone.weights_sha256 == file_sha256(path)
+    assert penultimate.feature_dim == 768
+    assert penultimate.weights_sha256 == file_sha256(path)
     torch.testing.assert_close(features, before_projection(model.visual, IMAGES))
 
 
@@ -129,10 +134,9 @@ def test_features_of_a_resnet_with_and_without_the_projection(
 
 @pytest.mark.slow
 def test_half_precision_changes_the_features_little_and_returns_float32(
-    vit: tuple[nn.Module, Path],
+    vit: tuple[nn.Module, Path], penultimate: Backbone
 ) -> None:
     _, path = vit
-    single = load_backbone("clip-vit-b32", BackboneOptions(weights=str(path)))
 
     half = load_backbone(
         "clip-vit-b32", BackboneOptions(weights=str(path), precision=torch.bfloat16)
@@ -140,7 +144,7 @@ def test_half_precision_changes_the_features_little_and_returns_float32(
     features = half.encode(IMAGES)
 
     assert features.dtype == torch.float32
-    assert torch.cosine_similarity(features, single.encode(IMAGES)).min() > 0.995
+    assert torch.cosine_similarity(features, penultimate.encode(IMAGES)).min() > 0.995
 
 
 @pytest.mark.slow
@@ -157,10 +161,8 @@ def test_weights_of_another_network_are_refused_with_both_shapes(
 
 
 @pytest.mark.slow
-def test_preprocessing_equals_that_of_open_clip(vit: tuple[nn.Module, Path]) -> None:
-    _, path = vit
-
-    preprocessing = load_backbone("clip-vit-b32", BackboneOptions(str(path))).preprocessing
+def test_preprocessing_equals_that_of_open_clip(penultimate: Backbone) -> None:
+    preprocessing = penultimate.preprocessing
 
     expected = open_clip.pretrained.get_pretrained_cfg("ViT-B-32", "openai")
     assert (preprocessing.size, preprocessing.resize) == (224, 224)

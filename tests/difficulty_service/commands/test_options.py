@@ -1,7 +1,13 @@
 """Settings that a library error suggests, as options of the command line."""
 
-import pytest
+import re
+from pathlib import Path
 
+import pytest
+import typer.main
+
+import difficulty_service
+from difficulty_service.cli import create_app
 from difficulty_service.commands.options import as_option
 from difficulty_service.errors import Setting
 
@@ -19,3 +25,20 @@ from difficulty_service.errors import Setting
 )
 def test_a_setting_is_written_as_the_option_that_sets_it(setting: Setting, option: str) -> None:
     assert as_option(setting) == option
+
+
+def test_every_setting_that_an_error_of_the_service_suggests_is_an_option() -> None:
+    package = Path(difficulty_service.__file__).parent
+    source = "".join(file.read_text() for file in sorted(package.rglob("*.py")))
+    suggested = set(re.findall(r'Setting\(\s*"(\w+)"', source))
+
+    commands = typer.main.get_command(create_app()).commands.values()  # type: ignore[attr-defined]
+    options = {
+        option
+        for command in commands
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+
+    assert {"shrinkage", "batch_size", "min_actors"} <= suggested
+    assert {as_option(Setting(name)) for name in suggested} <= options

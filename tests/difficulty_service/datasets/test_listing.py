@@ -56,5 +56,7 @@ def test_without_a_limit_every_sample_is_used_in_order() -> None:
     ],
 )
 def test_counts_below_one_are_refused(options: DatasetOptions, text: str) -> None:
-    with pytest.raises(DatasetError, match=f"{text}; expected 1 or more"):
+    with pytest.raises(DatasetError, match=f"{text}; expected 1 or more") as caught:
         open_table("t.csv", options)
+
+    assert caught.value.parameter == text.split()[0]

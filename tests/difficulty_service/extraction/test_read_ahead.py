@@ -30,8 +30,14 @@ def read_all(ahead: ReadAhead, openers: list[Callable[[], BinaryIO]]) -> list[by
     return [opened().read() for opened in [ahead.begin(opener) for opener in openers]]
 
 
-@pytest.mark.parametrize(("seconds", "ahead_of_time"), [(0.02, True), (0.0, False)])
-def test_only_slow_storage_is_read_by_other_threads(*, seconds: float, ahead_of_time: bool) -> None:
+@pytest.mark.parametrize(
+    ("slow_read", "ahead_of_time"), [(read_ahead.SLOW_READ, True), (60, False)]
+)
+def test_only_slow_storage_is_read_by_other_threads(
+    *, slow_read: float, ahead_of_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_ahead, "SLOW_READ", slow_read)
+    seconds = 0.02
     threads: list[str] = []
     images = [bytes([number]) * 10 for number in range(20)]
 
@@ -54,7 +60,7 @@ def test_what_an_opener_raises_comes_when_the_image_is_opened() -> None:
             opened()
 
 
-@pytest.mark.parametrize("bound", ["LARGEST_FILE", "BYTES_AHEAD"])
+@pytest.mark.parametrize("bound", ["MAX_FILE_BYTES", "MAX_BYTES_AHEAD"])
 def test_what_would_take_too_much_memory_is_read_when_it_is_asked_for(
     bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

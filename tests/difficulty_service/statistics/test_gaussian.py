@@ -132,7 +132,7 @@ def test_shrinkage_makes_fewer_samples_than_dimensions_usable(shrinkage: str | f
 def test_few_samples_per_dimension_give_a_warning_with_advice() -> None:
     gaussians = fit(*make_features(rows=20), NUM_CLASSES)
 
-    assert any("prefer rmd_loo" in sentence for sentence in gaussians.warnings)
+    assert any("prefer the column rmd_loo" in sentence for sentence in gaussians.warnings)
 
 
 def test_classes_of_one_sample_are_named() -> None:
@@ -141,12 +141,19 @@ def test_classes_of_one_sample_are_named() -> None:
 
     gaussians = fit(features, labels, 4)
 
-    assert any("1 classes have a single sample" in sentence for sentence in gaussians.warnings)
+    assert "classes of a single sample get no score: labels [3]" in gaussians.warnings
 
 
 def test_identical_features_are_an_error() -> None:
     with pytest.raises(StatisticsError, match="all features are the same"):
         fit(torch.ones(50, 3).double(), torch.zeros(50, dtype=torch.int64), 1)
+
+
+def test_moments_without_their_dtype_are_an_error() -> None:
+    moments = fit(*make_features(), NUM_CLASSES).moments
+
+    with pytest.raises(ValueError, match="'auto' is not the dtype"):
+        fit_gaussians(moments, FitOptions())
 
 
 def test_no_samples_are_an_error() -> None:

@@ -7,10 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.datasets.image_openers import open_bytes
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.errors import ImageError
-from trainer.data.decoding import Fit, decode, pixels_of
+from difficulty_service.errors import ImageError, Setting
+from difficulty_service.images.preparation import prepare
+from trainer.data.decoding import Fit, decode, failure_reason, pixels_of
+
+PREPROCESSING = Preprocessing(8, 8, "bicubic", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> ImageOpener:
@@ -65,10 +69,48 @@ def test_a_picture_is_turned_as_its_exif_block_says(grey: Image.Image) -> None:
     np.testing.assert_array_equal(pixels[0], np.rot90(np.asarray(grey), -1))
 
 
-@pytest.mark.parametrize("data", [b"", b"no image", b"\x89PNG\r\n\x1a\n broken"])
-def test_what_is_no_image_is_an_image_error(data: bytes) -> None:
-    with pytest.raises(ImageError, match="cannot be decoded"):
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "the file is empty"),
+        (b"no image", "not an image of a known format"),
+        (b"\x89PNG\r\n\x1a\n broken", "not a readable PNG image"),
+    ],
+)
+def test_a_file_that_is_not_an_image_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(ImageError, match=reason):
         decode(partial(open_bytes, data))
+
+
+def test_a_format_that_scoring_refuses_is_refused_for_the_same_reason(grey: Image.Image) -> None:
+    icon = encoded(grey, "ICO")
+    with pytest.raises(ImageError) as in_scoring:
+        prepare(icon, PREPROCESSING)
+
+    with pytest.raises(ImageError, match="not an image of a known format") as in_training:
+        decode(icon)
+
+    assert str(in_training.value) == str(in_scoring.value)
+
+
+def test_an_image_above_the_pixel_limit_is_refused_for_the_same_reason(grey: Image.Image) -> None:
+    with pytest.raises(ImageError) as in_scoring:
+        prepare(encoded(grey), PREPROCESSING, max_pixels=47)
+
+    with pytest.raises(ImageError, match="8 x 6 pixels are more than the 47 allowed") as caught:
+        decode(encoded(grey), max_pixels=47)
+
+    assert str(caught.value) == str(in_scoring.value)
+
+
+def test_an_image_at_the_pixel_limit_is_decoded(grey: Image.Image) -> None:
+    assert decode(encoded(grey), max_pixels=48).size == (8, 6)
+
+
+def test_a_remedy_names_the_key_of_the_recipe() -> None:
+    error = ImageError("too large", "raise ", Setting("max_pixels"), parameter="max_pixels")
+
+    assert failure_reason(error) == "too large; raise data.max_pixels"
 
 
 def test_a_truncated_image_is_an_image_error() -> None:
@@ -109,5 +151,5 @@ def test_a_margin_cuts_the_border_off() -> None:
 
 
 def test_another_size_is_refused_where_images_are_not_resized(grey: Image.Image) -> None:
-    with pytest.raises(ImageError, match=r"8 x 6 pixels.* 5 x 5; set image_size"):
+    with pytest.raises(ImageError, match=r"8 x 6 pixels.* 5 x 5; set data.image_size"):
         Fit(5, 5, resizes=False).apply(grey)

@@ -165,5 +165,5 @@ def test_a_folder_without_features_is_refused(tmp_path: Path) -> None:
 def test_augmentation_of_features_is_refused(write_store: WriteStore) -> None:
     config = DataConfig(train=write_store(), kind="features", augmentation="flip")
 
-    with pytest.raises(ConfigError, match="augmentation 'flip' has no meaning for features"):
+    with pytest.raises(ConfigError, match="augmentation 'flip' does not apply to features"):
         open_splits(config, 0, CPU)

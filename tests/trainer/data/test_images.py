@@ -57,7 +57,7 @@ def test_images_that_cannot_be_read_are_counted_and_named(
     dataset = open_dataset(write_table(images=images), DatasetOptions())
 
     with pytest.raises(
-        DatasetError, match=r"8 images of .*'train.parquet#1': cannot.*#17.*errors.parquet"
+        DatasetError, match=r"8 images of .*'train.parquet#1': not an image.*#17.*errors.parquet"
     ) as caught:
         decode_images(dataset, Fit(8, 8))
 
@@ -70,8 +70,15 @@ def test_images_of_another_size_are_refused_with_the_remedy(
     images = [to_png(pixels[0]), to_png(pixels[1][:, :5])]
     dataset = open_dataset(write_table(images=images), DatasetOptions())
 
-    with pytest.raises(DatasetError, match=r"1 images .*#1': 8 x 5 pixels.* set image_size"):
+    with pytest.raises(DatasetError, match=r"1 images .*#1': 8 x 5 pixels.* set data.image_size"):
         decode_images(dataset, Fit(8, 8, resizes=False))
+
+
+def test_images_above_the_pixel_limit_are_named(write_table: Write) -> None:
+    dataset = open_dataset(write_table(), DatasetOptions())
+
+    with pytest.raises(DatasetError, match=r"30 images .*#0': 8 x 8 pixels .*the 63 allowed"):
+        decode_images(dataset, Fit(8, 8, max_pixels=63))
 
 
 def test_batches_follow_the_plan_and_the_positions_of_the_split(

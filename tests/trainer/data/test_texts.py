@@ -303,7 +303,7 @@ def test_a_table_that_lacks_something_says_what(
 def test_a_folder_without_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hot")
 
-    with pytest.raises(DatasetError, match=r"holds no table; texts are read from files ending in"):
+    with pytest.raises(DatasetError, match=r"holds no table; name files ending in"):
         open_text_splits(_config(str(tmp_path)), 0, CPU)
 
 

@@ -187,13 +187,15 @@ def test_pixelation_leaves_as_many_pixels_as_the_benchmark_does() -> None:
 
 
 def test_an_unknown_corruption_names_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"no corruption 'fog'; there are gaussian_noise, shot"):
+    with pytest.raises(
+        ConfigError, match=r"no corruption 'fog'; choose one of gaussian_noise, shot"
+    ):
         corrupt(_photographs(1), "fog", 1, seed=0)
 
 
 @pytest.mark.parametrize("severity", [0, 6])
 def test_a_severity_out_of_range_is_refused(severity: int) -> None:
-    with pytest.raises(ConfigError, match=rf"severity is {severity}; expected one of"):
+    with pytest.raises(ConfigError, match=rf"severity is {severity}; choose one of"):
         corrupt(_photographs(1), "contrast", severity, seed=0)
 
 
@@ -207,7 +209,7 @@ def test_a_severity_out_of_range_is_refused(severity: int) -> None:
     ],
 )
 def test_what_is_no_batch_of_images_is_refused(images: Tensor) -> None:
-    with pytest.raises(ConfigError, match=r"expected torch.uint8 of shape \(samples, 3"):
+    with pytest.raises(ConfigError, match=r"give torch.uint8 of shape \(samples, 3"):
         corrupt(images, "contrast", 1, seed=0)
 
 

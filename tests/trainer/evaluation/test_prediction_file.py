@@ -42,7 +42,7 @@ def test_half_precision_is_widened_and_nothing_else_is_left_in_the_folder(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"no file of predictions .*test\.npz"):
+    with pytest.raises(TrainingError, match=r"the file of predictions .*test\.npz is missing"):
         read_predictions(tmp_path / "test.npz")
 
 

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import MetricError, TrainingError
-from trainer.evaluation.record import STAGES, judge, judge_ood, measure, read_metrics, write_metrics
+from trainer.evaluation.record import (
+    STAGES,
+    compute_metrics,
+    evaluate_ood,
+    evaluate_predictions,
+    read_metrics,
+    write_metrics,
+)
 from trainer.evaluation.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
 from trainer.metrics import METRICS
 from trainer.metrics.bootstrap import Resampling
@@ -35,7 +42,7 @@ def log_odds(confidences: list[float]) -> Tensor:
 def test_four_samples_are_measured_as_by_hand() -> None:
     logits, targets = log_odds([0.9, 0.8, 0.7, 0.6]), torch.tensor([0, 0, 1, 0])
 
-    measures = measure(logits, targets)
+    metrics = compute_metrics(logits, targets)
 
     expected = {
         "accuracy": 0.75,
@@ -55,14 +62,14 @@ def test_four_samples_are_measured_as_by_hand() -> None:
         "s99_share": 0.0,
         "s99_accuracy": None,
     }
-    assert {name: measures[name] for name in expected} == pytest.approx(expected)
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected)
 
 
 def test_with_two_classes_both_certainties_rank_alike() -> None:
-    measures = measure(log_odds([0.9, 0.8, 0.7, 0.6]), torch.tensor([0, 0, 1, 0]))
+    metrics = compute_metrics(log_odds([0.9, 0.8, 0.7, 0.6]), torch.tensor([0, 0, 1, 0]))
 
-    by_msp = {name[:-3]: value for name, value in measures.items() if name.endswith("_msp")}
-    by_entropy = {name[:-7]: value for name, value in measures.items() if name.endswith("_entropy")}
+    by_msp = {name[:-3]: value for name, value in metrics.items() if name.endswith("_msp")}
+    by_entropy = {name[:-7]: value for name, value in metrics.items() if name.endswith("_entropy")}
 
     assert by_msp == pytest.approx(by_entropy)
 
@@ -70,10 +77,10 @@ def test_with_two_classes_both_certainties_rank_alike() -> None:
 def test_every_metric_is_in_the_record() -> None:
     logits, targets = make_batch(0)
 
-    record = judge(logits, targets, make_batch(1))
+    record = evaluate_predictions(logits, targets, make_batch(1))
 
     assert tuple(record) == STAGES
-    assert all(set(METRICS) < set(measures) for measures in record.values())
+    assert all(set(METRICS) < set(metrics) for metrics in record.values())
     assert record["raw"]["ece"] == METRICS["ece"](logits, targets)
 
 
@@ -82,13 +89,13 @@ def test_top_five_accuracy_needs_more_than_five_classes(
     num_classes: int,
     meaningful: bool,  # noqa: FBT001
 ) -> None:
-    assert ("top_5_accuracy" in measure(*make_batch(0, num_classes))) is meaningful
+    assert ("top_5_accuracy" in compute_metrics(*make_batch(0, num_classes))) is meaningful
 
 
 def test_temperatures_are_fitted_on_the_validation_samples() -> None:
     validation = make_batch(1)
 
-    record = judge(*make_batch(0), validation)
+    record = evaluate_predictions(*make_batch(0), validation)
 
     by_nll = fit_temperature_by_nll(*validation)
     assert record["temperature_nll"]["temperature"] == by_nll.temperature
@@ -99,11 +106,11 @@ def test_temperatures_are_fitted_on_the_validation_samples() -> None:
 def test_temperature_scaling_never_changes_accuracy_and_helps_what_it_is_fitted_for() -> None:
     batch = make_batch(0)
 
-    record = judge(*batch, validation=batch)
+    record = evaluate_predictions(*batch, validation=batch)
 
     for name in ("accuracy", "top_5_accuracy"):
-        assert len({measures[name] for measures in record.values()}) == 1
-    nll = {stage: measures["nll"] or 0 for stage, measures in record.items()}
+        assert len({metrics[name] for metrics in record.values()}) == 1
+    nll = {stage: metrics["nll"] or 0 for stage, metrics in record.items()}
     assert nll["temperature_nll"] < min(nll["raw"], nll["temperature_ece"])
     assert (record["temperature_ece"]["ece"] or 0) < (record["raw"]["ece"] or 0)
 
@@ -111,38 +118,38 @@ def test_temperature_scaling_never_changes_accuracy_and_helps_what_it_is_fitted_
 def test_the_scaled_stage_is_the_measure_of_logits_divided_by_the_temperature() -> None:
     logits, targets = make_batch(0)
 
-    scaled = judge(logits, targets, make_batch(1))["temperature_ece"]
+    scaled = evaluate_predictions(logits, targets, make_batch(1))["temperature_ece"]
 
     temperature = scaled.pop("temperature")
     assert temperature is not None
-    assert scaled == measure(logits.double() / temperature, targets)
+    assert scaled == compute_metrics(logits.double() / temperature, targets)
 
 
 def test_without_validation_samples_nothing_is_scaled() -> None:
-    assert set(judge(*make_batch(0))) == {"raw"}
+    assert set(evaluate_predictions(*make_batch(0))) == {"raw"}
 
 
 @pytest.mark.parametrize(("target", "error_rate"), [(0, 0), (1, 1)])
 def test_where_all_are_right_or_all_wrong_nothing_can_be_told_apart(
     target: int, error_rate: int
 ) -> None:
-    measures = measure(log_odds([0.9, 0.8]), torch.tensor([target, target]))
+    metrics = compute_metrics(log_odds([0.9, 0.8]), torch.tensor([target, target]))
 
-    detection = [value for name, value in measures.items() if name.startswith("misclassif")]
+    detection = [value for name, value in metrics.items() if name.startswith("misclassif")]
     assert detection == [None] * 8
-    assert measures["aurc_msp"] == measures["aurc_entropy"] == error_rate
+    assert metrics["aurc_msp"] == metrics["aurc_entropy"] == error_rate
 
 
 def test_intervals_lie_around_what_they_belong_to() -> None:
-    measures = measure(*make_batch(0), Resampling(num_resamples=200))
+    metrics = compute_metrics(*make_batch(0), Resampling(num_resamples=200))
 
     for name in ("accuracy", "nll", "brier_score"):
-        low, value, high = (measures[key] for key in (f"{name}_low", name, f"{name}_high"))
+        low, value, high = (metrics[key] for key in (f"{name}_low", name, f"{name}_high"))
         assert low is not None
         assert value is not None
         assert high is not None
         assert low < value < high
-    assert measures["ece_low"] != measures["ece_high"]
+    assert metrics["ece_low"] != metrics["ece_high"]
 
 
 def test_logits_that_are_not_finite_are_refused() -> None:
@@ -150,13 +157,13 @@ def test_logits_that_are_not_finite_are_refused() -> None:
     logits[3] = float("nan")
 
     with pytest.raises(MetricError, match="row 3"):
-        judge(logits, targets)
+        evaluate_predictions(logits, targets)
 
 
 def test_ood_samples_that_are_less_certain_are_found_by_every_score() -> None:
     certain, uncertain = 8 * torch.eye(3).repeat(4, 1), torch.eye(3)
 
-    found = judge_ood(certain, uncertain)
+    found = evaluate_ood(certain, uncertain)
 
     perfect = {"auroc": 1, "aupr_ood": 1, "aupr_id": 1, "fpr_at_95_tpr": 0}
     assert found == {
@@ -167,7 +174,7 @@ def test_ood_samples_that_are_less_certain_are_found_by_every_score() -> None:
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    record = judge(*make_batch(0), make_batch(1))
+    record = evaluate_predictions(*make_batch(0), make_batch(1))
 
     write_metrics(tmp_path / "metrics.json", record)
 
@@ -189,10 +196,10 @@ def test_numbers_that_json_does_not_have_become_null(tmp_path: Path) -> None:
 def test_an_infinite_nll_has_no_value() -> None:
     logits = torch.tensor([[0.0, float("-inf")], [1.0, 0.0]])
 
-    measures = measure(logits, torch.tensor([1, 0]))
+    metrics = compute_metrics(logits, torch.tensor([1, 0]))
 
-    assert measures["nll"] is None
-    assert measures["accuracy"] == 0.5
+    assert metrics["nll"] is None
+    assert metrics["accuracy"] == 0.5
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "{}", '{"raw": 3}'])

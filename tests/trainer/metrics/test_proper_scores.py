@@ -54,7 +54,7 @@ def test_top_5_accuracy_with_five_classes_is_one() -> None:
 
 
 def test_top_0_accuracy_is_refused() -> None:
-    with pytest.raises(MetricError, match="top 0"):
+    with pytest.raises(MetricError, match="top-0"):
         top_k_accuracy(torch.zeros(1, 2), torch.tensor([0]), k=0)
 
 

@@ -169,10 +169,10 @@ def test_an_option_of_a_senseless_value_is_a_config_error(
 @pytest.mark.parametrize(
     ("name", "spec", "message"),
     [
-        ("resnet18", FEATURES, "'resnet18' learns from images.*features.*choose probe"),
-        ("timm:resnet18", TEXTS, "learns from images.*text.*choose text_cnn"),
-        ("probe", IMAGES, "'probe' learns from features.*images.*densenet121 or"),
-        ("text_cnn", FEATURES, "learns from text.*features"),
+        ("resnet18", FEATURES, "'resnet18' takes images.*features.*choose probe"),
+        ("timm:resnet18", TEXTS, "takes images.*text.*choose text_cnn"),
+        ("probe", IMAGES, "'probe' takes features.*images.*densenet121 or"),
+        ("text_cnn", FEATURES, "takes text.*features"),
     ],
 )
 def test_a_model_of_other_inputs_names_those_that_fit(

@@ -12,7 +12,7 @@ import torch
 
 from difficulty_service.errors import TrainingError
 from trainer.evaluation.prediction_file import Predictions, write_predictions
-from trainer.evaluation.record import judge, write_metrics
+from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
 from trainer.reports.comparison import compare_runs, markdown_table, summarise, write_comparison
 
@@ -135,7 +135,7 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> Non
 def test_scaled_stages_have_tables_of_their_own_with_the_temperature(tmp_path: Path) -> None:
     make_seed(tmp_path / "run", 0, CERTAIN)
     logits, targets = torch.tensor([[9.0, 0.0], [0.0, 9.0], [9.0, 0.0]]), torch.tensor(TARGETS)
-    record = judge(logits, targets, validation=(logits, targets))
+    record = evaluate_predictions(logits, targets, validation=(logits, targets))
     write_metrics(tmp_path / "run" / "seed-0" / "metrics.json", record)
 
     table = markdown_table(compare_runs([tmp_path / "run"]))
@@ -153,7 +153,7 @@ def test_scaled_stages_have_tables_of_their_own_with_the_temperature(tmp_path: P
 def test_every_metric_of_a_record_can_be_shown() -> None:
     logits = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
 
-    record = judge(logits, torch.arange(50) % 8)["raw"]
+    record = evaluate_predictions(logits, torch.arange(50) % 8)["raw"]
 
     assert set(record) == set(COLUMNS)
     assert set(MAIN_COLUMNS) < set(COLUMNS)
@@ -220,7 +220,7 @@ def test_runs_with_different_test_labels_are_not_compared(tmp_path: Path) -> Non
         compare_runs([tmp_path / "one", tmp_path / "two"])
 
 
-def test_seeds_judged_on_their_own_validation_samples_are_compared_seed_by_seed(
+def test_seeds_evaluated_on_their_own_validation_samples_are_compared_seed_by_seed(
     tmp_path: Path,
 ) -> None:
     for name in ("one", "two"):
@@ -232,7 +232,7 @@ def test_seeds_judged_on_their_own_validation_samples_are_compared_seed_by_seed(
     assert [run.name for run in comparison.runs] == ["one", "two"]
 
 
-def test_runs_judged_on_test_and_on_validation_samples_are_not_compared(tmp_path: Path) -> None:
+def test_runs_evaluated_on_test_and_on_validation_samples_are_not_compared(tmp_path: Path) -> None:
     make_seed(tmp_path / "one", 0, CERTAIN)
     make_seed(tmp_path / "two", 0, CERTAIN, file="validation.npz")
 

@@ -1,4 +1,4 @@
-"""Every seed of a run is judged, its numbers are kept beside it, and tables show them all."""
+"""Evaluation of every seed of a run: the files that it writes and the tables that it prints."""
 
 import json
 import math
@@ -15,9 +15,9 @@ from trainer.config import Recipe
 from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.reports.columns import COLUMNS, NO_VALUE
-from trainer.reports.evaluation import Wanted, evaluate_seeds
+from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
 from trainer.runs.evaluate import DatasetChoice
-from trainer.runs.train import Observer, RunRequest, run_seed
+from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 
 MakeRecipe = Callable[..., Recipe]
 WriteFeatures = Callable[..., str]
@@ -26,15 +26,15 @@ SEEDS = (0, 1)
 
 
 def train(recipe: Recipe, folder: Path, seed: int, *, stop: bool = False) -> None:
-    observer = Observer(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
-    run_seed(RunRequest(recipe, seed, folder, "cpu"), observer)
+    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
+    run_seed(RunRequest(recipe, seed, folder, "cpu"), callbacks)
 
 
 @pytest.fixture(scope="module")
 def finished(
     probe_recipe: MakeRecipe, test_features: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """A probe that two seeds were trained of."""
+    """A probe with two finished seeds."""
     folder = tmp_path_factory.mktemp("runs") / "probe"
     recipe = probe_recipe(data={"test": test_features}, training={"epochs": 1})
     for seed in SEEDS:
@@ -44,16 +44,16 @@ def finished(
 
 @pytest.fixture
 def run(finished: Path, tmp_path: Path) -> Path:
-    """A copy of that run, for a test to write to."""
+    """A copy of that run that a test may change."""
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-def evaluate(run: Path, wanted: Wanted | None = None) -> list[str]:
-    return evaluate_seeds(run, wanted or Wanted(), "cpu", lambda: None)
+def evaluate(run: Path, request: EvaluationRequest | None = None) -> list[str]:
+    return evaluate_seeds(run, request or EvaluationRequest(), "cpu", lambda: None)
 
 
 def read_strict(path: Path) -> dict[str, Any]:
-    """JSON without the NaN and infinities that Python would take."""
+    """Reads JSON and refuses NaN and infinities, which Python would accept."""
 
     def refuse(word: str) -> None:
         raise AssertionError(f"{path} holds {word}")
@@ -92,34 +92,36 @@ def test_a_table_shows_mean_and_deviation_over_the_seeds_at_every_stage(run: Pat
     assert COLUMNS["top_5_accuracy"].header not in cells
 
 
-def test_every_number_is_kept_beside_each_seed(run: Path) -> None:
+def test_all_metrics_are_written_into_the_folder_of_each_seed(run: Path) -> None:
     evaluate(run)
 
     for seed in SEEDS:
         folder = run / f"seed-{seed}"
-        kept = read_strict(folder / "evaluation.json")
+        written = read_strict(folder / "evaluation.json")
         before = read_strict(folder / "metrics.json")
-        assert kept["data"] == "the recipe's test data"
-        assert kept["raw"]["nll"] == before["raw"]["nll"]
-        assert kept["raw"]["nll_low"] < kept["raw"]["nll"] < kept["raw"]["nll_high"]
+        assert written["data"] == "the recipe's test data"
+        assert written["raw"]["nll"] == before["raw"]["nll"]
+        assert written["raw"]["nll_low"] < written["raw"]["nll"] < written["raw"]["nll_high"]
 
 
-def test_other_data_are_named_and_their_predictions_kept(
+def test_another_dataset_is_named_and_its_predictions_are_saved(
     run: Path, write_features: WriteFeatures, tmp_path: Path
 ) -> None:
     location = write_features(tmp_path / "others", num_samples=12, seed=7)
 
-    (table,) = evaluate(run, Wanted(DatasetChoice(location)))
+    (table,) = evaluate(run, EvaluationRequest(DatasetChoice(location)))
 
     accuracies = []
     for seed in SEEDS:
         folder = run / f"seed-{seed}"
-        kept = read_strict(folder / "evaluation.json")
-        said = read_predictions(folder / "evaluation.npz")
-        assert kept["data"] == location
-        assert len(said.targets) == 12
-        accuracies.append((said.logits.argmax(1) == said.targets).double().mean().item())
-        assert kept["raw"]["accuracy"] == pytest.approx(accuracies[-1])
+        written = read_strict(folder / "evaluation.json")
+        predictions = read_predictions(folder / "evaluation.npz")
+        assert written["data"] == location
+        assert len(predictions.targets) == 12
+        accuracies.append(
+            (predictions.logits.argmax(1) == predictions.targets).double().mean().item()
+        )
+        assert written["raw"]["accuracy"] == pytest.approx(accuracies[-1])
         assert len(read_predictions(folder / "test.npz").targets) == 31
     assert cells_of(table)["accuracy (%) ↑"][0] == spread(accuracies, 100, 2)
 
@@ -129,7 +131,7 @@ def test_each_ood_dataset_has_a_row_for_each_score(
 ) -> None:
     other = write_features(tmp_path / "a|b", num_samples=40, seed=8)
 
-    _, table = evaluate(run, Wanted(ood=(other, test_features)))
+    _, table = evaluate(run, EvaluationRequest(ood=(other, test_features)))
 
     records = [read_strict(run / f"seed-{seed}" / "ood.json") for seed in SEEDS]
     assert all(set(record) == {other, test_features} for record in records)
@@ -154,24 +156,24 @@ def test_corruptions_have_a_row_for_each_severity_and_each_kind(
     passes: list[None] = []
 
     _, table = evaluate_seeds(
-        tmp_path, Wanted(corruptions=True), "cpu", lambda: passes.append(None)
+        tmp_path, EvaluationRequest(corruptions=True), "cpu", lambda: passes.append(None)
     )
 
-    kept = read_strict(tmp_path / "seed-0" / "corruptions.json")
+    written = read_strict(tmp_path / "seed-0" / "corruptions.json")
     cells = cells_of(table)
     assert len(passes) == len(CORRUPTIONS) * len(SEVERITIES)
-    assert [len(by) for by in kept.values()] == [5] * 10
+    assert [len(by) for by in written.values()] == [5] * 10
     assert len(cells) == 2 + 5 + 10
-    strongest = [kept[name]["5"]["raw"]["accuracy"] for name in CORRUPTIONS]
+    strongest = [written[name]["5"]["raw"]["accuracy"] for name in CORRUPTIONS]
     assert cells["severity 5"][0] == f"{100 * np.mean(strongest):.2f}"
-    scaled = [by["temperature_nll"]["adaptive_ece"] for by in kept["gaussian_noise"].values()]
+    scaled = [by["temperature_nll"]["adaptive_ece"] for by in written["gaussian_noise"].values()]
     assert cells["gaussian noise"][-1] == f"{100 * np.mean(scaled):.2f}"
     assert cells["corrupted by"][-1] == "adaptive ECE (%) ↓, scaled"
 
 
 def test_a_probe_has_no_images_to_corrupt(run: Path) -> None:
-    with pytest.raises(ConfigError, match="--corruptions needs a recipe of images"):
-        evaluate(run, Wanted(corruptions=True))
+    with pytest.raises(ConfigError, match="corruptions need a recipe of images"):
+        evaluate(run, EvaluationRequest(corruptions=True))
 
 
 def test_one_seed_has_no_deviation(run: Path) -> None:
@@ -191,17 +193,17 @@ def test_seeds_that_are_not_finished_are_left_out(run: Path) -> None:
     assert not (run / "seed-1" / "evaluation.json").exists()
 
 
-def test_a_run_without_a_finished_seed_says_how_to_go_on(
+def test_a_run_without_a_finished_seed_is_refused_with_the_remedy(
     probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     train(probe_recipe(), tmp_path, 0, stop=True)
 
-    with pytest.raises(TrainingError, match=r"no seed of .* is finished; .* --resume"):
+    with pytest.raises(TrainingError, match=r"no seed of .* is finished; .* resume=True"):
         evaluate(tmp_path)
 
 
 def test_a_folder_that_holds_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"holds no run.*difficulty train --out"):
+    with pytest.raises(TrainingError, match=r"holds no run.*difficulty train"):
         evaluate(tmp_path)
 
 
@@ -212,8 +214,8 @@ def test_validation_samples_are_not_called_test_data(
 
     (table,) = evaluate(tmp_path)
 
-    kept = read_strict(tmp_path / "seed-0" / "evaluation.json")
-    assert kept["data"] == "the validation samples held out"
+    written = read_strict(tmp_path / "seed-0" / "evaluation.json")
+    assert written["data"] == "the validation samples held out"
     assert cells_of(table)["metric"] == ["as trained"]
 
 
@@ -222,10 +224,10 @@ def test_a_metric_without_a_value_is_a_dash_or_no_row(
 ) -> None:
     location = write_features(tmp_path / "one", num_samples=1)
 
-    (table,) = evaluate(run, Wanted(DatasetChoice(location)))
+    (table,) = evaluate(run, EvaluationRequest(DatasetChoice(location)))
 
     # Errors of a single sample cannot be told from successes.
     assert "AUROC, MSP (%) ↑" not in cells_of(table)
-    kept = read_strict(run / "seed-0" / "evaluation.json")
-    assert kept["raw"]["misclassification_auroc_msp"] is None
-    assert math.isfinite(kept["raw"]["nll"])
+    written = read_strict(run / "seed-0" / "evaluation.json")
+    assert written["raw"]["misclassification_auroc_msp"] is None
+    assert math.isfinite(written["raw"]["nll"])

@@ -1,4 +1,4 @@
-"""A finished run is judged again: as it was, on other data, and on data of another kind."""
+"""Evaluation of a finished run: its predictions, other data, OOD data and corrupted images."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -27,13 +27,13 @@ from trainer.recipes.file import recipe_from_dict
 from trainer.run_folder import read_inputs, write_inputs
 from trainer.runs.evaluate import (
     DatasetChoice,
-    judge_against,
-    judge_corrupted,
-    judge_on,
-    judge_stored,
+    evaluate_corruptions,
+    evaluate_on_dataset,
+    evaluate_ood_dataset,
+    evaluate_saved_predictions,
     load_model,
 )
-from trainer.runs.train import Observer, RunRequest, run_seed
+from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 from trainer.samples import InputSpec
 
 MakeRecipe = Callable[..., Recipe]
@@ -44,9 +44,9 @@ NUM_TEST_IMAGES = 24
 
 
 def finish(recipe: Recipe, folder: Path, *, stop: bool = False) -> Path:
-    """Runs seed 0 unseen; gives the folder of its files."""
-    observer = Observer(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
-    finished = run_seed(RunRequest(recipe, 0, folder, "cpu"), observer)
+    """Runs seed 0 of a recipe; returns the folder of its files."""
+    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
+    finished = run_seed(RunRequest(recipe, 0, folder, "cpu"), callbacks)
     assert finished is not stop
     return folder / "seed-0"
 
@@ -84,7 +84,7 @@ def probe(
     test_features: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The seed of a probe, judged on thirty-one samples."""
+    """The folder of a seed of a probe with thirty-one test samples."""
     return finish(probe_recipe(data={"test": test_features}), tmp_path_factory.mktemp("probe"))
 
 
@@ -117,7 +117,7 @@ def image_tables(
 
 @pytest.fixture(scope="module")
 def residual(image_tables: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The seed of a tiny residual network, judged on twenty-four images."""
+    """The folder of a seed of a tiny residual network with twenty-four test images."""
     return finish(image_tables(), tmp_path_factory.mktemp("residual"))
 
 
@@ -125,36 +125,38 @@ def metrics_of(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "metrics.json").read_text())
 
 
-def test_what_a_run_kept_gives_the_numbers_of_its_end_and_their_intervals(probe: Path) -> None:
-    record = judge_stored(probe, FEW)
+def test_saved_predictions_give_the_metrics_of_the_run_with_intervals(probe: Path) -> None:
+    record = evaluate_saved_predictions(probe, FEW)
 
     expected = metrics_of(probe)
     assert record.keys() == expected.keys() == {"raw", "temperature_nll", "temperature_ece"}
-    for stage, measures in record.items():
-        added = measures.keys() - expected[stage].keys()
+    for stage, metrics in record.items():
+        added = metrics.keys() - expected[stage].keys()
         assert added == {
             f"{name}_{end}"
             for name in ("accuracy", "nll", "brier_score", "ece")
             for end in ("low", "high")
         }
-        assert {name: measures[name] for name in expected[stage]} == expected[stage]
+        assert {name: metrics[name] for name in expected[stage]} == expected[stage]
     raw = record["raw"]
     assert raw["accuracy_low"] <= raw["accuracy"] <= raw["accuracy_high"]
 
 
 @pytest.mark.parametrize("run", ["probe", "residual"])
-def test_the_test_data_named_again_give_the_same_predictions_and_numbers(
+def test_the_test_data_as_another_dataset_give_the_same_predictions_and_metrics(
     request: pytest.FixtureRequest, test_features: str, test_images: str, run: str
 ) -> None:
     folder = request.getfixturevalue(run)
     location = test_features if run == "probe" else test_images
 
-    record, said = judge_on(load_model(folder, "cpu"), DatasetChoice(location), FEW)
+    record, predictions = evaluate_on_dataset(
+        load_model(folder, "cpu"), DatasetChoice(location), FEW
+    )
 
-    kept = read_predictions(folder / "test.npz")
-    assert list(said.sample_ids) == list(kept.sample_ids)
-    assert torch.equal(said.targets, kept.targets)
-    torch.testing.assert_close(said.logits, kept.logits, rtol=0, atol=1e-6)
+    saved = read_predictions(folder / "test.npz")
+    assert list(predictions.sample_ids) == list(saved.sample_ids)
+    assert torch.equal(predictions.targets, saved.targets)
+    torch.testing.assert_close(predictions.logits, saved.logits, rtol=0, atol=1e-6)
     expected = metrics_of(folder)
     assert record["raw"]["accuracy"] == expected["raw"]["accuracy"]
     temperature = record["temperature_nll"]["temperature"]
@@ -166,27 +168,31 @@ def test_classes_in_another_order_are_matched_by_name(probe: Path, tmp_path: Pat
     labels = torch.arange(30) % 3
     features = noise(30) + F.one_hot(labels, 6)
     usual = write_store(tmp_path / "usual", features, labels, CLASSES)
-    turned = write_store(tmp_path / "turned", features, 2 - labels, CLASSES[::-1])
+    reversed_store = write_store(tmp_path / "reversed", features, 2 - labels, CLASSES[::-1])
 
-    record, said = judge_on(trained, DatasetChoice(usual), FEW)
-    turned_record, turned_said = judge_on(trained, DatasetChoice(turned), FEW)
+    record, predictions = evaluate_on_dataset(trained, DatasetChoice(usual), FEW)
+    reversed_record, reversed_predictions = evaluate_on_dataset(
+        trained, DatasetChoice(reversed_store), FEW
+    )
 
-    assert torch.equal(turned_said.targets, labels)
-    assert torch.equal(turned_said.logits, said.logits)
-    assert turned_record == record
+    assert torch.equal(reversed_predictions.targets, labels)
+    assert torch.equal(reversed_predictions.logits, predictions.logits)
+    assert reversed_record == record
 
 
-def test_images_of_some_of_the_classes_can_be_judged(residual: Path, tmp_path: Path) -> None:
+def test_images_of_some_of_the_classes_can_be_evaluated(residual: Path, tmp_path: Path) -> None:
     location = write_images(tmp_path / "some", [1, 2, 2], seed=3)
 
-    record, said = judge_on(load_model(residual, "cpu"), DatasetChoice(location), FEW)
+    record, predictions = evaluate_on_dataset(
+        load_model(residual, "cpu"), DatasetChoice(location), FEW
+    )
 
-    assert said.targets.tolist() == [1, 2, 2]
-    correct = (said.logits.argmax(1) == said.targets).double().mean().item()
+    assert predictions.targets.tolist() == [1, 2, 2]
+    correct = (predictions.logits.argmax(1) == predictions.targets).double().mean().item()
     assert record["raw"]["accuracy"] == pytest.approx(correct)
 
 
-def test_images_of_a_split_and_of_another_size_can_be_judged(
+def test_images_of_a_split_and_of_another_size_can_be_evaluated(
     residual: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "data" / "holdout" / "dog" / "1.png"
@@ -194,10 +200,10 @@ def test_images_of_a_split_and_of_another_size_can_be_judged(
     picture(2, np.random.default_rng(0)).resize((48, 40)).save(path)
     choice = DatasetChoice(str(tmp_path / "data"), split="holdout")
 
-    _, said = judge_on(load_model(residual, "cpu"), choice, FEW)
+    _, predictions = evaluate_on_dataset(load_model(residual, "cpu"), choice, FEW)
 
-    assert said.targets.tolist() == [2]
-    assert said.logits.shape == (1, 3)
+    assert predictions.targets.tolist() == [2]
+    assert predictions.logits.shape == (1, 3)
 
 
 def test_a_class_that_the_model_does_not_know_is_refused_by_name(
@@ -206,7 +212,7 @@ def test_a_class_that_the_model_does_not_know_is_refused_by_name(
     location = write_store(tmp_path / "other", noise(6), torch.arange(6) % 2, ("cat", "newt"))
 
     with pytest.raises(DatasetError, match=r"1 classes that the training dataset lacks.*newt"):
-        judge_on(load_model(probe, "cpu"), DatasetChoice(location), FEW)
+        evaluate_on_dataset(load_model(probe, "cpu"), DatasetChoice(location), FEW)
 
 
 def test_features_of_another_length_are_refused(probe: Path, tmp_path: Path) -> None:
@@ -215,27 +221,27 @@ def test_features_of_another_length_are_refused(probe: Path, tmp_path: Path) -> 
     )
 
     with pytest.raises(DatasetError, match="5 dimensions, and the model takes 6"):
-        judge_on(load_model(probe, "cpu"), DatasetChoice(location), FEW)
+        evaluate_on_dataset(load_model(probe, "cpu"), DatasetChoice(location), FEW)
 
 
 @pytest.mark.parametrize("choice", [{"split": "test"}, {"label_column": "fine"}])
-def test_a_feature_store_is_asked_for_no_split_and_no_column(
+def test_a_feature_store_takes_no_split_and_no_label_column(
     probe: Path, tmp_path: Path, choice: dict[str, str]
 ) -> None:
     location = write_store(tmp_path / "other", noise(6), torch.arange(6) % 2, ("cat", "dog"))
 
-    with pytest.raises(ConfigError, match="leave --split and --label-column out"):
-        judge_on(load_model(probe, "cpu"), DatasetChoice(location, **choice), FEW)
+    with pytest.raises(ConfigError, match="leave out split and label_column"):
+        evaluate_on_dataset(load_model(probe, "cpu"), DatasetChoice(location, **choice), FEW)
 
 
-def test_ood_detection_is_that_of_scikit_learn_and_asks_for_no_common_classes(
+def test_ood_detection_matches_scikit_learn_and_needs_no_common_classes(
     probe: Path, tmp_path: Path
 ) -> None:
     trained = load_model(probe, "cpu")
     shifted = noise(40) - 3
     location = write_store(tmp_path / "odd", shifted, torch.arange(40) % 2, ("newt", "toad"))
 
-    record = judge_against(trained, location)
+    record = evaluate_ood_dataset(trained, location)
 
     own = read_predictions(probe / "test.npz").logits
     with torch.no_grad():
@@ -247,31 +253,31 @@ def test_ood_detection_is_that_of_scikit_learn_and_asks_for_no_common_classes(
     assert record["max_logit"]["auroc"] == pytest.approx(roc_auc_score(is_ood, -logits.amax(1)))
 
 
-def test_samples_of_the_same_kind_are_told_from_themselves_by_chance_only(
+def test_test_samples_as_ood_samples_have_an_auroc_of_one_half(
     residual: Path, test_images: str
 ) -> None:
-    record = judge_against(load_model(residual, "cpu"), test_images)
+    record = evaluate_ood_dataset(load_model(residual, "cpu"), test_images)
 
     assert record["entropy"]["auroc"] == pytest.approx(0.5, abs=0.01)
 
 
 @pytest.fixture(scope="module")
 def corrupted(residual: Path) -> tuple[dict[str, Any], int]:
-    """What the corruptions do to the residual network, and how often something was told."""
-    told: list[None] = []
-    records = judge_corrupted(load_model(residual, "cpu"), lambda: told.append(None))
-    return records, len(told)
+    """Records of the residual network on corrupted images, and the number of reported passes."""
+    passes: list[None] = []
+    records = evaluate_corruptions(load_model(residual, "cpu"), lambda: passes.append(None))
+    return records, len(passes)
 
 
-def test_test_images_are_judged_corrupted_in_ten_ways_at_five_severities(
+def test_test_images_are_evaluated_with_ten_corruptions_at_five_severities(
     corrupted: tuple[dict[str, Any], int],
 ) -> None:
-    records, times_told = corrupted
+    records, num_passes = corrupted
 
     assert list(records) == list(CORRUPTIONS)
     assert len(records) == 10
     assert all(list(by) == [str(severity) for severity in SEVERITIES] for by in records.values())
-    assert times_told == 50
+    assert num_passes == 50
     stages = {"raw", "temperature_nll", "temperature_ece"}
     assert all(record.keys() == stages for by in records.values() for record in by.values())
 
@@ -289,7 +295,7 @@ def test_corruption_makes_predictions_worse(
     assert noisy["nll"] != pytest.approx(clean["nll"])
 
 
-def test_corruption_is_the_same_twice(
+def test_corruption_is_deterministic(
     corrupted: tuple[dict[str, Any], int],
     residual: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -299,7 +305,7 @@ def test_corruption_is_the_same_twice(
     training = replace(trained.recipe.training, evaluation_batch_size=7)
     monkeypatch.setattr("trainer.runs.evaluate.CORRUPTIONS", ("gaussian_noise",))
 
-    again = judge_corrupted(
+    again = evaluate_corruptions(
         replace(trained, recipe=replace(trained.recipe, training=training)), lambda: None
     )
 
@@ -308,7 +314,7 @@ def test_corruption_is_the_same_twice(
         assert record["raw"]["nll"] == pytest.approx(expected["raw"]["nll"], abs=1e-5)
 
 
-def test_the_label_column_of_a_table_is_not_asked_of_a_folder_of_test_images(
+def test_the_label_column_of_a_training_table_does_not_apply_to_a_folder_of_test_images(
     image_tables: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = np.random.default_rng(0)
@@ -322,22 +328,25 @@ def test_the_label_column_of_a_table_is_not_asked_of_a_folder_of_test_images(
     folder = finish(image_tables(**table), tmp_path / "run")
     monkeypatch.setattr("trainer.runs.evaluate.CORRUPTIONS", ("contrast",))
 
-    records = judge_corrupted(load_model(folder, "cpu"), lambda: None)
+    records = evaluate_corruptions(load_model(folder, "cpu"), lambda: None)
 
     assert list(records) == ["contrast"]
 
 
 def test_features_cannot_be_corrupted(probe: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--corruptions needs a recipe of images.*'features'"):
-        judge_corrupted(load_model(probe, "cpu"), lambda: None)
+    with pytest.raises(
+        ConfigError,
+        match=r"corruptions need a recipe of images.*'features'.*; leave out corruptions=True",
+    ):
+        evaluate_corruptions(load_model(probe, "cpu"), lambda: None)
 
 
-def test_a_run_that_is_not_finished_says_how_to_finish_it(
+def test_the_model_of_an_unfinished_run_is_refused_with_the_remedy(
     probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     folder = finish(probe_recipe(), tmp_path, stop=True)
 
-    with pytest.raises(TrainingError, match=r"model\.safetensors is missing; .*--resume"):
+    with pytest.raises(TrainingError, match=r"model\.safetensors is missing; .*resume=True"):
         load_model(folder, "cpu")
 
 
@@ -381,14 +390,14 @@ def test_parameters_of_another_network_are_refused(
         load_model(one, "cpu")
 
 
-def test_a_run_without_test_data_is_judged_on_its_validation_samples(
+def test_a_run_without_test_data_is_evaluated_on_its_validation_samples(
     probe_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
     folder = finish(probe_recipe(), tmp_path)
 
-    record = judge_stored(folder, FEW)
+    record = evaluate_saved_predictions(folder, FEW)
 
-    # A temperature of the very samples that are judged would be no judgement.
+    # A temperature fitted on the evaluated samples would look too good.
     assert record.keys() == {"raw"}
     assert record["raw"]["nll"] == metrics_of(folder)["raw"]["nll"]
 
@@ -398,20 +407,22 @@ def test_a_run_without_any_predictions_asks_for_data(
 ) -> None:
     folder = finish(probe_recipe(data={"validation": 0.0}), tmp_path)
 
-    with pytest.raises(TrainingError, match="has no test data; name some with --data"):
-        judge_stored(folder, FEW)
-    record, _ = judge_on(load_model(folder, "cpu"), DatasetChoice(test_features), FEW)
+    with pytest.raises(TrainingError, match="has no test data; name a dataset with data"):
+        evaluate_saved_predictions(folder, FEW)
+    record, _ = evaluate_on_dataset(load_model(folder, "cpu"), DatasetChoice(test_features), FEW)
 
     assert record.keys() == {"raw"}
 
 
-def test_without_test_data_there_is_nothing_to_tell_ood_samples_from(
+def test_ood_detection_needs_test_data(
     probe_recipe: MakeRecipe, test_features: str, tmp_path: Path
 ) -> None:
     folder = finish(probe_recipe(), tmp_path)
 
-    with pytest.raises(TrainingError, match=r"no test data to tell .* from; train with data\.test"):
-        judge_against(load_model(folder, "cpu"), test_features)
+    with pytest.raises(
+        TrainingError, match=r"no test data to compare .* with; train with data\.test"
+    ):
+        evaluate_ood_dataset(load_model(folder, "cpu"), test_features)
 
 
 @pytest.fixture(scope="module")
@@ -433,7 +444,7 @@ def write_table(path: Path, rows: Sequence[tuple[str, str]]) -> None:
 
 @pytest.fixture(scope="module")
 def text_run(texts: Path) -> Path:
-    """The seed of a network for texts whose word vectors are gone since."""
+    """The folder of a seed of a text network whose file of word vectors was deleted."""
     vectors = texts / "vectors.txt"
     vectors.write_text("cat 1 0 0 0\nrain 0 1 0 0\n")
     recipe = recipe_from_dict(
@@ -457,14 +468,14 @@ def text_run(texts: Path) -> Path:
     return folder
 
 
-def test_texts_are_judged_in_the_words_that_the_model_learned(text_run: Path, texts: Path) -> None:
+def test_texts_are_encoded_with_the_vocabulary_of_the_model(text_run: Path, texts: Path) -> None:
     choice = DatasetChoice(str(texts / "test.csv"))
 
-    record, said = judge_on(load_model(text_run, "cpu"), choice, FEW)
+    record, predictions = evaluate_on_dataset(load_model(text_run, "cpu"), choice, FEW)
 
-    kept = read_predictions(text_run / "test.npz")
-    torch.testing.assert_close(said.logits, kept.logits, rtol=0, atol=1e-6)
-    assert torch.equal(said.targets, kept.targets)
+    saved = read_predictions(text_run / "test.npz")
+    torch.testing.assert_close(predictions.logits, saved.logits, rtol=0, atol=1e-6)
+    assert torch.equal(predictions.targets, saved.targets)
     assert record["raw"]["accuracy"] == metrics_of(text_run)["raw"]["accuracy"]
     vocabulary = load_model(text_run, "cpu").spec.vocabulary
     assert "cat" in vocabulary
@@ -474,7 +485,7 @@ def test_texts_are_judged_in_the_words_that_the_model_learned(text_run: Path, te
 def test_texts_of_other_classes_are_ood(text_run: Path, tmp_path: Path) -> None:
     write_table(tmp_path / "odd.csv", [("stocks fell", "money"), ("gold rose again", "money")])
 
-    record = judge_against(load_model(text_run, "cpu"), str(tmp_path / "odd.csv"))
+    record = evaluate_ood_dataset(load_model(text_run, "cpu"), str(tmp_path / "odd.csv"))
 
     assert 0 <= record["msp"]["auroc"] <= 1
 
@@ -488,7 +499,7 @@ def test_texts_of_other_classes_are_ood(text_run: Path, tmp_path: Path) -> None:
     ],
     ids=["images", "features", "texts"],
 )
-def test_what_a_model_takes_and_gives_is_read_as_it_was_written(
+def test_the_inputs_of_a_model_are_read_as_they_were_written(
     spec: InputSpec, tmp_path: Path
 ) -> None:
     path = tmp_path / "inputs.json"
@@ -506,9 +517,7 @@ def test_what_a_model_takes_and_gives_is_read_as_it_was_written(
 @pytest.mark.parametrize(
     "change", [{"mean": "x"}, {"std": {}}, {"shape": None}, {"class_names": 3}, {"vocabulary": 1}]
 )
-def test_what_cannot_be_the_inputs_of_a_model_is_named(
-    change: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_invalid_file_of_inputs_is_named(change: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "inputs.json"
     write_inputs(path, InputSpec((2,), torch.zeros(2), torch.ones(2)), CLASSES)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
@@ -518,5 +527,5 @@ def test_what_cannot_be_the_inputs_of_a_model_is_named(
 
 
 def test_missing_inputs_are_named_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"inputs\.json is missing; .*--resume"):
+    with pytest.raises(TrainingError, match=r"inputs\.json is missing; .*resume=True"):
         read_inputs(tmp_path / "inputs.json")

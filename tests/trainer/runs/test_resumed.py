@@ -1,4 +1,4 @@
-"""Runs that were stopped go on as if they had not been, or say why they cannot."""
+"""Runs that were stopped resume as if they had not been, or are refused with the reason."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from difficulty_service.errors import TrainingError
 from trainer.config import Recipe
 
 MakeRecipe = Callable[..., Recipe]
-MakeWatcher = Callable[..., Any]
+MakeRecorder = Callable[..., Any]
 Run = Callable[..., bool]
 
 STEPS_PER_EPOCH = 3
@@ -24,7 +24,7 @@ EPOCHS = 3
 def with_memory(
     request: pytest.FixtureRequest, image_recipe: MakeRecipe, forgetful_probe: Recipe
 ) -> Recipe:
-    """Runs in which everything that must survive a stop has a state."""
+    """Runs with every kind of state that must survive a stop."""
     return image_recipe() if request.param == "images" else forgetful_probe
 
 
@@ -50,56 +50,58 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("steps", [1, STEPS_PER_EPOCH, STEPS_PER_EPOCH + 2])
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
-    with_memory: Recipe, steps: int, run: Run, make_watcher: MakeWatcher, tmp_path: Path
+    with_memory: Recipe, steps: int, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
     run(with_memory, tmp_path / "whole")
-    resumed = make_watcher()
+    resumed = make_recorder()
 
-    finished = run(with_memory, tmp_path / "stopped", make_watcher(stop_after=steps))
+    finished = run(with_memory, tmp_path / "stopped", make_recorder(stop_after=steps))
     finished_later = run(with_memory, tmp_path / "stopped", resumed, resume=True)
 
     assert (finished, finished_later) == (False, True)
-    assert resumed.begun_at == divmod(steps, STEPS_PER_EPOCH)
+    assert resumed.started_at == divmod(steps, STEPS_PER_EPOCH)
     assert len(resumed.steps) == EPOCHS * STEPS_PER_EPOCH - steps
     assert_same_run(tmp_path / "whole" / "seed-0", tmp_path / "stopped" / "seed-0")
 
 
 def test_a_run_that_is_stopped_after_every_step_ends_the_same(
-    with_memory: Recipe, run: Run, make_watcher: MakeWatcher, tmp_path: Path
+    with_memory: Recipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
     run(with_memory, tmp_path / "whole")
     starts = 1
 
-    while not run(with_memory, tmp_path / "stopped", make_watcher(stop_after=1), resume=starts > 1):
+    while not run(
+        with_memory, tmp_path / "stopped", make_recorder(stop_after=1), resume=starts > 1
+    ):
         starts += 1
 
     assert starts == EPOCHS * STEPS_PER_EPOCH
     assert_same_run(tmp_path / "whole" / "seed-0", tmp_path / "stopped" / "seed-0")
 
 
-def test_to_stop_at_the_very_last_step_is_to_finish(
-    forgetful_probe: Recipe, run: Run, make_watcher: MakeWatcher, tmp_path: Path
+def test_a_stop_at_the_last_step_finishes_the_run(
+    forgetful_probe: Recipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
-    watcher = make_watcher(stop_after=EPOCHS * STEPS_PER_EPOCH)
+    recorder = make_recorder(stop_after=EPOCHS * STEPS_PER_EPOCH)
 
-    finished = run(forgetful_probe, tmp_path, watcher)
+    finished = run(forgetful_probe, tmp_path, recorder)
 
     assert finished
     assert (tmp_path / "seed-0" / "metrics.json").exists()
 
 
-def test_epochs_of_a_single_step_can_be_stopped_too(
-    probe_recipe: MakeRecipe, run: Run, make_watcher: MakeWatcher, tmp_path: Path
+def test_a_run_with_one_step_per_epoch_can_be_stopped(
+    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
     recipe = probe_recipe(training={"batch_size": 1000})
 
-    finished = run(recipe, tmp_path, make_watcher(stop_after=1))
+    finished = run(recipe, tmp_path, make_recorder(stop_after=1))
 
     assert not finished
     assert len(read_history(tmp_path / "seed-0")) == 1
 
 
-def test_checkpoints_between_which_epochs_lie_give_the_same_parameters(
+def test_the_checkpoint_interval_does_not_affect_the_parameters(
     probe_recipe: MakeRecipe, run: Run, tmp_path: Path
 ) -> None:
     run(probe_recipe(), tmp_path / "often")
@@ -109,30 +111,33 @@ def test_checkpoints_between_which_epochs_lie_give_the_same_parameters(
     assert_same_run(tmp_path / "often" / "seed-0", tmp_path / "seldom" / "seed-0")
 
 
-def test_a_folder_with_a_run_is_not_taken_twice(
+def test_a_folder_that_holds_a_run_is_refused(
     probe_recipe: MakeRecipe, run: Run, tmp_path: Path
 ) -> None:
     run(probe_recipe(), tmp_path)
 
-    with pytest.raises(TrainingError, match=r"seed-0 holds a run already.*--resume"):
+    with pytest.raises(
+        TrainingError,
+        match=r"seed-0 already holds a run; continue it with resume=True, or use another out",
+    ):
         run(probe_recipe(), tmp_path)
 
 
-def test_to_resume_a_finished_run_changes_nothing(
-    probe_recipe: MakeRecipe, run: Run, make_watcher: MakeWatcher, tmp_path: Path
+def test_resuming_a_finished_run_changes_nothing(
+    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
     run(probe_recipe(), tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "seed-0").iterdir()}
-    watcher = make_watcher()
+    recorder = make_recorder()
 
-    finished = run(probe_recipe(), tmp_path, watcher, resume=True)
+    finished = run(probe_recipe(), tmp_path, recorder, resume=True)
 
     assert finished
-    assert watcher.begun_at is None
+    assert recorder.started_at is None
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "seed-0").iterdir()} == before
 
 
-def test_to_resume_what_never_began_is_to_begin(
+def test_resuming_a_run_that_never_started_starts_it(
     probe_recipe: MakeRecipe, run: Run, tmp_path: Path
 ) -> None:
     finished = run(probe_recipe(), tmp_path, resume=True)
@@ -141,24 +146,24 @@ def test_to_resume_what_never_began_is_to_begin(
 
 
 @pytest.mark.parametrize("steps", [2, None], ids=["stopped", "finished"])
-def test_another_recipe_cannot_go_on_with_a_run(
+def test_another_recipe_cannot_resume_a_run(
     probe_recipe: MakeRecipe,
     steps: int | None,
     run: Run,
-    make_watcher: MakeWatcher,
+    make_recorder: MakeRecorder,
     tmp_path: Path,
 ) -> None:
-    run(probe_recipe(), tmp_path, make_watcher(stop_after=steps))
+    run(probe_recipe(), tmp_path, make_recorder(stop_after=steps))
     other = probe_recipe(optimiser={"momentum": 0.8})
 
-    with pytest.raises(TrainingError, match=r"recipe\.optimiser\.momentum was 0\.9, now 0\.8"):
+    with pytest.raises(TrainingError, match=r"recipe\.optimiser\.momentum: 0\.9 then, 0\.8 now"):
         run(other, tmp_path, resume=True)
 
 
-def test_what_does_not_change_the_parameters_may_change(
-    probe_recipe: MakeRecipe, run: Run, make_watcher: MakeWatcher, tmp_path: Path
+def test_settings_that_do_not_affect_the_parameters_may_change(
+    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
-    run(probe_recipe(), tmp_path, make_watcher(stop_after=2))
+    run(probe_recipe(), tmp_path, make_recorder(stop_after=2))
     other = probe_recipe(training={"evaluation_batch_size": 7, "checkpoint_every": 2})
 
     finished = run(other, tmp_path, resume=True)
@@ -166,25 +171,25 @@ def test_what_does_not_change_the_parameters_may_change(
     assert finished
 
 
-def test_other_data_under_the_same_name_are_noticed(
+def test_other_data_at_the_same_location_are_refused(
     probe_recipe: MakeRecipe,
     write_features: Callable[..., str],
     run: Run,
-    make_watcher: MakeWatcher,
+    make_recorder: MakeRecorder,
     tmp_path: Path,
 ) -> None:
     recipe = probe_recipe(data={"train": write_features(tmp_path / "data")})
-    run(recipe, tmp_path / "run", make_watcher(stop_after=2))
+    run(recipe, tmp_path / "run", make_recorder(stop_after=2))
     write_features(tmp_path / "data", num_samples=93)
 
-    with pytest.raises(TrainingError, match="training_samples was"):
+    with pytest.raises(TrainingError, match="training_samples: "):
         run(recipe, tmp_path / "run", resume=True)
 
 
 def test_a_damaged_checkpoint_is_named(
-    probe_recipe: MakeRecipe, run: Run, make_watcher: MakeWatcher, tmp_path: Path
+    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
-    run(probe_recipe(), tmp_path, make_watcher(stop_after=2))
+    run(probe_recipe(), tmp_path, make_recorder(stop_after=2))
     path = tmp_path / "seed-0" / "checkpoint.pt"
     path.write_bytes(path.read_bytes()[:500])
 
@@ -192,10 +197,10 @@ def test_a_damaged_checkpoint_is_named(
         run(probe_recipe(), tmp_path, resume=True)
 
 
-def test_what_a_kill_left_half_written_goes(
-    probe_recipe: MakeRecipe, run: Run, make_watcher: MakeWatcher, tmp_path: Path
+def test_a_temporary_file_of_a_killed_run_is_removed(
+    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
-    run(probe_recipe(), tmp_path, make_watcher(stop_after=2))
+    run(probe_recipe(), tmp_path, make_recorder(stop_after=2))
     leftover = tmp_path / "seed-0" / ".checkpoint.pt.4242.part"
     leftover.write_bytes(b"half")
 

@@ -1,4 +1,4 @@
-"""Whole runs in this process, and what they leave behind."""
+"""Complete runs in this process, and the files that they write."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from trainer.recipes.file import recipe_as_dict
 from trainer.run_folder import read_inputs
 
 MakeRecipe = Callable[..., Recipe]
-MakeWatcher = Callable[..., Any]
+MakeRecorder = Callable[..., Any]
 Run = Callable[..., bool]
 
 
@@ -45,7 +45,7 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_seeds_lie_side_by_side_and_differ(
+def test_each_seed_has_its_own_folder_and_parameters(
     probe_recipe: MakeRecipe, run: Run, tmp_path: Path
 ) -> None:
     for seed in (0, 1):
@@ -58,35 +58,35 @@ def test_seeds_lie_side_by_side_and_differ(
     assert not torch.equal(first, second)
 
 
-def test_a_run_leaves_what_it_said_and_how_good_that_is(
-    forgetful_probe: Recipe, run: Run, make_watcher: MakeWatcher, tmp_path: Path
+def test_a_run_writes_its_predictions_and_their_metrics(
+    forgetful_probe: Recipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
-    watcher = make_watcher()
-    run(forgetful_probe, tmp_path, watcher)
+    recorder = make_recorder()
+    run(forgetful_probe, tmp_path, recorder)
     folder = tmp_path / "seed-0"
 
     history = read_history(folder)
     metrics = json.loads((folder / "metrics.json").read_text())
-    said = read_predictions(folder / "test.npz")
+    predictions = read_predictions(folder / "test.npz")
     spec, class_names = read_inputs(folder / "inputs.json")
 
     assert [record["epoch"] for record in history] == [1, 2, 3]
     assert all(record.keys() == HISTORY_KEYS for record in history)
-    assert watcher.epochs == history
+    assert recorder.epochs == history
     assert class_names == ("bird", "cat", "dog")
     assert spec.shape == (6,)
-    assert said.logits.shape == (31, 3)
+    assert predictions.logits.shape == (31, 3)
     assert len(read_predictions(folder / "validation.npz").targets) == 18
     saved = json.loads((folder / "recipe.json").read_text())
     assert saved["recipe"] == recipe_as_dict(forgetful_probe)
     assert saved["seed"] == 0
-    accuracy = (said.logits.argmax(1) == said.targets).double().mean().item()
+    accuracy = (predictions.logits.argmax(1) == predictions.targets).double().mean().item()
     assert metrics["raw"]["accuracy"] == pytest.approx(accuracy)
     assert metrics["temperature_nll"]["temperature"] > 0
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
 
 
-def test_the_kept_model_is_the_one_that_was_judged(
+def test_the_saved_model_is_the_one_that_was_evaluated(
     image_recipe: MakeRecipe, run: Run, tmp_path: Path
 ) -> None:
     recipe = image_recipe()
@@ -101,8 +101,8 @@ def test_the_kept_model_is_the_one_that_was_judged(
         (inputs,) = splits.validation.inputs.batches([torch.arange(12)], None)
         logits: Tensor = model(inputs)
 
-    said = read_predictions(tmp_path / "seed-0" / "validation.npz")
-    torch.testing.assert_close(said.logits, logits)
+    predictions = read_predictions(tmp_path / "seed-0" / "validation.npz")
+    torch.testing.assert_close(predictions.logits, logits)
     checkpoint = torch.load(tmp_path / "seed-0" / "checkpoint.pt")
     name = "network.classifier.weight"
     kept = model.state_dict()[name]
@@ -111,9 +111,9 @@ def test_the_kept_model_is_the_one_that_was_judged(
 
 
 def test_tensorboard_shows_each_epoch_once_after_a_resume(
-    forgetful_probe: Recipe, run: Run, make_watcher: MakeWatcher, tmp_path: Path
+    forgetful_probe: Recipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:
-    run(forgetful_probe, tmp_path, make_watcher(stop_after=4))
+    run(forgetful_probe, tmp_path, make_recorder(stop_after=4))
     run(forgetful_probe, tmp_path, resume=True)
     events = EventAccumulator(str(tmp_path / "seed-0" / "tensorboard"))
     events.Reload()
@@ -127,7 +127,7 @@ def test_tensorboard_shows_each_epoch_once_after_a_resume(
     assert [event.value for event in losses] == pytest.approx(expected)
 
 
-def test_without_validation_samples_nothing_is_said_about_them(
+def test_without_validation_samples_there_are_no_validation_metrics(
     probe_recipe: MakeRecipe, test_features: str, run: Run, tmp_path: Path
 ) -> None:
     run(probe_recipe(data={"validation": 0.0, "test": test_features}), tmp_path)
@@ -139,19 +139,19 @@ def test_without_validation_samples_nothing_is_said_about_them(
     assert metrics.keys() == {"raw"}
 
 
-def test_without_a_test_set_the_validation_samples_judge_and_nothing_is_fitted_to_them(
+def test_without_a_test_set_the_validation_samples_are_evaluated_without_temperatures(
     probe_recipe: MakeRecipe, run: Run, tmp_path: Path
 ) -> None:
     run(probe_recipe(), tmp_path)
 
     metrics = json.loads((tmp_path / "seed-0" / "metrics.json").read_text())
-    said = read_predictions(tmp_path / "seed-0" / "validation.npz")
-    accuracy = (said.logits.argmax(1) == said.targets).double().mean().item()
+    predictions = read_predictions(tmp_path / "seed-0" / "validation.npz")
+    accuracy = (predictions.logits.argmax(1) == predictions.targets).double().mean().item()
     assert metrics.keys() == {"raw"}
     assert metrics["raw"]["accuracy"] == pytest.approx(accuracy)
 
 
-def test_without_either_there_is_a_model_all_the_same(
+def test_without_either_the_model_is_still_saved(
     probe_recipe: MakeRecipe, run: Run, tmp_path: Path
 ) -> None:
     finished = run(probe_recipe(data={"validation": 0.0}), tmp_path)
@@ -171,11 +171,11 @@ def test_label_noise_changes_training_labels_only(
     run(noisy, tmp_path / "noisy")
 
     for name in ("validation.npz", "test.npz"):
-        said, said_after_noise = (
+        predictions, noisy_predictions = (
             read_predictions(tmp_path / folder / "seed-0" / name) for folder in ("clean", "noisy")
         )
-        assert torch.equal(said.targets, said_after_noise.targets)
-        assert not torch.equal(said.logits, said_after_noise.logits)
+        assert torch.equal(predictions.targets, noisy_predictions.targets)
+        assert not torch.equal(predictions.logits, noisy_predictions.logits)
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def scores(probe_recipe: MakeRecipe, tmp_path: Path) -> Path:
     return tmp_path / "scores.parquet"
 
 
-def test_difficulty_changes_what_is_learned_and_is_described(
+def test_difficulty_weights_change_the_parameters_and_are_described(
     probe_recipe: MakeRecipe, scores: Path, run: Run, tmp_path: Path
 ) -> None:
     weighted = {"alpha": 0.3, "weights": "scores", "scores": str(scores)}
@@ -216,7 +216,7 @@ def test_weights_from_scores_need_a_score_file(
 ) -> None:
     recipe = probe_recipe(regulariser={"alpha": 0.3, "weights": "scores"})
 
-    with pytest.raises(ConfigError, match=r"add --scores scores\.parquet"):
+    with pytest.raises(ConfigError, match=r"add scores='scores\.parquet'"):
         run(recipe, tmp_path)
 
 
@@ -230,11 +230,13 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_a_remedy(
         training={"epochs": 20},
     )
 
-    with pytest.raises(TrainingError, match=r"loss is not finite.*lower optimiser\.learning_rate"):
+    with pytest.raises(
+        TrainingError, match=r"loss is no longer finite.*lower optimiser\.learning_rate"
+    ):
         run(recipe, tmp_path)
 
 
-def test_so_do_predictions_that_are_not_finite(
+def test_predictions_that_are_not_finite_end_the_run_with_a_remedy(
     image_recipe: MakeRecipe, run: Run, tmp_path: Path
 ) -> None:
     # Batch normalisation keeps the loss finite, while its statistics overflow.
@@ -242,7 +244,7 @@ def test_so_do_predictions_that_are_not_finite(
     recipe = image_recipe(optimiser=wild, training={"epochs": 20})
 
     with pytest.raises(
-        TrainingError, match=r"predictions are not finite.*lower optimiser\.learning_rate"
+        TrainingError, match=r"predictions are no longer finite.*lower optimiser\.learning_rate"
     ):
         run(recipe, tmp_path)
 

@@ -76,26 +76,29 @@ def test_a_checkpoint_of_another_version_is_named(tmp_path: Path, values: object
         load_checkpoint(tmp_path / "checkpoint.pt")
 
 
-def test_the_same_run_may_go_on() -> None:
+def test_the_same_run_may_resume() -> None:
     identity = {"recipe": {"loss": {"name": "focal", "gamma": 3.0}}, "seed": 0}
 
     require_same_run(Path("a"), identity, {"seed": 0, "recipe": identity["recipe"]})
 
 
 @pytest.mark.parametrize(
-    ("now", "complaint"),
+    ("current", "message"),
     [
         (
             {"recipe": {"loss": {"gamma": 2.0}}, "seed": 0},
-            r"recipe\.loss\.gamma was 3\.0, now 2\.0",
+            r"recipe\.loss\.gamma: 3\.0 then, 2\.0 now",
         ),
-        ({"recipe": {"loss": {}}, "seed": 0}, r"recipe\.loss\.gamma was 3\.0, now None"),
-        ({"recipe": {"loss": {"gamma": 3.0}}, "seed": 1}, r"seed was 0, now 1"),
-        ({"recipe": {"loss": {"gamma": 1.0}}, "seed": 1}, r"gamma was .*; seed was 0, now 1"),
+        ({"recipe": {"loss": {}}, "seed": 0}, r"recipe\.loss\.gamma: 3\.0 then, none now"),
+        ({"recipe": {"loss": {"gamma": 3.0}}, "seed": 1}, r"seed: 0 then, 1 now"),
+        (
+            {"recipe": {"loss": {"gamma": 1.0}}, "seed": 1},
+            r"gamma: 3\.0 then, 1\.0 now; seed: 0 then, 1 now",
+        ),
     ],
 )
-def test_every_difference_is_named(now: Mapping[str, Any], complaint: str) -> None:
+def test_every_difference_is_named(current: Mapping[str, Any], message: str) -> None:
     saved = {"recipe": {"loss": {"gamma": 3.0}}, "seed": 0}
 
-    with pytest.raises(TrainingError, match=complaint):
-        require_same_run(Path("run/checkpoint.pt"), saved, now)
+    with pytest.raises(TrainingError, match=message):
+        require_same_run(Path("run/checkpoint.pt"), saved, current)

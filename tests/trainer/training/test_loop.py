@@ -1,4 +1,4 @@
-"""The loop against plain PyTorch, and what it tells whom."""
+"""The training loop compared with plain PyTorch, and its calls of hooks and callbacks."""
 
 import copy
 import math
@@ -14,10 +14,11 @@ from torch.nn import functional as F
 
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
-from trainer.training.loop import Learner, Material, Watch, train
+from trainer.training.loop import Callbacks, train
 from trainer.training.schedules import rate_at
 from trainer.training.seeding import plan_epoch
-from trainer.training.state import make_learner
+from trainer.training.state import TrainState, make_train_state
+from trainer.training.step import TrainingData
 
 MakeRecipe = Callable[..., Recipe]
 MakeSplits = Callable[[Recipe], Splits]
@@ -26,7 +27,7 @@ CPU = torch.device("cpu")
 
 
 class Recorder:
-    """A loss with every hook, which notes how it is called."""
+    """A loss with every hook that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -48,8 +49,8 @@ class Recorder:
         self.calls.append(("after_epoch", confidences.shape, correct.shape))
 
 
-class Notes:
-    """A watch that notes everything and stops never, or after some steps."""
+class CallbackRecorder:
+    """Callbacks that record every call, and stop after some steps or never."""
 
     def __init__(self, stop_after: float = math.inf) -> None:
         self.steps: list[int] = []
@@ -57,8 +58,8 @@ class Notes:
         self.saves: list[int] = []
         self.stop_after = stop_after
 
-    def watch(self) -> Watch:
-        return Watch(
+    def callbacks(self) -> Callbacks:
+        return Callbacks(
             self.steps.append,
             self.epochs.append,
             lambda: self.saves.append(len(self.steps)),
@@ -66,13 +67,13 @@ class Notes:
         )
 
 
-def material_of(splits: Splits, weights: Tensor | None = None) -> Material:
-    return Material(splits.train, weights, splits.validation)
+def data_of(splits: Splits, weights: Tensor | None = None) -> TrainingData:
+    return TrainingData(splits.train, weights, splits.validation)
 
 
-def start(recipe: Recipe, accelerator: Accelerator) -> tuple[Learner, Splits]:
+def start(recipe: Recipe, accelerator: Accelerator) -> tuple[TrainState, Splits]:
     splits = open_splits(recipe.data, 0, CPU)
-    return make_learner(recipe, 0, splits, accelerator), splits
+    return make_train_state(recipe, 0, splits, accelerator), splits
 
 
 def naive_training(
@@ -126,34 +127,34 @@ def assert_same_parameters(model: nn.Module, reference: nn.Module) -> None:
     ],
     ids=["momentum", "decay", "sum", "schedule", "entropy", "one-batch"],
 )
-def test_training_is_what_twenty_lines_of_pytorch_do(
+def test_training_matches_plain_pytorch(
     tables: dict[str, dict[str, Any]], probe_recipe: MakeRecipe, accelerator: Accelerator
 ) -> None:
     recipe = probe_recipe(**tables)
-    learner, splits = start(recipe, accelerator)
-    reference = copy.deepcopy(learner.model)
+    state, splits = start(recipe, accelerator)
+    reference = copy.deepcopy(state.model)
 
-    train(learner, material_of(splits), recipe, 0, accelerator, Notes().watch())
+    train(state, data_of(splits), recipe, 0, accelerator, CallbackRecorder().callbacks())
     naive_training(reference, splits, recipe)
 
-    assert_same_parameters(learner.model, reference)
+    assert_same_parameters(state.model, reference)
 
 
 def test_every_weight_reaches_its_own_sample(
     probe_recipe: MakeRecipe, accelerator: Accelerator
 ) -> None:
     recipe = probe_recipe(regulariser={"alpha": 0.5})
-    learner, splits = start(recipe, accelerator)
-    reference, mixed_up = copy.deepcopy(learner.model), copy.deepcopy(learner.model)
+    state, splits = start(recipe, accelerator)
+    reference, mixed_up = copy.deepcopy(state.model), copy.deepcopy(state.model)
     weights = torch.rand(len(splits.train), generator=torch.Generator().manual_seed(0)).double()
 
-    train(learner, material_of(splits, weights), recipe, 0, accelerator, Notes().watch())
+    train(state, data_of(splits, weights), recipe, 0, accelerator, CallbackRecorder().callbacks())
     naive_training(reference, splits, recipe, weights)
     naive_training(mixed_up, splits, recipe, weights.roll(1))
 
-    assert_same_parameters(learner.model, reference)
+    assert_same_parameters(state.model, reference)
     with pytest.raises(AssertionError):
-        assert_same_parameters(learner.model, mixed_up)
+        assert_same_parameters(state.model, mixed_up)
 
 
 def test_clipping_binds_where_the_gradient_is_longer(
@@ -163,14 +164,14 @@ def test_clipping_binds_where_the_gradient_is_longer(
     recipe = probe_recipe(
         optimiser=rule, schedule={"name": "constant"}, training={"epochs": 1, "batch_size": 100}
     )
-    learner, splits = start(recipe, accelerator)
-    before = [parameter.detach().clone() for parameter in learner.model.parameters()]
+    state, splits = start(recipe, accelerator)
+    before = [parameter.detach().clone() for parameter in state.model.parameters()]
 
-    train(learner, material_of(splits), recipe, 0, accelerator, Notes().watch())
+    train(state, data_of(splits), recipe, 0, accelerator, CallbackRecorder().callbacks())
 
     moved = [
         (parameter.detach() - old).square().sum()
-        for parameter, old in zip(learner.model.parameters(), before, strict=True)
+        for parameter, old in zip(state.model.parameters(), before, strict=True)
     ]
     assert math.sqrt(sum(map(float, moved))) == pytest.approx(0.01, rel=1e-3)
 
@@ -179,56 +180,56 @@ def test_the_record_of_an_epoch_is_of_its_training_samples_as_they_were_seen(
     probe_recipe: MakeRecipe, accelerator: Accelerator
 ) -> None:
     recipe = probe_recipe(training={"epochs": 1, "batch_size": 100})
-    learner, splits = start(recipe, accelerator)
+    state, splits = start(recipe, accelerator)
     (inputs,) = splits.train.inputs.batches([torch.arange(len(splits.train))], None)
-    logits, targets = learner.model(inputs).detach(), splits.train.labels
-    notes = Notes()
+    logits, targets = state.model(inputs).detach(), splits.train.labels
+    recorder = CallbackRecorder()
 
-    train(learner, material_of(splits), recipe, 0, accelerator, notes.watch())
+    train(state, data_of(splits), recipe, 0, accelerator, recorder.callbacks())
 
-    (record,) = notes.epochs
+    (record,) = recorder.epochs
     assert record["train_loss"] == pytest.approx(float(F.cross_entropy(logits, targets)))
     right = float((logits.argmax(1) == targets).double().mean())
     assert record["train_accuracy"] == pytest.approx(right)
     assert record["learning_rate"] == pytest.approx(0.05)
-    assert learner.progress.history == [record]
+    assert state.progress.history == [record]
 
 
-def test_the_moving_average_follows_the_parameters_and_is_judged(
+def test_the_moving_average_follows_the_parameters_and_is_evaluated(
     probe_recipe: MakeRecipe, accelerator: Accelerator
 ) -> None:
     recipe = probe_recipe(training={"ema_decay": 0.7})
     plain, splits = start(probe_recipe(), accelerator)
     averaged, _ = start(recipe, accelerator)
     expected: list[Tensor] = []
-    epochs = Notes()
+    epochs = CallbackRecorder()
 
     def follow(_samples: int) -> None:
         now = [parameter.detach().clone() for parameter in plain.model.parameters()]
         # The average starts as the parameters after the first step.
         expected[:] = [0.7 * old + 0.3 * new for old, new in zip(expected or now, now, strict=True)]
 
-    watch = replace(Notes().watch(), step=follow)
-    train(plain, material_of(splits), probe_recipe(), 0, accelerator, watch)
-    train(averaged, material_of(splits), recipe, 0, accelerator, epochs.watch())
+    callbacks = replace(CallbackRecorder().callbacks(), on_step=follow)
+    train(plain, data_of(splits), probe_recipe(), 0, accelerator, callbacks)
+    train(averaged, data_of(splits), recipe, 0, accelerator, epochs.callbacks())
 
     final = averaged.final_model(accelerator)
-    for value, wanted in zip(final.parameters(), expected, strict=True):
-        torch.testing.assert_close(value.detach(), wanted)
+    for value, average in zip(final.parameters(), expected, strict=True):
+        torch.testing.assert_close(value.detach(), average)
     assert splits.validation is not None
     (inputs,) = splits.validation.inputs.batches([torch.arange(18)], None)
-    judged = F.cross_entropy(final(inputs).detach(), splits.validation.labels)
-    assert epochs.epochs[-1]["validation_nll"] == pytest.approx(float(judged), rel=1e-5)
+    nll = F.cross_entropy(final(inputs).detach(), splits.validation.labels)
+    assert epochs.epochs[-1]["validation_nll"] == pytest.approx(float(nll), rel=1e-5)
     assert_same_parameters(averaged.model, plain.model)
 
 
-def test_a_loss_with_memory_is_told_what_it_documents(
+def test_the_hooks_of_a_loss_are_called_as_documented(
     probe_recipe: MakeRecipe, accelerator: Accelerator
 ) -> None:
     recipe = probe_recipe(training={"epochs": 2, "batch_size": 40})
-    learner, splits = start(recipe, accelerator)
+    state, splits = start(recipe, accelerator)
     recorder = Recorder()
-    learner = replace(learner, objective=replace(learner.objective, loss=recorder))
+    state = replace(state, objective=replace(state.objective, loss=recorder))
     expected: list[tuple[Any, ...]] = []
     for epoch in range(2):
         expected.append(("before_epoch", epoch, 2))
@@ -239,37 +240,41 @@ def test_a_loss_with_memory_is_told_what_it_documents(
             expected.append(("after_batch", torch.bool, (36,)))
         expected.append(("after_epoch", (18,), (18,)))
 
-    train(learner, material_of(splits), recipe, 0, accelerator, Notes().watch())
+    train(state, data_of(splits), recipe, 0, accelerator, CallbackRecorder().callbacks())
 
     assert recorder.calls == expected
 
 
-def test_a_stop_is_saved_at_once_and_a_finished_epoch_is_not_begun_again(
+def test_a_stop_saves_at_once_and_a_finished_epoch_is_not_repeated(
     probe_recipe: MakeRecipe, accelerator: Accelerator
 ) -> None:
     recipe = probe_recipe(training={"batch_size": 24})
-    learner, splits = start(recipe, accelerator)
-    material = material_of(splits)
-    first, second, third = Notes(stop_after=2), Notes(stop_after=1), Notes()
+    state, splits = start(recipe, accelerator)
+    data = data_of(splits)
+    first, second, third = (
+        CallbackRecorder(stop_after=2),
+        CallbackRecorder(stop_after=1),
+        CallbackRecorder(),
+    )
 
     finished = [
-        train(learner, material, recipe, 0, accelerator, notes.watch())
-        for notes in (first, second, third)
+        train(state, data, recipe, 0, accelerator, recorder.callbacks())
+        for recorder in (first, second, third)
     ]
 
     assert finished == [False, False, True]
     assert (first.saves, second.saves, third.saves) == ([2], [1], [3, 6])
-    assert [len(notes.epochs) for notes in (first, second, third)] == [0, 1, 2]
+    assert [len(recorder.epochs) for recorder in (first, second, third)] == [0, 1, 2]
     assert first.steps + second.steps + third.steps == [24] * 9
 
 
-def test_checkpoints_come_as_often_as_asked_and_at_the_end(
+def test_checkpoints_are_written_at_the_interval_and_at_the_end(
     probe_recipe: MakeRecipe, accelerator: Accelerator
 ) -> None:
     recipe = probe_recipe(training={"epochs": 5, "batch_size": 100, "checkpoint_every": 2})
-    learner, splits = start(recipe, accelerator)
-    notes = Notes()
+    state, splits = start(recipe, accelerator)
+    recorder = CallbackRecorder()
 
-    train(learner, material_of(splits), recipe, 0, accelerator, notes.watch())
+    train(state, data_of(splits), recipe, 0, accelerator, recorder.callbacks())
 
-    assert notes.saves == [2, 4, 5]
+    assert recorder.saves == [2, 4, 5]

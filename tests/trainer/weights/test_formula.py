@@ -65,14 +65,14 @@ def test_weights_of_mild_scores_match_equation_10_written_out(
     np.testing.assert_allclose(weights, expected, rtol=1e-12)
 
 
-def test_winsorised_scores_are_pulled_in_to_the_next_one() -> None:
+def test_winsorised_scores_are_clipped_to_the_next_score() -> None:
     scores = torch.tensor([5.0, -1000.0, 2.0, 3.0, 1.0, 4.0, 0.0, 6.0, 7.0, 1000.0])
-    pulled_in = torch.tensor([5.0, 0.0, 2.0, 3.0, 1.0, 4.0, 0.0, 6.0, 7.0, 7.0])
+    clipped = torch.tensor([5.0, 0.0, 2.0, 3.0, 1.0, 4.0, 0.0, 6.0, 7.0, 7.0])
 
     for normalise in ("minmax", "zscore"):
         weights = sample_weights(scores, normalise=normalise, winsorise=0.1)
 
-        expected = sample_weights(pulled_in, normalise=normalise, winsorise=0)
+        expected = sample_weights(clipped, normalise=normalise, winsorise=0)
         torch.testing.assert_close(weights, expected, rtol=1e-12, atol=0)
 
 
@@ -176,8 +176,8 @@ def test_scores_are_one_per_sample(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("dim", [None, 0])
-def test_per_dimension_needs_the_length_of_the_features(dim: int | None) -> None:
-    with pytest.raises(ConfigError, match=f"length of the features, and {dim} is none"):
+def test_per_dimension_needs_the_dimension_of_the_features(dim: int | None) -> None:
+    with pytest.raises(ConfigError, match=f"dimension of the features, and {dim} is not"):
         sample_weights(torch.zeros(3), normalise="per_dimension", dim=dim)
 
 
@@ -187,7 +187,7 @@ def test_per_dimension_needs_the_length_of_the_features(dim: int | None) -> None
         ({"score_temperature": 0.0}, r"score_temperature 0\.0 must be above 0"),
         ({"score_temperature": math.nan}, "score_temperature nan must be above 0"),
         ({"c": -1.0}, r"c -1\.0 zero or more"),
-        ({"winsorise": 0.5}, r"winsorise 0\.5 must be a share"),
+        ({"winsorise": 0.5}, r"winsorise 0\.5 must be 0 or more and below 0\.5"),
     ],
 )
 def test_options_out_of_range_are_named(options: dict[str, float], text: str) -> None:
@@ -232,23 +232,23 @@ def test_a_distribution_survives_json(scores: Tensor) -> None:
     assert WeightsDistribution(**stored) == distribution
 
 
-def test_normalised_weights_are_summed_up_without_a_warning(scores: Tensor) -> None:
+def test_the_summary_of_normalised_weights_has_no_warning(scores: Tensor) -> None:
     summary = describe_weights(sample_weights(scores)).summary()
 
     assert summary.startswith("Weights of 600 training samples: mean 0.")
-    assert "100.0% are above 0.01" in summary
+    assert "100.0% of the weights are above 0.01" in summary
     assert "Warning" not in summary
     assert "\n" not in summary
 
 
-def test_raw_scores_are_summed_up_with_a_warning_of_collapse(scores: Tensor) -> None:
+def test_the_summary_of_raw_scores_warns_of_collapsed_weights(scores: Tensor) -> None:
     summary = describe_weights(sample_weights(scores, normalise="none")).summary()
 
     assert "Warning: the weights have collapsed: 0.33% of the samples are above 0.01" in summary
     assert 'Use regulariser.normalise = "minmax"' in summary
 
 
-def test_weights_that_hardly_differ_are_summed_up_with_a_warning(scores: Tensor) -> None:
+def test_the_summary_warns_of_nearly_constant_weights(scores: Tensor) -> None:
     weights = sample_weights(scores, score_temperature=100)
 
     summary = describe_weights(weights).summary()
@@ -257,8 +257,8 @@ def test_weights_that_hardly_differ_are_summed_up_with_a_warning(scores: Tensor)
     assert "a smaller regulariser.score_temperature" in summary
 
 
-def test_what_did_not_match_is_summed_up() -> None:
+def test_the_summary_counts_samples_and_scores_without_a_match() -> None:
     summary = describe_weights(torch.tensor([0.1, 0.9]), missing=1200, surplus=7).summary()
 
-    assert "Without a score, at the mean weight: 1,200." in summary
-    assert "Scores that belong to no sample: 7." in summary
+    assert "Samples without a score, with the mean weight: 1,200." in summary
+    assert "Scores without a sample: 7." in summary

@@ -84,10 +84,12 @@ def test_the_length_of_the_features_comes_from_the_file(tmp_path: Path) -> None:
     assert torch.equal(weights, sample_weights(scores, normalise="per_dimension", dim=DIM))
 
 
-def test_a_file_without_the_length_of_the_features_cannot_be_divided_by_it(tmp_path: Path) -> None:
+def test_per_dimension_needs_a_score_file_with_the_dimension_of_the_features(
+    tmp_path: Path,
+) -> None:
     path = save_scores(tmp_path, SCORES)
 
-    with pytest.raises(ConfigError, match="length of the features, and None is none"):
+    with pytest.raises(ConfigError, match="dimension of the features, and None is not"):
         weights_of_samples(IDS, path, config(normalise="per_dimension"))
 
 
@@ -172,7 +174,7 @@ def test_a_column_that_holds_no_scores_is_named_with_those_that_do(
 ) -> None:
     path = save_scores(tmp_path, SCORES)
 
-    with pytest.raises(ConfigError, match=rf"'{column}' is no column .* one of \['rmd'\]"):
+    with pytest.raises(ConfigError, match=rf"'{column}' is not a column .* one of \['rmd'\]"):
         weights_of_samples(IDS, path, config(column=column))
 
 

@@ -1,0 +1,101 @@
+"""One gradient step: forward, objective, backward and the update of the parameters."""
+
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from trainer.config import Recipe
+from trainer.samples import Samples
+from trainer.training.predict import to_memory_format
+from trainer.training.state import TrainState
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """The data of a training run.
+
+    Attributes:
+        train: Training samples.
+        weights: Weight of the entropy of each training sample; None weighs all by one. Shape
+            (samples,).
+        validation: Validation samples, evaluated after every epoch; None where there are none.
+    """
+
+    train: Samples
+    weights: Tensor | None
+    validation: Samples | None
+
+
+@dataclass(frozen=True)
+class GradientStep:
+    """Takes gradient steps.
+
+    Attributes:
+        state: Train state that every step changes.
+        data: Data of the run.
+        recipe: Recipe of the run.
+        accelerator: Accelerator of this process.
+    """
+
+    state: TrainState
+    data: TrainingData
+    recipe: Recipe
+    accelerator: Accelerator
+
+    def take(self, batch: Tensor, share: Tensor, inputs: Tensor) -> Tensor:
+        """Trains on this process's share of a batch.
+
+        Args:
+            batch: Positions of the samples of the whole batch. Shape (samples,).
+            share: Positions of the samples of this process. Shape (own samples,).
+            inputs: Inputs of the samples of this process.
+
+        Returns:
+            Sum of the losses and number of correct predictions, over the share. Shape (2,).
+        """
+        state, settings = self.state, self.recipe.training
+        samples, device = self.data.train, inputs.device
+        self._announce(share)
+        targets = samples.labels[share].to(device, non_blocking=True)
+        weights = self.data.weights
+        if weights is not None:
+            weights = weights[share].float().to(device, non_blocking=True)
+        logits = state.model(to_memory_format(inputs, channels_last=settings.channels_last)).float()
+        losses = state.objective(logits, targets, weights)
+        # Accelerate averages gradients over the processes; the factor makes that the sum of all
+        # losses over the whole batch, or their mean.
+        scale = 1 / len(batch) if settings.reduction == "mean" else 1.0
+        self.accelerator.backward(losses.sum() * (scale * self.accelerator.num_processes))
+        if self.recipe.optimiser.gradient_clip is not None:
+            self.accelerator.clip_grad_norm_(
+                state.model.parameters(), self.recipe.optimiser.gradient_clip
+            )
+        state.optimiser.step()
+        state.optimiser.zero_grad(set_to_none=True)
+        if state.average is not None:
+            state.average.update_parameters(self.accelerator.unwrap_model(state.model))
+        correct = logits.detach().argmax(dim=1) == targets
+        self._report_correct(batch, correct)
+        return torch.stack([losses.detach().sum(), correct.sum()])
+
+    def _announce(self, positions: Tensor) -> None:
+        """Gives a loss with memory the ids of the samples to come."""
+        loss = self.state.objective.loss
+        if hasattr(loss, "before_batch"):
+            ids = self.data.train.sample_ids
+            loss.before_batch([ids[position] for position in positions.tolist()])
+
+    def _report_correct(self, batch: Tensor, correct: Tensor) -> None:
+        """Gives a loss with memory the whole batch, so that all processes keep the same memory."""
+        loss = self.state.objective.loss
+        if not hasattr(loss, "after_batch"):
+            return
+        if self.accelerator.num_processes > 1:
+            self._announce(batch)
+            padded = self.accelerator.pad_across_processes(correct.to(torch.int8), pad_index=-1)
+            gathered = self.accelerator.gather(padded)
+            # The last batch of an epoch may be cut into unequal shares, whose padding is -1.
+            correct = gathered[gathered >= 0].bool()
+        loss.after_batch(correct)
