@@ -199,7 +199,7 @@ def one_round(
 
 
 def measure(do_round: Callable[[int], dict[str, float]], seconds: float) -> Ratios:
-    """Rounds for so many seconds on the wall, after a warm-up, and no fewer than a few."""
+    """Repeats rounds for `seconds` of wall-clock time, after a warm-up, and a few at least."""
     ratios = Ratios()
     do_round(0)
     began = time.perf_counter()

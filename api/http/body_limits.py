@@ -3,7 +3,7 @@
 Starlette counts the bytes as they arrive and raises an error at the chunk that exceeds the limit,
 which becomes a problem as every other error (`problem_responses`). A length that is declared and
 too large is refused here beforehand: Starlette would answer it in plain text. Code between here and
-the handlers must let the error pass: whoever catches it decides on the answer. FastAPI's parsers
+the handlers must let the error pass: code that catches it decides on the answer. FastAPI's parsers
 of JSON and forms do let it pass.
 """
 

@@ -29,7 +29,7 @@ def test_a_missing_device_is_named(device: str) -> None:
 
 
 def test_half_precision_on_the_cpu_has_alternatives() -> None:
-    with pytest.raises(TrainingError, match=r"'fp16' needs a CUDA device; use 'bf16'"):
+    with pytest.raises(TrainingError, match=r"'fp16' needs a CUDA device; set it to 'bf16'"):
         make_accelerator("cpu", "fp16")
 
 
