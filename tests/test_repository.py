@@ -54,7 +54,7 @@ LOADED_ON_DEMAND = ("datasets", "faiss", "open_clip", "ray", "timm")
 
 
 def python_files() -> list[Path]:
-    folders = [ROOT / name for name in (*PACKAGES, "benchmarks")]
+    folders = [ROOT / name for name in (*PACKAGES, "benchmarks", "tests")]
     return [file for folder in folders for file in sorted(folder.rglob("*.py"))]
 
 

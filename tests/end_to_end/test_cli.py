@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
@@ -20,7 +19,6 @@ from difficulty_service.score_file import SCHEMA, read_scores
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 Scored = tuple[Path, Done]
-LEDOIT_WOLF = ("--shrinkage", "ledoit-wolf")
 
 
 def numbers(scores: Path, column: str) -> NDArray[np.float64]:
@@ -57,27 +55,6 @@ def test_the_summary_is_printed_and_no_progress_bar_where_there_is_no_terminal(
     assert "\x1b" not in done.stdout + done.stderr
     assert "\r" not in done.stdout + done.stderr
     assert "━" not in done.stderr
-
-
-def test_a_second_run_with_other_statistics_touches_no_image(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
-) -> None:
-    scores = tmp_path / "scores.parquet"
-    arguments = ("score", few_photos, "--out", scores, *builtin, "--shrinkage")
-    difficulty(*arguments, "0.5")
-    first = numbers(scores, "rmd")
-    parts = sorted((tmp_path / "scores.features").glob("part-*.parquet"))
-    written = [part.stat().st_mtime_ns for part in parts]
-    for photo in few_photos.rglob("*.png"):
-        photo.write_bytes(bytes(photo.stat().st_size))
-
-    done = difficulty(*arguments, "ledoit-wolf")
-
-    assert done.returncode == 0
-    assert "20 of 20 samples" in done.stdout
-    assert (numbers(scores, "rmd") != first).all()
-    assert parts
-    assert [part.stat().st_mtime_ns for part in parts] == written
 
 
 def test_extract_fit_and_score_give_what_score_gives_alone(
@@ -205,91 +182,6 @@ def test_unshrunk_scores_have_a_mean_of_zero(
 
     assert abs(numbers(scores, "rmd").mean()) < 1e-9
     assert numbers(scores, "rmd").std() > 1e-3
-
-
-def test_augmentation_runs_give_a_deviation_that_the_seed_determines(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
-) -> None:
-    files = [tmp_path / f"{name}.parquet" for name in ("first", "again", "other")]
-
-    for scores, seed in zip(files, (5, 5, 6), strict=True):
-        difficulty(
-            *("score", few_photos, "--out", scores, *builtin, *LEDOIT_WOLF),
-            *("--augment-runs", 3, "--seed", seed),
-        )
-
-    first, again, other = (read_scores(path).table for path in files)
-    assert (numbers(files[0], "rmd_std") > 0).all()
-    assert len(first) == 20
-    assert first.equals(again)
-    assert not first["rmd"].equals(other["rmd"])
-
-
-def test_plain_images_are_scored_against_augmented_ones_and_the_other_way_round(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
-) -> None:
-    for runs in (0, 3):
-        store = tmp_path / f"{runs}"
-        difficulty("extract", few_photos, "--out", store, *builtin, "--augment-runs", runs)
-        difficulty("fit", store, "--out", tmp_path / f"{runs}.safetensors", *LEDOIT_WOLF)
-
-    for runs, others in ((0, 3), (3, 0)):
-        scores = tmp_path / f"{runs}.parquet"
-        gaussians = tmp_path / f"{others}.safetensors"
-        done = difficulty("score", tmp_path / f"{runs}", "--out", scores, "--gaussians", gaussians)
-
-        assert done.returncode == 0
-        assert np.isfinite(numbers(scores, "rmd")).all()
-        assert np.isnan(numbers(scores, "rmd_loo")).all()
-
-
-def test_a_limit_keeps_every_class(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
-) -> None:
-    scores = tmp_path / "scores.parquet"
-
-    done = difficulty(*("score", few_photos, "--out", scores, *builtin, *LEDOIT_WOLF, "--limit", 6))
-
-    assert done.returncode == 0
-    assert sorted(by_id(scores, "label_name").values()) == ["bird"] * 3 + ["cat"] * 3
-
-
-def test_a_split_is_the_only_folder_that_is_scored(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
-) -> None:
-    (tmp_path / "all" / "test").mkdir(parents=True)
-    few_photos.rename(tmp_path / "all" / "train")
-    scores = tmp_path / "scores.parquet"
-
-    done = difficulty(
-        *("score", tmp_path / "all", "--out", scores, *builtin, *LEDOIT_WOLF, "--split", "train")
-    )
-
-    assert done.returncode == 0
-    assert len(read_scores(scores).table) == 20
-
-
-def test_a_table_names_its_own_ids(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
-) -> None:
-    photos = sorted(few_photos.rglob("*.png"))
-    table = pa.table(
-        {
-            "path": [str(photo) for photo in photos],
-            "kind": [photo.parent.name for photo in photos],
-            "key": [f"photo {number}" for number in range(len(photos))],
-        }
-    )
-    pa_csv.write_csv(table, tmp_path / "table.csv")
-    scores = tmp_path / "scores.parquet"
-
-    done = difficulty(
-        *("score", tmp_path / "table.csv", "--out", scores, *builtin, *LEDOIT_WOLF),
-        *("--image-column", "path", "--label-column", "kind", "--id-column", "key"),
-    )
-
-    assert done.returncode == 0
-    assert list(by_id(scores, "rmd")) == [f"photo {number}" for number in range(20)]
 
 
 def test_audit_says_how_well_the_hardest_samples_are_the_flagged_ones(

@@ -1,6 +1,8 @@
 """Files of a run, written and read."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -86,4 +88,45 @@ def test_damaged_inputs_are_named(tmp_path: Path) -> None:
     write_json(tmp_path / "inputs.json", {"shape": [6]})
 
     with pytest.raises(TrainingError, match=r"inputs\.json is damaged"):
+        read_inputs(tmp_path / "inputs.json")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        InputSpec((3, 32, 48), torch.tensor([0.1, 1 / 3, 255.0]), torch.tensor([1e-7, 2.0, 3.0])),
+        InputSpec((2,), torch.tensor([-1e-30, 1e30]), torch.tensor([0.0, 1.0])),
+        InputSpec((7,), vocabulary=("", "<unknown>", "naïve", '"quoted"', "日本")),
+    ],
+    ids=["images", "features", "texts"],
+)
+def test_the_inputs_of_a_model_are_read_as_they_were_written(
+    spec: InputSpec, tmp_path: Path
+) -> None:
+    path = tmp_path / "inputs.json"
+
+    write_inputs(path, spec, ["größer", "other"])
+    read, class_names = read_inputs(path)
+
+    assert class_names == ("größer", "other")
+    assert (read.shape, read.vocabulary) == (spec.shape, spec.vocabulary)
+    for one, other in ((read.mean, spec.mean), (read.std, spec.std)):
+        assert (one is None) == (other is None)
+        assert one is None or other is None or torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "change", [{"mean": "x"}, {"std": {}}, {"shape": None}, {"class_names": 3}, {"vocabulary": 1}]
+)
+def test_an_invalid_file_of_inputs_is_named(change: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "inputs.json"
+    write_inputs(path, InputSpec((2,), torch.zeros(2), torch.ones(2)), ("bird", "cat", "dog"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+    with pytest.raises(TrainingError, match=r"inputs\.json is damaged .*; train again"):
+        read_inputs(path)
+
+
+def test_missing_inputs_are_named_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"inputs\.json is missing; .*resume=True"):
         read_inputs(tmp_path / "inputs.json")

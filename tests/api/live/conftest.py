@@ -22,6 +22,8 @@ EACH = 8
 MANY = 3000
 COMMAND = (sys.executable, "-m", "difficulty_service")
 TIMEOUT = 120.0
+BODY_LIMIT = 1 << 20
+SECRET = b"the contents of a file outside of every root"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,10 @@ class Service:
         peaks = [re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE) for status in statuses]
         return [int(peak) << 10 for (peak,) in peaks]
 
+    def growth_since(self, before: list[int]) -> int:
+        """Largest increase of the peak memory of a process, in bytes."""
+        return max(now - then for now, then in zip(self.peak_memories(), before, strict=True))
+
     def new_key(self, name: str, scopes: str = "write") -> str:
         """The secret of a new key."""
         made = subprocess.run(  # noqa: S603 - our own command
@@ -61,6 +67,32 @@ class Service:
             check=True,
         )
         return made.stdout.strip()
+
+
+@dataclass(frozen=True)
+class Tenants:
+    """Two keys and data of the second one.
+
+    Attributes:
+        mine: Secret of the first key.
+        theirs: Secret of the second key.
+        their_job: Identifier of a finished job.
+        their_upload: Identifier of an upload without content.
+    """
+
+    mine: str
+    theirs: str
+    their_job: str
+    their_upload: str
+
+    def are_intact(self, service: Service) -> bool:
+        """Whether the data of the owner is complete, and the list of the other key empty."""
+        with service.client(self.theirs) as client:
+            job = client.get(f"/v1/jobs/{self.their_job}")
+            upload = client.get(f"/v1/uploads/{self.their_upload}").json()
+        with service.client(self.mine) as client:
+            jobs = client.get("/v1/jobs").json()["jobs"]
+        return job.json()["state"] == "succeeded" and upload["received"] == 0 and jobs == []
 
 
 StartService = Callable[..., Service]
@@ -110,6 +142,40 @@ def shared_service(
     settings = {"database_url": f"sqlite:///{folder / 'difficulty.sqlite'}"}
     with running_service(fork_command, folder, {"photos": photos}, settings) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def secret(photos: Path) -> bytes:
+    """Content of files outside of the root, to which links inside it lead."""
+    outside = photos.parent / "outside"
+    outside.mkdir()
+    for place in (outside / "secret.png", photos.parent / "secret.png"):
+        place.write_bytes(SECRET)
+    for link, target in (("way-out", outside), ("secret-link.png", outside / "secret.png")):
+        (photos / link).symlink_to(target)
+    return SECRET
+
+
+@pytest.fixture
+def service(
+    start_service: StartService,
+    sqlite_url: str,
+    secret: bytes,  # noqa: ARG001 - its files exist
+) -> Service:
+    """A service with low limits, beside files that it must not read."""
+    return start_service(sqlite_url, max_body_bytes=BODY_LIMIT, max_upload_bytes=10 * BODY_LIMIT)
+
+
+@pytest.fixture
+def tenants(service: Service) -> Tenants:
+    """Two keys of that service, the second one with a finished job."""
+    mine, theirs = service.new_key("mine"), service.new_key("theirs")
+    with service.client(theirs) as client:
+        body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}
+        job = client.post("/v1/jobs", json=body | {"shrinkage": 0.5}).json()
+        client.get(job["links"]["events"])  # until it has ended
+        upload = client.post("/v1/uploads", json={"format": "zip", "size": 100}).json()
+    return Tenants(mine, theirs, job["id"], upload["id"])
 
 
 def write_images(folder: Path) -> None:

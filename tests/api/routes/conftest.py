@@ -1,13 +1,16 @@
 """The application with a database of its own, and a client of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from httpx2 import Response
 from sqlalchemy import Engine
 
 from api.app import create_app
+from api.jobs.queue import claim, succeed
+from api.jobs.store import Job
 from api.settings import Settings
 
 
@@ -41,3 +44,60 @@ def engine(client: TestClient) -> Engine:
 def body() -> dict[str, object]:
     """Body of a request that submits a job."""
     return {"dataset": {"root": "photos", "path": "train"}}
+
+
+@pytest.fixture
+def result() -> dict[str, object]:
+    """Result of a job, as a worker reports it."""
+    return {
+        "num_samples": 4,
+        "num_scored": 4,
+        "num_bad_images": 0,
+        "scores_bytes": 3,
+        "scores_sha256": "0" * 64,
+        "warnings": [],
+        "class_names": ["cat", "dog"],
+    }
+
+
+@pytest.fixture
+def finished(
+    client: TestClient, engine: Engine, body: dict[str, object], result: dict[str, object]
+) -> Callable[[], Job]:
+    """Submits a job and acts as its worker; returns the job as claimed."""
+
+    def finish() -> Job:
+        client.post("/v1/jobs", json=body)
+        job = claim(engine, "worker", "cpu", 60.0)
+        assert job is not None
+        assert succeed(engine, job, result | {"prefix": f"jobs/{job.id}/a1"})
+        return job
+
+    return finish
+
+
+@pytest.fixture(scope="session")
+def assert_problem() -> Callable[..., None]:
+    """Asserts the status, the type and the field of a problem, which has a remedy."""
+
+    def check(response: Response, status: int, kind: str, field: str | None = None) -> None:
+        assert response.status_code == status, response.text
+        problem = response.json()
+        assert problem["type"] == f"/problems/{kind}"
+        assert problem["remedy"]
+        if field is not None:
+            assert problem["field"] == field
+
+    return check
+
+
+@pytest.fixture
+def announce(client: TestClient) -> Callable[..., str]:
+    """Announces an upload; returns its address."""
+
+    def post(form: str = "zip", size: int | None = None) -> str:
+        answer = client.post("/v1/uploads", json={"format": form, "size": size})
+        assert answer.status_code == 201, answer.text
+        return str(answer.headers["Location"])
+
+    return post

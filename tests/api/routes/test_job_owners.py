@@ -90,6 +90,18 @@ def test_a_key_that_may_read_submits_nothing(
     assert problem_of(answer) == (403, "/problems/forbidden")
 
 
+@pytest.mark.parametrize("what", ["scores.parquet", "scores", "errors", "thumbnails/cat/1.png"])
+def test_results_of_another_key_are_as_if_they_were_not_there(
+    client: TestClient, body: Body, keys: Keys, what: str
+) -> None:
+    submitted = client.post("/v1/jobs", json=body, headers=keys["mine"])
+    address = submitted.headers["Location"]
+
+    assert client.get(f"{address}/{what}", headers=keys["mine"]).status_code == 409
+    assert client.get(f"{address}/{what}", headers=keys["theirs"]).status_code == 404
+    assert client.get(f"{address}/{what}").status_code == 401
+
+
 def problem_of(answer: Response) -> tuple[int, str]:
     """Status and type of a problem, which has a remedy."""
     assert answer.json()["remedy"]

@@ -15,7 +15,6 @@ from api.jobs.queue import claim, fail, succeed
 from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from api.storage.keys import create_key
 from api.worker.job_runner import run_job
 
 COLOURS = {"cat": "red", "dog": "blue"}
@@ -247,24 +246,6 @@ def test_a_job_without_results_has_a_reason(client: TestClient) -> None:
     assert (waiting.status_code, failed.status_code) == (409, 409)
     assert "queued" in waiting.json()["detail"]
     assert "failed" in failed.json()["detail"]
-
-
-@pytest.mark.parametrize("what", ["scores.parquet", "scores", "errors", "thumbnails/cat/1.png"])
-def test_results_of_another_key_are_as_if_they_were_not_there(
-    photos: Path, tmp_path: Path, what: str
-) -> None:
-    settings = Settings(data_dir=tmp_path, roots={"photos": str(photos)}, device="cpu")
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
-        engine = client.app.state.engine  # type: ignore[attr-defined]
-        mine, theirs = (
-            {"X-API-Key": create_key(engine, name, ["write"])[1]} for name in ("mine", "theirs")
-        )
-        submitted = client.post("/v1/jobs", json={"dataset": {"root": "photos"}}, headers=mine)
-        address = submitted.headers["Location"]
-
-        assert client.get(f"{address}/{what}", headers=mine).status_code == 409
-        assert client.get(f"{address}/{what}", headers=theirs).status_code == 404
-        assert client.get(f"{address}/{what}").status_code == 401
 
 
 def test_missing_files_are_answered_with_gone(client: TestClient) -> None:

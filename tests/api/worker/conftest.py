@@ -1,6 +1,9 @@
 """A small dataset, settings and jobs for workers to run."""
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +13,10 @@ from sqlalchemy import Engine
 
 from api.jobs.queue import claim
 from api.jobs.rows import Job
-from api.jobs.store import SubmitLimits, submit
+from api.jobs.store import SubmitLimits, get_job, submit
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
+from api.worker.worker import work
 
 CLASSES = ("bird", "cat")
 IMAGES_PER_CLASS = 20
@@ -82,3 +86,37 @@ def claimed(sqlite_engine: Engine, submitted: Callable[..., Job]) -> Callable[..
         return job
 
     return submit_and_claim
+
+
+@pytest.fixture
+def wait_for(sqlite_engine: Engine) -> Callable[[Job, str], Job]:
+    """Waits until a job is in a state; returns the job."""
+
+    def wait(job: Job, state: str) -> Job:
+        while True:
+            stored = get_job(sqlite_engine, None, job.id)
+            assert stored is not None
+            if stored.state == state:
+                return stored
+            assert stored.state in ("queued", "running"), stored
+            time.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def working() -> Callable[[Settings], AbstractContextManager[threading.Thread]]:
+    """Runs a worker in a thread, which ends with the context."""
+
+    @contextmanager
+    def run(settings: Settings) -> Iterator[threading.Thread]:
+        stopping = threading.Event()
+        thread = threading.Thread(target=work, args=(settings, stopping.is_set))
+        thread.start()
+        try:
+            yield thread
+        finally:
+            stopping.set()
+            thread.join()
+
+    return run

@@ -1,4 +1,4 @@
-"""Small datasets of images with known pixels."""
+"""Small datasets of images with known pixels, and the texts of a split."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -8,8 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from numpy.typing import NDArray
 from PIL import Image
+
+from trainer.samples import InputSpec, Samples
 
 Pixels = NDArray[np.uint8]
 
@@ -67,3 +70,16 @@ def write_folder(tmp_path: Path, pixels: Pixels) -> Callable[[str], str]:
         return str(tmp_path / name)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def decode_texts() -> Callable[[Samples, InputSpec], list[str]]:
+    """Decodes the texts of a split from its tokens."""
+
+    def decode(samples: Samples, spec: InputSpec) -> list[str]:
+        (batch,) = samples.inputs.batches([torch.arange(len(samples))], None)
+        return [
+            " ".join(spec.vocabulary[token] for token in row if token) for row in batch.tolist()
+        ]
+
+    return decode

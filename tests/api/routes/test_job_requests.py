@@ -1,0 +1,122 @@
+"""Requests for jobs are checked before a job is queued."""
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.settings import Settings
+
+Body = dict[str, object]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"dataset": {"root": "elsewhere", "path": ""}}, "dataset.root"),
+        ({"dataset": {"root": "photos", "path": "../data"}}, "dataset.path"),
+        ({"dataset": {"root": "photos", "path": "/etc"}}, "dataset.path"),
+        ({"dataset": {"root": "photos", "path": "not there"}}, "dataset.path"),
+        ({"dataset": {"root": "photos", "path": "a\x00b"}}, "dataset.path"),
+        ({"dataset": {"root": "photos", "upload": "x"}}, "dataset"),
+        ({"dataset": {"path": "train"}}, "dataset"),
+        ({"dataset": {"upload": "x"}}, "dataset.upload"),
+        ({"backbone": "clip-vit-b61"}, "backbone"),
+        ({"backbone": "timm:../../secret"}, "backbone"),
+        ({"backbone": "timm:local-dir:/etc"}, "backbone"),
+        ({"backbone": "/etc/passwd"}, "backbone"),
+        ({"scorers": []}, "scorers"),
+        ({"scorers": ["mahalanobis"]}, "scorers.0"),
+        ({"augment_runs": 65}, "augment_runs"),
+        ({"augment_runs": "2"}, "augment_runs"),
+        ({"seed": -1}, "seed"),
+        ({"limit": 0}, "limit"),
+        ({"shrinkage": 1.5}, None),
+        ({"gaussians": "0" * 26}, "gaussians"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_an_invalid_request_is_refused_at_once(
+    client: TestClient,
+    body: Body,
+    change: Body,
+    field: str | None,
+    assert_problem: Callable[..., None],
+) -> None:
+    answer = client.post("/v1/jobs", json=body | change)
+
+    assert_problem(answer, 422, "invalid-request", field)
+    assert client.get("/v1/jobs").json()["jobs"] == []
+
+
+def test_a_link_out_of_the_root_is_as_if_it_were_not_there(
+    client: TestClient, settings: Settings, tmp_path: Path, assert_problem: Callable[..., None]
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (Path(settings.roots["photos"]) / "way-out").symlink_to(tmp_path / "outside")
+
+    def refusal(path: str) -> dict[str, object]:
+        answer = client.post("/v1/jobs", json={"dataset": {"root": "photos", "path": path}})
+        assert_problem(answer, 422, "invalid-request", "dataset.path")
+        return answer.json()
+
+    assert refusal("way-out")["remedy"] == refusal("nothing")["remedy"]
+
+
+def test_an_upload_has_to_be_complete(
+    client: TestClient, assert_problem: Callable[..., None]
+) -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as opened:
+        opened.writestr("cat/1.png", b"no image")
+    content = data.getvalue()
+    upload = client.post("/v1/uploads", json={"format": "zip", "size": len(content)}).json()
+    address = upload["links"]["self"]
+    client.put(address, content=content[:10])
+    body = {"dataset": {"upload": upload["id"]}}
+
+    early = client.post("/v1/jobs", json=body)
+    client.put(f"{address}?offset=10", content=content[10:])
+    later = client.post("/v1/jobs", json=body)
+
+    assert_problem(early, 409, "conflict", "dataset.upload")
+    assert later.status_code == 202
+
+
+def test_gaussians_come_from_a_finished_job_with_the_same_backbone(
+    client: TestClient, body: Body, finished: Callable, assert_problem: Callable[..., None]
+) -> None:
+    source = finished()
+    waiting = client.post("/v1/jobs", json=body).json()["id"]
+
+    fits = client.post("/v1/jobs", json=body | {"gaussians": source.id})
+    early = client.post("/v1/jobs", json=body | {"gaussians": waiting})
+    other = client.post("/v1/jobs", json=body | {"gaussians": source.id, "backbone": "clip-rn50"})
+
+    assert fits.status_code == 202
+    assert_problem(early, 409, "conflict", "gaussians")
+    assert_problem(other, 422, "invalid-request", "gaussians")
+
+
+def test_only_backbones_that_are_offered_may_be_asked_for(
+    tmp_path: Path, body: Body, assert_problem: Callable[..., None]
+) -> None:
+    (tmp_path / "photos" / "train").mkdir(parents=True)
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        roots={"photos": str(tmp_path / "photos")},
+        backbones=("builtin", "timm:resnet18"),
+        default_backbone="builtin",
+    )
+
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        offered = client.post("/v1/jobs", json=body | {"backbone": "timm:resnet18"})
+        refused = client.post("/v1/jobs", json=body | {"backbone": "clip-rn50"})
+
+    assert offered.status_code == 202
+    assert_problem(refused, 422, "invalid-request", "backbone")

@@ -1,0 +1,232 @@
+"""Malicious tars and zips: refused as a whole, or one member after another."""
+
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.datasets import archive_index, open_dataset, tar_headers
+from difficulty_service.datasets.boundary import OUTSIDE
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.storage import boundary_at
+from difficulty_service.errors import DatasetError, DuplicateSampleId
+
+Members = list[tuple[str, bytes]]
+Contents = dict[str, bytes | str]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../cat/1.png",
+        "cat/../../1.png",
+        "/etc/1.png",
+        "cat/..",
+        "C:/cat/1.png",
+        "cat\\..\\1.png",
+        "cat/a\n.png",
+    ],
+)
+def test_a_name_that_leads_outside_is_refused(
+    pack: Callable[[Members], str], images: list[bytes], name: str, photos: Callable[..., Members]
+) -> None:
+    with pytest.raises(DatasetError, match="has a name that leads outside"):
+        open_dataset(pack([*photos(images), (name, b"x")]), DatasetOptions())
+
+
+def test_too_many_nested_folders_are_refused(
+    pack: Callable[[Members], str], images: list[bytes], photos: Callable[..., Members]
+) -> None:
+    with pytest.raises(DatasetError, match="folders deep"):
+        open_dataset(pack([*photos(images), ("a/" * 40 + "1.png", b"x")]), DatasetOptions())
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_duplicate_member_is_named(
+    pack: Callable[[Members], str], images: list[bytes], photos: Callable[..., Members]
+) -> None:
+    with pytest.raises(DuplicateSampleId, match=r"two members 'dog/b\.png'"):
+        open_dataset(pack([*photos(images), ("dog/./b.png", b"x")]), DatasetOptions())
+
+
+def test_links_and_devices_are_refused_one_by_one(
+    tmp_path: Path,
+    images: list[bytes],
+    write_tar: Callable[..., str],
+    read_samples: Callable[[Dataset], Contents],
+    photos: Callable[..., Members],
+) -> None:
+    kinds = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+    write_tar(tmp_path / "a.tar", photos(images))
+    with tarfile.open(tmp_path / "a.tar", "a") as tar:
+        for number, kind in enumerate(kinds):
+            header = tarfile.TarInfo(f"cat/odd{number}.png")
+            header.type, header.linkname, header.size = kind, "/etc/passwd", 0
+            tar.addfile(header)
+    link = zipfile.ZipInfo("cat/link.png")
+    link.create_system, link.external_attr = 3, 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as opened:
+        opened.writestr(link, "/etc/passwd")
+        opened.writestr("dog/1.png", images[0])
+
+    odd = [
+        text
+        for name, text in read_samples(
+            open_dataset(str(tmp_path / "a.tar"), DatasetOptions())
+        ).items()
+        if "odd" in name
+    ]
+    linked = read_samples(open_dataset(str(tmp_path / "a.zip"), DatasetOptions()))
+
+    assert ["link" in str(text) for text in odd] == [True, True, False, False]
+    assert all("not" in str(text) for text in odd)
+    assert linked["cat/link.png"] == "a link inside a zip, not an image"
+
+
+def test_an_encrypted_zip_is_refused(
+    tmp_path: Path,
+    images: list[bytes],
+    write_zip: Callable[..., str],
+    photos: Callable[..., Members],
+) -> None:
+    location = Path(write_zip(tmp_path / "a.zip", photos(images)))
+    data = location.read_bytes()
+    at = data.index(b"PK\x01\x02")
+    location.write_bytes(data[: at + 8] + b"\x01" + data[at + 9 :])
+
+    with pytest.raises(DatasetError, match="encrypted"):
+        open_dataset(str(location), DatasetOptions())
+
+
+def test_a_member_with_an_extreme_compression_ratio_is_not_unpacked(
+    tmp_path: Path,
+    images: list[bytes],
+    write_zip: Callable[..., str],
+    read_samples: Callable[[Dataset], Contents],
+    photos: Callable[..., Members],
+) -> None:
+    location = write_zip(tmp_path / "a.zip", [*photos(images), ("cat/bomb.png", bytes(8 << 20))])
+
+    found = read_samples(open_dataset(location, DatasetOptions()))
+
+    assert "not a photograph" in str(found["cat/bomb.png"])
+    assert found["cat/2.png"] == images[1]
+
+
+def test_a_member_is_not_unpacked_beyond_its_stated_size(
+    tmp_path: Path,
+    images: list[bytes],
+    write_zip: Callable[..., str],
+    read_samples: Callable[[Dataset], Contents],
+    photos: Callable[..., Members],
+) -> None:
+    location = Path(
+        write_zip(tmp_path / "a.zip", [("cat/bomb.png", bytes(8 << 20)), *photos(images)])
+    )
+    data = bytearray(location.read_bytes())
+    at = data.index(b"PK\x01\x02")
+    data[at + 24 : at + 28] = struct.pack("<I", 1000)
+    location.write_bytes(data)
+
+    found = read_samples(open_dataset(str(location), DatasetOptions()))
+
+    assert "its size is not" in str(found["cat/bomb.png"])
+
+
+def test_members_that_share_bytes_are_refused(
+    tmp_path: Path,
+    images: list[bytes],
+    write_zip: Callable[..., str],
+    photos: Callable[..., Members],
+) -> None:
+    location = Path(write_zip(tmp_path / "a.zip", photos(images)))
+    data = bytearray(location.read_bytes())
+    first = data.index(b"PK\x01\x02")
+    second = data.index(b"PK\x01\x02", first + 4)
+    data[second + 42 : second + 46] = data[first + 42 : first + 46]
+    location.write_bytes(data)
+
+    with pytest.raises(DatasetError, match="overlap"):
+        open_dataset(str(location), DatasetOptions())
+
+
+def test_a_boundary_applies_to_the_archive_itself(
+    pack: Callable[[Members], str],
+    images: list[bytes],
+    tmp_path: Path,
+    photos: Callable[..., Members],
+) -> None:
+    location = pack(photos(images))
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / Path(location).name).symlink_to(location)
+    options = DatasetOptions(boundary=boundary_at(str(tmp_path / "root")))
+
+    with pytest.raises(DatasetError, match=OUTSIDE):
+        open_dataset(str(tmp_path / "root" / Path(location).name), options)
+
+
+def test_too_many_members_or_folders_are_refused(
+    pack: Callable[[Members], str],
+    images: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    photos: Callable[..., Members],
+) -> None:
+    location = pack(photos(images))
+    monkeypatch.setattr(archive_index, "MAX_MEMBERS", 3)
+    monkeypatch.setattr(tar_headers, "MAX_MEMBERS", 3)
+
+    with pytest.raises(DatasetError, match="more than 3 members"):
+        open_dataset(location, DatasetOptions())
+
+
+def _header(name: bytes, size: bytes, kind: bytes) -> bytes:
+    """A tar header with unchecked fields."""
+    block = bytearray(512)
+    block[0 : len(name)] = name
+    block[100:108] = b"0000644\x00"
+    block[124 : 124 + len(size)] = size
+    block[156:157] = kind
+    block[257:265] = b"ustar\x0000"
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\x00 " % sum(block)
+    return bytes(block)
+
+
+HOSTILE = {
+    "a long name of 8 GiB": _header(b"x", b"77777777777\x00", b"L"),
+    "a pax header of 8 GiB": _header(b"x", b"77777777777\x00", b"x"),
+    "a negative size": _header(b"cat/1.png", b"\xff" * 10 + b"\xfe\x00", b"0"),
+    "a negative long name": _header(b"x", b"\xff" * 10 + b"\xfe\x00", b"L"),
+    "long names without end": _header(b"x", b"00000000000\x00", b"L") * 3000,
+    "pax headers without end": _header(b"x", b"00000000000\x00", b"x") * 3000,
+}
+
+
+@pytest.mark.parametrize("blocks", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_malicious_header_is_an_error(
+    tmp_path: Path,
+    images: list[bytes],
+    blocks: bytes,
+    write_tar: Callable[..., str],
+    photos: Callable[..., Members],
+) -> None:
+    good = Path(write_tar(tmp_path / "good.tar", photos(images))).read_bytes()
+    content = good[: good.rindex(images[3]) // 512 * 512 + 512]
+    (tmp_path / "bad.tar").write_bytes(content + blocks + bytes(10240))
+
+    with pytest.raises(DatasetError, match="damaged"):
+        open_dataset(str(tmp_path / "bad.tar"), DatasetOptions())
+
+
+def test_a_directory_that_claims_to_be_huge_is_not_read(tmp_path: Path) -> None:
+    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, 1 << 29, 0, 0)
+    with (tmp_path / "a.zip").open("wb") as file:
+        file.truncate(1 << 29)
+        file.seek(1 << 29)
+        file.write(end)
+
+    with pytest.raises(DatasetError, match="a directory of"):
+        open_dataset(str(tmp_path / "a.zip"), DatasetOptions())

@@ -1,0 +1,217 @@
+"""Evaluation of a network of images: other images, OOD images and corrupted ones."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from trainer.config import Recipe
+from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
+from trainer.evaluation.prediction_file import read_predictions
+from trainer.metrics.bootstrap import Resampling
+from trainer.runs.evaluate import (
+    DatasetChoice,
+    evaluate_corruptions,
+    evaluate_on_dataset,
+    evaluate_ood_dataset,
+    load_model,
+)
+
+MakeRecipe = Callable[..., Recipe]
+Finish = Callable[..., Path]
+
+CLASSES = ("bird", "cat", "dog")
+FEW = Resampling(num_resamples=20)
+NUM_TEST_IMAGES = 24
+
+
+def picture(label: int, generator: np.random.Generator) -> Image.Image:
+    pixels = generator.integers(0, 90, (32, 32, 3)) + 60 * label
+    return Image.fromarray(pixels.astype(np.uint8))
+
+
+def write_images(folder: Path, labels: Sequence[int], seed: int) -> str:
+    """Images of classes that differ in brightness, half of whose range neighbours share."""
+    generator = np.random.default_rng(seed)
+    for number, label in enumerate(labels):
+        path = folder / CLASSES[label] / f"{number:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture(label, generator).save(path)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def test_images(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Eight images of each class."""
+    folder = tmp_path_factory.mktemp("data") / "test"
+    return write_images(folder, [number % 3 for number in range(NUM_TEST_IMAGES)], seed=1)
+
+
+@pytest.fixture(scope="module")
+def image_tables(
+    image_recipe: MakeRecipe, test_images: str, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Recipe]:
+    """Makes the recipe of a tiny residual network on larger images."""
+    train = write_images(
+        tmp_path_factory.mktemp("data") / "train", [number % 3 for number in range(48)], seed=0
+    )
+
+    def make(**data: str) -> Recipe:
+        return image_recipe(
+            data={"train": train, "test": test_images} | data,
+            model={"widths": [4], "blocks": [1]},
+            optimiser={"learning_rate": 0.1},
+            training={"epochs": 8, "batch_size": 8, "evaluation_batch_size": 10},
+        )
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def residual(
+    image_tables: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory, finish: Finish
+) -> Path:
+    """The folder of a seed of a tiny residual network with twenty-four test images."""
+    return finish(image_tables(), tmp_path_factory.mktemp("residual"))
+
+
+def metrics_of(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "metrics.json").read_text())
+
+
+@pytest.mark.parametrize("run", ["probe", "residual"])
+def test_the_test_data_as_another_dataset_give_the_same_predictions_and_metrics(
+    request: pytest.FixtureRequest, test_features: str, test_images: str, run: str
+) -> None:
+    folder = request.getfixturevalue(run)
+    location = test_features if run == "probe" else test_images
+
+    record, predictions = evaluate_on_dataset(
+        load_model(folder, "cpu"), DatasetChoice(location), FEW
+    )
+
+    saved = read_predictions(folder / "test.npz")
+    assert list(predictions.sample_ids) == list(saved.sample_ids)
+    assert torch.equal(predictions.targets, saved.targets)
+    torch.testing.assert_close(predictions.logits, saved.logits, rtol=0, atol=1e-6)
+    expected = metrics_of(folder)
+    assert record["raw"]["accuracy"] == expected["raw"]["accuracy"]
+    temperature = record["temperature_nll"]["temperature"]
+    assert temperature == expected["temperature_nll"]["temperature"]
+
+
+def test_images_of_some_of_the_classes_can_be_evaluated(residual: Path, tmp_path: Path) -> None:
+    location = write_images(tmp_path / "some", [1, 2, 2], seed=3)
+
+    record, predictions = evaluate_on_dataset(
+        load_model(residual, "cpu"), DatasetChoice(location), FEW
+    )
+
+    assert predictions.targets.tolist() == [1, 2, 2]
+    correct = (predictions.logits.argmax(1) == predictions.targets).double().mean().item()
+    assert record["raw"]["accuracy"] == pytest.approx(correct)
+
+
+def test_images_of_a_split_and_of_another_size_can_be_evaluated(
+    residual: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "data" / "holdout" / "dog" / "1.png"
+    path.parent.mkdir(parents=True)
+    picture(2, np.random.default_rng(0)).resize((48, 40)).save(path)
+    choice = DatasetChoice(str(tmp_path / "data"), split="holdout")
+
+    _, predictions = evaluate_on_dataset(load_model(residual, "cpu"), choice, FEW)
+
+    assert predictions.targets.tolist() == [2]
+    assert predictions.logits.shape == (1, 3)
+
+
+def test_test_samples_as_ood_samples_have_an_auroc_of_one_half(
+    residual: Path, test_images: str
+) -> None:
+    record = evaluate_ood_dataset(load_model(residual, "cpu"), test_images)
+
+    assert record["entropy"]["auroc"] == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.fixture(scope="module")
+def corrupted(residual: Path) -> tuple[dict[str, Any], int]:
+    """Records of the residual network on corrupted images, and the number of reported passes."""
+    passes: list[None] = []
+    records = evaluate_corruptions(load_model(residual, "cpu"), lambda: passes.append(None))
+    return records, len(passes)
+
+
+def test_test_images_are_evaluated_with_ten_corruptions_at_five_severities(
+    corrupted: tuple[dict[str, Any], int],
+) -> None:
+    records, num_passes = corrupted
+
+    assert list(records) == list(CORRUPTIONS)
+    assert len(records) == 10
+    assert all(list(by) == [str(severity) for severity in SEVERITIES] for by in records.values())
+    assert num_passes == 50
+    stages = {"raw", "temperature_nll", "temperature_ece"}
+    assert all(record.keys() == stages for by in records.values() for record in by.values())
+
+
+def test_corruption_makes_predictions_worse(
+    corrupted: tuple[dict[str, Any], int], residual: Path
+) -> None:
+    records, _ = corrupted
+
+    clean = metrics_of(residual)["raw"]
+    strong = records["brightness"]["5"]["raw"]
+    noisy = records["gaussian_noise"]["5"]["raw"]
+
+    assert strong["accuracy"] < clean["accuracy"]
+    assert noisy["nll"] != pytest.approx(clean["nll"])
+
+
+def test_corruption_is_deterministic(
+    corrupted: tuple[dict[str, Any], int],
+    residual: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records, _ = corrupted
+    trained = load_model(residual, "cpu")
+    training = replace(trained.recipe.training, evaluation_batch_size=7)
+    monkeypatch.setattr("trainer.runs.evaluate.CORRUPTIONS", ("gaussian_noise",))
+
+    again = evaluate_corruptions(
+        replace(trained, recipe=replace(trained.recipe, training=training)), lambda: None
+    )
+
+    for severity, record in again["gaussian_noise"].items():
+        expected = records["gaussian_noise"][severity]
+        assert record["raw"]["nll"] == pytest.approx(expected["raw"]["nll"], abs=1e-5)
+
+
+def test_the_label_column_of_a_training_table_does_not_apply_to_a_folder_of_test_images(
+    image_tables: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    finish: Finish,
+) -> None:
+    generator = np.random.default_rng(0)
+    labels = [number % 3 for number in range(30)]
+    paths = [f"{number}.png" for number in range(30)]
+    for path, label in zip(paths, labels, strict=True):
+        picture(label, generator).save(tmp_path / path)
+    names = [CLASSES[label] for label in labels]
+    pq.write_table(pa.table({"path": paths, "species": names}), tmp_path / "train.parquet")
+    table = {"train": str(tmp_path / "train.parquet"), "label_column": "species"}
+    folder = finish(image_tables(**table), tmp_path / "run")
+    monkeypatch.setattr("trainer.runs.evaluate.CORRUPTIONS", ("contrast",))
+
+    records = evaluate_corruptions(load_model(folder, "cpu"), lambda: None)
+
+    assert list(records) == ["contrast"]

@@ -1,0 +1,92 @@
+"""Evaluation of a network of texts: its vocabulary, and OOD texts."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.evaluation.prediction_file import read_predictions
+from trainer.metrics.bootstrap import Resampling
+from trainer.recipes.file import recipe_from_dict
+from trainer.runs.evaluate import (
+    DatasetChoice,
+    evaluate_on_dataset,
+    evaluate_ood_dataset,
+    load_model,
+)
+
+Finish = Callable[..., Path]
+
+FEW = Resampling(num_resamples=20)
+
+
+def metrics_of(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "metrics.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of texts about two things, with words that only the test texts have."""
+    folder = tmp_path_factory.mktemp("texts")
+    animals = ["the cat sat on a mat", "dogs bark at the cat", "a dog ate my mat"]
+    sky = ["rain fell from dark clouds", "the sun shines on clouds", "dark rain and no sun"]
+    rows = [(text, "animals") for text in animals] + [(text, "weather") for text in sky]
+    write_table(folder / "train.csv", rows * 4)
+    others = [("a dog and a platypus", "animals"), ("hail and rain", "weather"), ("?", "weather")]
+    write_table(folder / "test.csv", others)
+    return folder
+
+
+def write_table(path: Path, rows: Sequence[tuple[str, str]]) -> None:
+    path.write_text("text,label\n" + "".join(f'"{text}",{label}\n' for text, label in rows))
+
+
+@pytest.fixture(scope="module")
+def text_run(texts: Path, finish: Finish) -> Path:
+    """The folder of a seed of a text network whose file of word vectors was deleted."""
+    vectors = texts / "vectors.txt"
+    vectors.write_text("cat 1 0 0 0\nrain 0 1 0 0\n")
+    recipe = recipe_from_dict(
+        {
+            "name": "texts",
+            "data": {
+                "train": str(texts / "train.csv"),
+                "test": str(texts / "test.csv"),
+                "kind": "text",
+                "validation": 0.25,
+                "text_length": 5,
+            },
+            "model": {"name": "text_cnn", "embedding_dim": 4, "embeddings": str(vectors)},
+            "optimiser": {"name": "adamw", "learning_rate": 0.003},
+            "training": {"epochs": 2, "batch_size": 6, "precision": "fp32"},
+        },
+        "the recipe of the test",
+    )
+    folder = finish(recipe, texts / "run")
+    vectors.unlink()
+    return folder
+
+
+def test_texts_are_encoded_with_the_vocabulary_of_the_model(text_run: Path, texts: Path) -> None:
+    choice = DatasetChoice(str(texts / "test.csv"))
+
+    record, predictions = evaluate_on_dataset(load_model(text_run, "cpu"), choice, FEW)
+
+    saved = read_predictions(text_run / "test.npz")
+    torch.testing.assert_close(predictions.logits, saved.logits, rtol=0, atol=1e-6)
+    assert torch.equal(predictions.targets, saved.targets)
+    assert record["raw"]["accuracy"] == metrics_of(text_run)["raw"]["accuracy"]
+    vocabulary = load_model(text_run, "cpu").spec.vocabulary
+    assert "cat" in vocabulary
+    assert "platypus" not in vocabulary
+
+
+def test_texts_of_other_classes_are_ood(text_run: Path, tmp_path: Path) -> None:
+    write_table(tmp_path / "odd.csv", [("stocks fell", "money"), ("gold rose again", "money")])
+
+    record = evaluate_ood_dataset(load_model(text_run, "cpu"), str(tmp_path / "odd.csv"))
+
+    assert 0 <= record["msp"]["auroc"] <= 1
