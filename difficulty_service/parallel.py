@@ -1,20 +1,13 @@
 """Work on several threads, with results in order and a limit on pending work."""
 
 import os
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-RECENT_PIECES = 8
-"""Number of recent pieces of work whose duration decides whether threads take turns."""
 
 
 def num_workers() -> int:
@@ -65,31 +58,6 @@ def map_in_turns(
             finally:
                 for result in results:
                     result.cancel()
-
-
-class OneByOne:
-    """Lets threads run short pieces of Python code one at a time, and long pieces concurrently.
-
-    Threads that pass the interpreter's lock back and forth at every call take longer for such work
-    than a single thread, and delay other threads. Long pieces release that lock for most of their
-    time, to decode a photograph or to wait for a disk.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._recent_long = deque([False] * RECENT_PIECES, maxlen=RECENT_PIECES)
-
-    @contextmanager
-    def piece(self, seconds: float) -> Iterator[None]:
-        """Runs a piece of work, which counts as long if it takes more than `seconds`.
-
-        Waits for its turn unless most recent pieces were long, as a single one may be by chance.
-        """
-        mostly_long = sum(self._recent_long) > RECENT_PIECES // 2
-        with nullcontext() if mostly_long else self._lock:
-            began = time.perf_counter()
-            yield
-            self._recent_long.append(time.perf_counter() - began > seconds)
 
 
 def one_ahead(items: Iterable[Item]) -> Iterator[Item]:

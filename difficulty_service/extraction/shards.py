@@ -28,7 +28,6 @@ from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.feature_store.part import BadImage, Part
 from difficulty_service.images.preparation import set_up_decoding_thread
 from difficulty_service.parallel import (
-    OneByOne,
     map_in_order,
     map_in_turns,
     num_workers,
@@ -37,9 +36,6 @@ from difficulty_service.parallel import (
 
 SMALL_SIZE = 64
 """Input size up to which a network on a CPU runs on one core for each batch."""
-
-SHORT_DECODING = 0.5e-3
-"""Seconds per image up to which reading and decoding is mostly Python's own work."""
 
 IMAGES_PER_TURN = 256
 """Images decoded before the network on a CPU takes over."""
@@ -180,17 +176,14 @@ def _on_threads(
     workers = task.options.workers or num_workers()
     if clock:
         clock.declare(dict.fromkeys((READ, DECODE, FORWARD), workers))
-    one_by_one = OneByOne()
 
-    def take(group: Group) -> Batch:
-        _, samples = group
-        with one_by_one.piece(SHORT_DECODING * len(samples)):
-            batch = prepare_batch(group, backbone, task.options, clock)
+    def extract_batch(group: Group) -> Batch:
+        batch = prepare_batch(group, backbone, task.options, clock)
         return encode_batch(batch, backbone, task.network, clock)
 
     cores_each = max(1, torch.get_num_threads() // workers)
     initializer = partial(torch.set_num_threads, cores_each)
-    return map_in_order(take, groups, workers, initializer=initializer)
+    return map_in_order(extract_batch, groups, workers, initializer=initializer)
 
 
 def _in_turns(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from difficulty_service.parallel import OneByOne, map_in_order, map_in_turns, one_ahead
+from difficulty_service.parallel import map_in_order, map_in_turns, one_ahead
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -90,49 +90,6 @@ def test_the_same_threads_work_in_every_turn() -> None:
     turns = map_in_turns(lambda _: threading.get_ident(), [range(20)] * 10, 2)
 
     assert len(set(turns)) <= 2
-
-
-def most_at_once(one_by_one: OneByOne, limit: float) -> int:
-    """How many of two threads are ever in a piece of a hundredth of a second together."""
-    inside, most = 0, 0
-
-    def work(_: int) -> None:
-        nonlocal inside, most
-        with one_by_one.piece(limit):
-            inside += 1
-            most = max(most, inside)
-            time.sleep(0.01)
-            inside -= 1
-
-    list(map_in_order(work, range(10), 2))
-    return most
-
-
-def test_short_pieces_are_done_one_by_one() -> None:
-    assert most_at_once(OneByOne(), limit=60) == 1
-
-
-def test_long_pieces_are_done_all_at_once_as_soon_as_they_are_known_to_be_long() -> None:
-    one_by_one = OneByOne()
-    most_at_once(one_by_one, limit=0.001)
-
-    assert most_at_once(one_by_one, limit=0.001) == 2
-
-
-def test_one_long_piece_changes_nothing() -> None:
-    one_by_one = OneByOne()
-    with one_by_one.piece(0):
-        pass
-
-    assert most_at_once(one_by_one, limit=60) == 1
-
-
-def test_an_error_in_a_piece_lets_the_next_one_in() -> None:
-    one_by_one = OneByOne()
-    with pytest.raises(ValueError, match="in it"), one_by_one.piece(60):
-        raise ValueError("in it")
-
-    assert most_at_once(one_by_one, limit=60) == 1
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
