@@ -76,7 +76,8 @@ def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
 
     Args:
         files: Gaussians of datasets with the same classes and the same kind of features. The
-            shrinkage of the first file applies to all.
+            shrinkage of the first file applies to all; with `leave-one-out`
+            that is the smallest ridge of any file.
 
     Raises:
         StatisticsError: The files differ in kind of features, classes or augmentation, and the
@@ -94,7 +95,13 @@ def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
             ", oas or a number, or merge the stores and fit them once",
             parameter="shrinkage",
         )
-    merged = fit_gaussians(merge([each.gaussians.moments for each in fitted]), options)
+    moments = merge([each.gaussians.moments for each in fitted])
+    ridge = 0.0
+    if options.shrinkage == "leave-one-out":
+        # The best ridge needs the features; more samples need no larger one than any part did.
+        ridges = [each.gaussians.within.ridge for each in fitted]
+        ridge = min(ridge for ridge in ridges if ridge > 0)
+    merged = fit_gaussians(moments, options, ridge=ridge)
     return FittedGaussians(merged, _describe([each.description for each in fitted]))
 
 

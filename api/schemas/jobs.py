@@ -16,7 +16,7 @@ BACKBONE_PATTERN = r"^(open_clip:[\w.-]+/[\w.-]+|timm:[\w.-]+|[a-z0-9.-]+)$"
 
 Column = Annotated[str, Field(min_length=1, max_length=500)]
 Scorer = Literal["rmd", "kmeans", "knn"]
-Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas"]
+Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas", "leave-one-out"]
 
 EITHER_OR: dict[str, Any] = {
     "oneOf": [

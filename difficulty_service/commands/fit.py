@@ -56,5 +56,5 @@ def report_fit(gaussians: "Gaussians", *, verbose: bool) -> None:
     for name, factor in (("within classes", gaussians.within), ("of all", gaussians.agnostic)):
         console.print(
             f"covariance {name}: condition number {factor.condition:.2g}, rank {factor.rank}, "
-            f"shrinkage {factor.intensity:.2g}"
+            f"shrinkage {factor.intensity:.2g}, ridge {factor.ridge:.2g}"
         )

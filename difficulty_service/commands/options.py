@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from difficulty_service.statistics.fit_options import Shrinkage
 
+RULES = ("auto", "none", "ledoit-wolf", "oas", "leave-one-out")
+"""Rules of shrinkage, besides an intensity."""
 OPTIONS = {
     "min_actors": "--ray-actors",
     "max_actors": "--ray-actors",
@@ -205,7 +207,8 @@ ShrinkageName = Annotated[
     str,
     typer.Option(
         "--shrinkage",
-        help="auto (none where well conditioned), none, ledoit-wolf, oas, or a number in [0, 1].",
+        help="auto (none where well conditioned), none, ledoit-wolf, oas, leave-one-out (a ridge "
+        "chosen by leave-one-out likelihood: best with few images), or a number in [0, 1].",
         rich_help_panel=STATISTICS,
     ),
 ]
@@ -272,7 +275,7 @@ def parse_shrinkage(text: str) -> "Shrinkage":
     Raises:
         BadParameter: The text is neither.
     """
-    if text in ("auto", "none", "ledoit-wolf", "oas"):
+    if text in RULES:
         return text  # type: ignore[return-value]
     try:
         intensity = float(text)
@@ -280,7 +283,7 @@ def parse_shrinkage(text: str) -> "Shrinkage":
         intensity = -1.0
     if not 0 <= intensity <= 1:
         raise typer.BadParameter(
-            f"{text!r} is neither auto, none, ledoit-wolf, oas nor a number in [0, 1]",
+            f"{text!r} is none of {', '.join(RULES)}, nor a number in [0, 1]",
             param_hint="--shrinkage",
         )
     return intensity

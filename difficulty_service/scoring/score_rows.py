@@ -17,7 +17,7 @@ from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
 from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
 from difficulty_service.statistics.gaussian import Gaussians
-from difficulty_service.statistics.leave_one_out import leave_one_out_rmd
+from difficulty_service.statistics.leave_one_out import compare_left_out, leave_one_out_rmd
 from difficulty_service.statistics.products import (
     BLOCK_ROWS,
     CHUNK_ROWS,
@@ -152,17 +152,12 @@ class _PieceScorer:
         by_sample = {
             name: getattr(rows, name).view(-1, runs) for name in ("md", "md_agnostic", "rmd")
         }
-        # Distances to two classes differ by a linear function of the features, so the margin of
-        # the mean features is the mean margin.
-        compared = rows
-        if runs > 1:
-            means = features.double().view(-1, runs, features.shape[1]).mean(dim=1)
-            compared = self.distances(means, fitted[::runs], self.work)
+        nearest_label, margins = self._compare_classes(features, fitted, rows)
         columns = {
             "label": labels[::runs].int(),
             **{name: values.mean(dim=1) for name, values in by_sample.items()},
-            "nearest_label": compared.nearest_label.int(),
-            "label_margin": compared.label_margin,
+            "nearest_label": nearest_label.int(),
+            "label_margin": margins,
         }
         if runs > 1:
             columns["rmd_std"] = by_sample["rmd"].std(dim=1).float()
@@ -171,6 +166,24 @@ class _PieceScorer:
                 self.gaussians, features, fitted, rows.md, rows.md_agnostic
             )
         return columns
+
+    def _compare_classes(
+        self, features: Tensor, labels: Tensor, rows: Distances
+    ) -> tuple[Tensor, Tensor]:
+        """The nearest label of each sample, and the mean of its margins over the runs.
+
+        With a ridge there are few samples for what is estimated, and each would look more like its
+        own class for having been fitted: there it is left out.
+        """
+        runs = self.store.runs
+        if self.left_out and self.gaussians.within.ridge > 0:
+            return compare_left_out(self.gaussians, features, labels, rows.md_agnostic)
+        if runs == 1:
+            return rows.nearest_label, rows.label_margin
+        # The mean distances to two classes differ as the distances of the mean features do.
+        means = features.double().view(-1, runs, features.shape[1]).mean(dim=1)
+        nearest_label = self.distances(means, labels[::runs], self.work).nearest_label
+        return nearest_label, rows.label_margin.view(-1, runs).mean(dim=1)
 
 
 def _baseline_scores(store: FeatureStore, scorers: Sequence[str]) -> dict[str, NDArray[np.float32]]:

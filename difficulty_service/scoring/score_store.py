@@ -122,6 +122,7 @@ def _describe_factor(name: str, factor: Factor) -> dict[str, Any]:
     """One covariance; a singular one has no condition number that JSON can hold."""
     return {
         f"{name}_intensity": factor.intensity,
+        f"{name}_ridge": factor.ridge,
         f"{name}_condition": factor.condition if math.isfinite(factor.condition) else None,
         f"{name}_rank": factor.rank,
     }

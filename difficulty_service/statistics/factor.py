@@ -1,7 +1,7 @@
 """Factors a covariance into its whitening map, as far as its condition number allows.
 
 `auto` leaves a well-conditioned covariance as it is; otherwise it drops the directions that hold
-only rounding noise. It never adds a ridge.
+only rounding noise. Only `leave-one-out` adds a ridge.
 """
 
 import math
@@ -34,11 +34,14 @@ class Factor:
         whitening: Whitening map, lower triangular if no direction was dropped. Shape (rank, dim).
         intensity: Shrinkage intensity: share of the covariance replaced by its mean variance.
         condition: Condition number of the unshrunk covariance, in the 1-norm.
+        ridge: Variance that was added to every direction, as a share of the mean variance of all
+            samples.
     """
 
     whitening: Tensor
     intensity: float
     condition: float
+    ridge: float = 0.0
 
     @property
     def rank(self) -> int:
@@ -47,7 +50,7 @@ class Factor:
 
     @property
     def plain(self) -> bool:
-        """Whether the covariance is neither shrunk nor truncated to fewer directions."""
+        """Whether the covariance is neither shrunk nor truncated; it may have a ridge."""
         return self.intensity == 0 and self.whitening.shape[0] == self.whitening.shape[1]
 
 
@@ -82,8 +85,31 @@ def factorise(
             Setting("shrinkage", "ledoit-wolf"),
             parameter="shrinkage",
         )
+    return Factor(_whitening(scale_tril), intensity, condition)
+
+
+def factorise_with_ridge(covariance: Tensor, ridge: float, variance: float) -> Factor:
+    """The whitening map of one covariance with a ridge on its diagonal.
+
+    Args:
+        covariance: Maximum-likelihood covariance. Shape (dim, dim).
+        ridge: Share of `variance` to add to every variance; above zero.
+        variance: Mean variance of all samples.
+
+    Raises:
+        StatisticsError: All features are the same.
+    """
+    identity = torch.eye(len(covariance), dtype=covariance.dtype)
+    scale_tril = _cholesky(covariance + ridge * variance * identity)
+    if scale_tril is None:
+        raise StatisticsError("all features are the same, so distances between them are undefined")
+    return Factor(_whitening(scale_tril), 0.0, condition_number(covariance), ridge)
+
+
+def _whitening(scale_tril: NDArray[np.float64]) -> Tensor:
+    """Inverse of a Cholesky factor; shape (dim, dim)."""
     inverse, _ = scipy.linalg.lapack.dtrtri(scale_tril, lower=1)
-    return Factor(torch.from_numpy(np.tril(inverse)), intensity, condition)
+    return torch.from_numpy(np.tril(inverse))
 
 
 @one_thread_per_product()
@@ -109,7 +135,7 @@ def _condition(covariance: Tensor, scale_tril: NDArray[np.float64] | None) -> fl
 def _intensity(
     covariance: Tensor, options: FitOptions, num_samples: int, mean_fourth_power: float
 ) -> float:
-    if options.shrinkage in ("auto", "none"):
+    if options.shrinkage in ("auto", "none", "leave-one-out"):
         return 0.0
     if options.shrinkage == "oas":
         return oas_intensity(covariance, num_samples)

@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 
-Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas"] | float
+Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas", "leave-one-out"] | float
 
 MATMUL_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -15,8 +15,8 @@ class FitOptions:
     """Options of a fit. Fitted Gaussians keep the options they were fitted with.
 
     Attributes:
-        shrinkage: Shrinkage rule (`auto`, `none`, `ledoit-wolf` or `oas`), or an intensity in
-            [0, 1].
+        shrinkage: Shrinkage rule (`auto`, `none`, `ledoit-wolf`, `oas` or `leave-one-out`), or an
+            intensity in [0, 1].
         matmul_dtype: dtype of the matrix products: `float32`, `float64`, or `auto` to choose by
             the condition number of the features. Fitted Gaussians hold the dtype that was chosen.
         runs: Number of feature rows per sample, one for each augmentation run.

@@ -23,6 +23,7 @@ from difficulty_service.statistics.moments import (
     pilot_of,
 )
 from difficulty_service.statistics.products import Workspace, one_thread_per_product
+from difficulty_service.statistics.ridge import MOST_SAMPLES, LabelledRows, choose_ridge
 
 PILOT_CONDITION = 1e5
 """Condition number of the pilot rows above which float64 products are used from the start."""
@@ -84,7 +85,10 @@ def fit_chunks(
         dtype = MATMUL_DTYPES[matmul_dtype]
         moments = accumulate_moments(source, pilot, num_classes, matmul_dtype=dtype)
         powers = _fourth_powers(source, moments) if options.shrinkage == "ledoit-wolf" else None
-        return fit_gaussians(moments, replace(options, matmul_dtype=matmul_dtype), powers)
+        ridge = 0.0
+        if options.shrinkage == "leave-one-out":
+            ridge = choose_ridge(_sample(source, moments, options.runs), moments)
+        return fit_gaussians(moments, replace(options, matmul_dtype=matmul_dtype), powers, ridge)
 
     if options.matmul_dtype != "auto":
         return fit_with(options.matmul_dtype)
@@ -122,3 +126,19 @@ def _fourth_powers(source: ChunkSource[Chunk], moments: Moments) -> FourthPowers
             within += float((centred - own).square().sum(dim=1).square().sum())
             agnostic += float((centred - mean).square().sum(dim=1).square().sum())
     return FourthPowers(within / moments.num_samples, agnostic / moments.num_samples)
+
+
+def _sample(source: ChunkSource[Chunk], moments: Moments, runs: int) -> LabelledRows:
+    """Samples from all over a dataset with all their rows, in a second pass over the features."""
+    step = max(1, moments.num_samples // runs // MOST_SAMPLES)
+    features, labels, seen = [], [], 0
+    work = Workspace()
+    for chunk in source.chunks():
+        for rows, row_labels in with_labels(*source.read(chunk, work)):
+            samples = rows.view(-1, runs, rows.shape[1])
+            kept = slice(-seen % step, None, step)
+            # Copies, because the next block is read into the same memory.
+            features.append(samples[kept].double().cpu().flatten(0, 1))
+            labels.append(row_labels[::runs][kept].cpu())
+            seen += len(samples)
+    return LabelledRows(torch.cat(features), torch.cat(labels).long(), runs)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import Setting, StatisticsError, TooFewSamples
-from difficulty_service.statistics.factor import Factor, factorise
+from difficulty_service.statistics.factor import Factor, factorise, factorise_with_ridge
 from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
 from difficulty_service.statistics.moments import Moments
 from difficulty_service.statistics.products import matmul, one_thread_per_product
@@ -58,8 +58,8 @@ class Gaussians:
 
     @property
     def reliable(self) -> bool:
-        """Whether there were enough samples for a covariance of this many dimensions."""
-        return _spare_samples(self.moments, self.options.runs) >= 0
+        """Whether there were enough samples for the covariances, or they have a ridge."""
+        return self.within.ridge > 0 or _spare_samples(self.moments, self.options.runs) >= 0
 
 
 @one_thread_per_product()
@@ -75,7 +75,10 @@ def covariances(moments: Moments) -> tuple[Tensor, Tensor]:
 
 @one_thread_per_product()
 def fit_gaussians(
-    moments: Moments, options: FitOptions, fourth_powers: FourthPowers | None = None
+    moments: Moments,
+    options: FitOptions,
+    fourth_powers: FourthPowers | None = None,
+    ridge: float = 0.0,
 ) -> Gaussians:
     """Fits class Gaussians with a shared covariance, and one Gaussian of all samples.
 
@@ -83,6 +86,9 @@ def fit_gaussians(
         moments: Moments of all samples.
         options: Shrinkage, and the dtype that the moments were computed in; never `auto`.
         fourth_powers: Fourth powers from a second pass over the features; only for `ledoit-wolf`.
+        ridge: Variance to add to every direction, as a share of the mean variance of all samples;
+            only for `leave-one-out`. Both covariances get the same, so that the total covariance
+            stays the sum of the covariances within and between classes.
 
     Raises:
         TooFewSamples: Fewer samples than dimensions and classes together, without shrinkage.
@@ -96,11 +102,15 @@ def fit_gaussians(
     within, agnostic = covariances(moments)
     counts = moments.counts.double()[:, None]
     class_means = moments.pilot + moments.class_sums / counts
-    powers = fourth_powers or FourthPowers(float("nan"), float("nan"))
-    factors = [
-        factorise(covariance, options, moments.num_samples, power)
-        for covariance, power in ((within, powers.within), (agnostic, powers.agnostic))
-    ]
+    if ridge > 0:
+        variance = float(agnostic.trace()) / moments.dim
+        factors = [factorise_with_ridge(each, ridge, variance) for each in (within, agnostic)]
+    else:
+        powers = fourth_powers or FourthPowers(float("nan"), float("nan"))
+        factors = [
+            factorise(covariance, options, moments.num_samples, power)
+            for covariance, power in ((within, powers.within), (agnostic, powers.agnostic))
+        ]
     return Gaussians(
         moments=moments,
         mean=moments.pilot + moments.class_sums.sum(dim=0) / moments.num_samples,
@@ -128,7 +138,7 @@ def _require_enough_samples(moments: Moments, options: FitOptions) -> None:
         f"features of {moments.dim} dimensions: at least {moments.dim + classes} are needed, "
         f"{10 * moments.dim + classes} are better",
         "use ",
-        Setting("shrinkage", "ledoit-wolf"),
+        Setting("shrinkage", "leave-one-out"),
         ", a backbone with fewer features, or ",
         Setting("force", value=True),
         " for scores marked as unreliable",
@@ -139,11 +149,12 @@ def _warnings(moments: Moments, options: FitOptions, factors: list[Factor]) -> l
     """Sentences about small classes, dropped directions and too few samples."""
     sentences = []
     spare = _spare_samples(moments, options.runs)
-    if spare < 0:
+    ridge = factors[0].ridge
+    if spare < 0 and not ridge:
         sentences.append(
             "these scores are unreliable: there are fewer samples than a feature vector has numbers"
         )
-    elif spare < 9 * moments.dim:
+    elif spare < 9 * moments.dim and not ridge:
         sentences.append(
             f"there are only {(spare + moments.dim) / moments.dim:.1f} samples for each of the "
             f"{moments.dim} numbers of a feature vector (10 or more are better): prefer the column "

@@ -37,7 +37,9 @@ def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, An
     }
     for name, factor in (("within", gaussians.within), ("agnostic", gaussians.agnostic)):
         tensors[f"{name}.whitening"] = factor.whitening
-        description[name] = {"intensity": factor.intensity, "condition": factor.condition}
+        description[name] = {
+            key: value for key, value in vars(factor).items() if key != "whitening"
+        }
     with replacing(path) as temporary:
         # The save function of safetensors makes files that only their owner can read.
         temporary.write_bytes(

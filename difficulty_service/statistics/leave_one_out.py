@@ -8,6 +8,7 @@ proportion to the rest, and a truncated one keeps its directions.
 import torch
 from torch import Tensor
 
+from difficulty_service.statistics.class_distances import class_distances_left_out
 from difficulty_service.statistics.gaussian import Gaussians
 
 SINGULAR = 1e-12
@@ -103,6 +104,42 @@ def leave_one_out_rmd(
         for centre, rows, factor in zip(centres, groups, factors, strict=True)
     )
     return (own - agnostic).mean(dim=1)
+
+
+def compare_left_out(
+    gaussians: Gaussians, features: Tensor, labels: Tensor, md_agnostic: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Nearest label and label margin of samples of the fit, each left out of it.
+
+    Args:
+        gaussians: Gaussians fitted to these samples among others, with plain covariances.
+        features: Feature rows; those of one sample are adjacent. Shape (samples * runs, dim).
+        labels: Label of each row, one that was fitted. Shape (samples * runs,).
+        md_agnostic: Squared distance of each row to the mean. Shape (samples * runs,).
+
+    Returns:
+        The class with the smallest mean distance over the runs, and the mean margin: distance to
+        the own class minus the smallest one to another class; above zero, another class fits
+        better. A sample alone in its class has no distance to that; its margin is that of the
+        Gaussian of all samples. NaN where there is no other class. Both of shape (samples,).
+    """
+    runs = gaussians.options.runs
+    fitted = (gaussians.moments.counts > 0).nonzero().flatten()
+    own = torch.searchsorted(fitted, labels[::runs].contiguous())
+    whitening = gaussians.within.whitening
+    points = (features.double() - gaussians.mean) @ whitening.T
+    class_points = (gaussians.class_means[fitted] - gaussians.mean) @ whitening.T
+    distances = class_distances_left_out(
+        points, own, class_points, gaussians.moments.counts[fitted], runs
+    ).distances
+    place = own.repeat_interleave(runs)[:, None]
+    own_distances = distances.gather(1, place)[:, 0]
+    own_distances = torch.where(own_distances.isnan(), md_agnostic, own_distances)
+    distances = distances.nan_to_num(nan=torch.inf)
+    nearest = fitted[distances.view(-1, runs, len(fitted)).mean(dim=1).argmin(dim=1)]
+    margins = own_distances - distances.scatter(1, place, torch.inf).amin(dim=1)
+    margins = torch.where(torch.isfinite(margins), margins, torch.nan)
+    return nearest, margins.view(-1, runs).mean(dim=1)
 
 
 def _grams(rows: Tensor, runs: int) -> Tensor:

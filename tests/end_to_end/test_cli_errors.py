@@ -128,8 +128,25 @@ def test_too_few_samples_are_refused_with_the_remedy(
     done = difficulty("score", few_photos, "--out", scores, *builtin)
 
     assert done.returncode == 1
-    assert "--shrinkage ledoit-wolf" in only_line(done.stderr)
+    assert "--shrinkage leave-one-out" in only_line(done.stderr)
     assert not scores.exists()
+
+
+def test_too_few_samples_are_scored_with_the_ridge_of_that_remedy(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    scores = tmp_path / "scores.parquet"
+    options = ("--shrinkage", "leave-one-out", "--verbose")
+
+    done = difficulty("score", few_photos, "--out", scores, *builtin, *options)
+
+    table, provenance = read_scores(scores).table, read_scores(scores).provenance
+    assert done.returncode == 0, done.stderr
+    assert "unreliable" not in done.stderr
+    assert "ridge" in done.stdout
+    assert provenance["reliable"] is True
+    assert provenance["within_ridge"] > 0
+    assert table["rmd"].null_count == table["label_margin"].null_count == 0
 
 
 def test_too_few_samples_are_scored_by_force_and_marked(

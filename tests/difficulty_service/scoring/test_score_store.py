@@ -25,9 +25,10 @@ from difficulty_service.scoring import score_store as score_store_module
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.score_rows import match_classes
 from difficulty_service.scoring.score_store import score_store
-from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fit_options import FitOptions, Shrinkage
 from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.gaussian import Gaussians
+from difficulty_service.statistics.leave_one_out import compare_left_out
 from difficulty_service.statistics.products import CHUNK_ROWS
 
 DIM = 4
@@ -71,12 +72,16 @@ def make_store(folder: Path, samples: int = 60, runs: int = 1, **changes: object
 
 
 def fit_to(  # noqa: ANN201
-    store: FeatureStore, runs: int = 1, classes: int = 2, matmul_dtype: str = "float64"
+    store: FeatureStore,
+    runs: int = 1,
+    classes: int = 2,
+    matmul_dtype: str = "float64",
+    shrinkage: Shrinkage = "auto",
 ):
     parts = [store.read_part(shard) for shard in range(2)]
     features = torch.cat([part.features for part in parts])
     labels = torch.cat([part.labels for part in parts])
-    return fit(features, labels, classes, FitOptions(matmul_dtype=matmul_dtype, runs=runs))
+    return fit(features, labels, classes, FitOptions(shrinkage, matmul_dtype, runs))
 
 
 def score(
@@ -220,6 +225,27 @@ def test_the_metadata_of_singular_features_is_json_for_every_reader(tmp_path: Pa
     assert "Infinity" not in described
     assert json.loads(described)["within_condition"] is None
     assert json.loads(described)["within_rank"] == DIM
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_with_a_ridge_samples_are_compared_with_classes_as_if_left_out(
+    tmp_path: Path, runs: int
+) -> None:
+    store = make_store(tmp_path, runs=runs)
+    gaussians = fit_to(store, runs=runs, shrinkage="leave-one-out")
+    features, labels = make_features(60, runs)
+    rows = labels.repeat_interleave(runs)
+    md_agnostic = relative_mahalanobis(gaussians).distances(features, rows).md_agnostic
+
+    table = score(store, gaussians, store.description)
+    elsewhere = score(store, gaussians, {**store.description, "fingerprint": "of other samples"})
+
+    nearest_label, margins = compare_left_out(gaussians, features, rows, md_agnostic)
+    assert gaussians.within.ridge > 0
+    assert table["nearest_label"].to_pylist() == nearest_label.tolist()
+    np.testing.assert_allclose(table["label_margin"].to_numpy(), margins, rtol=1e-6)
+    plain = relative_mahalanobis(gaussians).distances(features, rows).label_margin.view(60, runs)
+    np.testing.assert_allclose(elsewhere["label_margin"].to_numpy(), plain.mean(dim=1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("runs", [1, 3])

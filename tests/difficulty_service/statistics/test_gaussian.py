@@ -105,7 +105,7 @@ def test_fewer_samples_than_dimensions_are_refused_with_the_remedy() -> None:
     features, labels = make_features(rows=20, dim=30)
 
     with pytest.raises(
-        TooFewSamples, match=r"20 samples of 3 classes.*shrinkage='ledoit-wolf'.*force=True"
+        TooFewSamples, match=r"20 samples of 3 classes.*shrinkage='leave-one-out'.*force=True"
     ):
         fit(features, labels, NUM_CLASSES)
 
@@ -127,6 +127,36 @@ def test_shrinkage_makes_fewer_samples_than_dimensions_usable(shrinkage: str | f
 
     assert gaussians.within.rank == 30
     assert gaussians.within.intensity > 0
+
+
+def test_the_ridge_of_left_out_samples_makes_them_usable_without_a_warning() -> None:
+    features, labels = make_features(rows=20, dim=30)
+
+    gaussians = fit(features, labels, NUM_CLASSES, FitOptions("leave-one-out"))
+
+    assert gaussians.within.rank == gaussians.agnostic.rank == 30
+    assert gaussians.within.ridge == gaussians.agnostic.ridge > 0
+    assert gaussians.reliable
+    assert gaussians.warnings == ()
+
+
+def test_a_ridge_is_added_to_both_covariances_in_units_of_the_mean_variance() -> None:
+    moments = fit(*make_features(), NUM_CLASSES).moments
+    within, agnostic = covariances(moments)
+    added = 0.3 * agnostic.diagonal().mean() * torch.eye(4).double()
+
+    gaussians = fit_gaussians(moments, FitOptions("leave-one-out", "float64"), ridge=0.3)
+
+    for factor, covariance in ((gaussians.within, within), (gaussians.agnostic, agnostic)):
+        whitened = factor.whitening @ (covariance + added) @ factor.whitening.T
+        torch.testing.assert_close(whitened, torch.eye(4).double())
+
+
+def test_identical_features_have_no_ridge_either() -> None:
+    labels = torch.arange(50) % 2
+
+    with pytest.raises(StatisticsError, match="all features are the same"):
+        fit(torch.ones(50, 3).double(), labels, 2, FitOptions("leave-one-out"))
 
 
 def test_few_samples_per_dimension_give_a_warning_with_advice() -> None:

@@ -8,6 +8,7 @@ from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.leave_one_out import (
+    compare_left_out,
     leave_one_out_rmd,
     leave_one_row_out,
     leave_sample_rows_out,
@@ -34,7 +35,7 @@ def rmd_in_closed_form(features: Tensor, labels: Tensor, request: FitOptions) ->
 @pytest.mark.parametrize("runs", [1, 2, 5])
 def test_closed_form_equals_refitting_without_the_sample(runs: int) -> None:
     features, labels = make_samples(runs)
-    request = FitOptions(runs=runs)
+    request = FitOptions("none", runs=runs)
 
     closed_form = rmd_in_closed_form(features, labels, request)
 
@@ -43,6 +44,38 @@ def test_closed_form_equals_refitting_without_the_sample(runs: int) -> None:
         refitted = fit(features[others], labels[others], NUM_CLASSES, request)
         scored = relative_mahalanobis(refitted).rmd(features[~others], labels[~others])
         torch.testing.assert_close(closed_form[sample], scored.mean(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_the_nearest_label_and_the_margin_are_those_of_a_fit_without_the_sample(runs: int) -> None:
+    features, labels = make_samples(runs)
+    options = FitOptions("none", runs=runs)
+    gaussians = fit(features, labels, NUM_CLASSES, options)
+    md_agnostic = relative_mahalanobis(gaussians).distances(features, labels).md_agnostic
+
+    nearest_label, margin = compare_left_out(gaussians, features, labels, md_agnostic)
+
+    for sample in (0, 13, 89):
+        others = torch.arange(len(labels)) // runs != sample
+        refitted = fit(features[others], labels[others], NUM_CLASSES, options)
+        scored = relative_mahalanobis(refitted).distances(features[~others], labels[~others])
+        torch.testing.assert_close(margin[sample], scored.label_margin.mean())
+        if runs == 1:
+            assert nearest_label[sample] == scored.nearest_label
+
+
+def test_a_sample_alone_in_its_class_is_compared_with_no_class_at_all() -> None:
+    features, labels = make_samples()
+    labels[0] = NUM_CLASSES
+    gaussians = fit(features, labels, NUM_CLASSES + 1, FitOptions("none"))
+    distances = relative_mahalanobis(gaussians).distances(features, labels)
+
+    nearest_label, margin = compare_left_out(gaussians, features, labels, distances.md_agnostic)
+
+    to_others = margin[0] - distances.md_agnostic[0]
+    assert int(nearest_label[0]) < NUM_CLASSES
+    assert torch.isfinite(margin).all()
+    assert to_others < 0
 
 
 def test_closed_form_of_a_shrunk_covariance_keeps_the_ridge_in_proportion() -> None:
@@ -89,7 +122,7 @@ def test_the_only_sample_of_a_class_has_no_leave_one_out_distance() -> None:
 def test_a_sample_without_which_the_covariance_is_singular_has_no_distance() -> None:
     features = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [3.0, 5.0]]).double()
     labels = torch.zeros(4, dtype=torch.int64)
-    gaussians = fit(features, labels, 1)
+    gaussians = fit(features, labels, 1, FitOptions("none"))
     distances = relative_mahalanobis(gaussians).distances(features, labels)
 
     result = leave_one_row_out(distances.md, gaussians.moments.counts[labels], 4, 0.0)

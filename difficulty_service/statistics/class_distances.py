@@ -1,0 +1,87 @@
+"""Squared distances to every class, each sample as if it had not taken part in the fit.
+
+Removing a sample moves the mean of its class and takes a term of low rank from the covariance, so
+that the distances after it follow from those before it; `docs/method.md` has the derivation.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SINGULAR = 1e-12
+"""Share of a direction's variance below which the removed sample was all there was in it."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Distances of samples that were removed from the fit.
+
+    Attributes:
+        distances: Squared, unitless, to each class; NaN in the own column of a sample whose class
+            has no other one, and in the whole row where the covariance becomes singular.
+            Shape (samples * runs, classes), float64.
+        leverage: Share of the variance along a sample that goes with it, from 0 to 1.
+            Shape (samples,), float64.
+    """
+
+    distances: Tensor
+    leverage: Tensor
+
+
+def class_distances(points: Tensor, class_points: Tensor) -> Tensor:
+    """Squared distances of whitened samples to whitened class means.
+
+    Args:
+        points: Shape (samples, rank).
+        class_points: Shape (classes, rank).
+
+    Returns:
+        Unitless. Shape (samples, classes).
+    """
+    lengths = points.square().sum(dim=1)[:, None] + class_points.square().sum(dim=1)
+    return (lengths - 2 * points @ class_points.T).clamp(min=0)
+
+
+def class_distances_left_out(
+    points: Tensor, labels: Tensor, class_points: Tensor, counts: Tensor, runs: int = 1
+) -> LeftOut:
+    """Squared distances of samples to all classes, each sample removed from the fit.
+
+    A ridge on the covariance keeps its proportion to the rest.
+
+    Args:
+        points: Whitened rows; the rows of a sample follow each other. Shape (samples * runs, rank).
+        labels: Class of each sample, one that was fitted. Shape (samples,).
+        class_points: Whitened class means. Shape (classes, rank).
+        counts: Rows, not samples, that each mean was taken over. Shape (classes,).
+        runs: Rows per sample, one per augmentation run, which are removed together.
+    """
+    num_rows = int(counts.sum())
+    points, class_points = points.double(), class_points.double()
+    offsets = (points - class_points[labels].repeat_interleave(runs, dim=0)).view(
+        len(labels), runs, -1
+    )
+    gram = offsets @ offsets.mT
+    others = (counts[labels] - runs).double()[:, None, None]
+    alone = others[:, 0, 0] <= 0
+    # Without the sample, its class's mean is further away by this map of its offsets.
+    moved = torch.eye(runs, dtype=torch.float64) + 1 / others.masked_fill(others <= 0, torch.inf)
+    # By the Woodbury identity; `moved` is symmetric, and so is this.
+    remaining = num_rows * torch.linalg.inv(moved) - gram
+    # Inner products of the offsets with the differences from each row to each class mean.
+    to_own = (offsets * class_points[labels][:, None]).sum(dim=2)
+    to_classes = gram[:, :, :, None] + (to_own[:, :, None] - offsets @ class_points.T)[:, :, None]
+    left = torch.linalg.det(remaining @ moved / num_rows)
+    usable = left > SINGULAR
+    remaining[~usable] = torch.eye(runs, dtype=torch.float64)
+    solved = torch.linalg.solve(remaining, to_classes.flatten(2)).view_as(to_classes)
+    distances = class_distances(points, class_points).view(len(labels), runs, -1)
+    distances = distances + (to_classes * solved).sum(dim=1)
+    inner = moved @ gram
+    own = (inner @ moved + inner @ torch.linalg.solve(remaining, inner.mT)).diagonal(0, 1, 2)
+    place = labels[:, None, None].expand(-1, runs, 1)
+    own = own.masked_fill(alone[:, None], torch.nan)
+    distances = distances.scatter(2, place, own[:, :, None]) * ((num_rows - runs) / num_rows)
+    distances[~usable] = torch.nan
+    return LeftOut(distances.view(len(labels) * runs, -1), 1 - left)

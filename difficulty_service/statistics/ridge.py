@@ -1,0 +1,127 @@
+"""How much to add to the diagonal of a covariance, chosen by leave-one-out likelihood.
+
+With fewer than some fifty samples per dimension the sample covariance tells little about the
+directions in which it is small, and a distance divides by just those. The intensities of Ledoit
+and Wolf and of OAS minimise the squared error of the covariance, which is far too little shrinkage
+for telling classes apart. What is chosen here is the ridge under which the labels of samples
+that were left out of the fit are most probable; the labels given are the only teacher.
+"""
+
+import math
+from dataclasses import dataclass
+
+import scipy.optimize
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from difficulty_service.statistics.class_distances import class_distances_left_out
+from difficulty_service.statistics.gaussian import covariances
+from difficulty_service.statistics.moments import Moments
+from difficulty_service.statistics.products import one_thread_per_product
+
+MOST_SAMPLES = 5000
+"""Samples whose likelihood is computed: enough to tell one ridge from the next."""
+
+MOST_PRODUCTS = 4e9
+"""Multiplications for one ridge, which bounds the samples where classes and dimensions are many."""
+
+RIDGES = tuple(10.0 ** (half / 2) for half in range(-8, 5))
+"""From 1e-4 to 100, two a decade, as shares of the mean variance."""
+
+LARGEST_LEVERAGE = 0.99
+"""A ridge is too small where removing one sample takes so much of the variance along it."""
+
+BOUNDS_OF_SCALE = (-12.0, 4.0)
+"""Natural logarithm of the factor on the distances that is best for the likelihood."""
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Some samples of a dataset with all their augmentation runs.
+
+    Attributes:
+        features: Rows of the same sample follow each other, float64. Shape (samples * runs, dim).
+        labels: Class of each sample. Shape (samples,).
+        runs: Rows per sample.
+    """
+
+    features: Tensor
+    labels: Tensor
+    runs: int = 1
+
+
+@one_thread_per_product()
+def choose_ridge(sample: LabelledRows, moments: Moments) -> float:
+    """The ridge with the largest leave-one-out likelihood of the labels.
+
+    Args:
+        sample: Samples from all over the dataset; those alone in their class do not count.
+        moments: Moments of all samples.
+
+    Returns:
+        One of RIDGES. The largest of them where no sample has another one of its class, or there
+        is one class only.
+    """
+    counts = moments.counts
+    fitted = (counts > 0).nonzero().flatten()
+    sample = _usable(sample, counts, len(fitted))
+    if len(fitted) < 2 or not len(sample.labels):  # noqa: PLR2004
+        return RIDGES[-1]
+    within, agnostic = covariances(moments)
+    variance = float(agnostic.trace()) / moments.dim
+    variances, directions = torch.linalg.eigh(within)
+    points = (sample.features - moments.pilot) @ directions
+    class_points = moments.class_sums[fitted] / counts[fitted, None] @ directions
+    # Classes without samples have no place among the distances.
+    labels, counts = torch.searchsorted(fitted, sample.labels), counts[fitted]
+    best, largest = RIDGES[-1], -torch.inf
+    for ridge in RIDGES:
+        scale = (variances.clamp(min=0) + ridge * variance).rsqrt()
+        left_out = class_distances_left_out(
+            points * scale, labels, class_points * scale, counts, sample.runs
+        )
+        if left_out.leverage.max() > LARGEST_LEVERAGE:
+            continue
+        rows = labels.repeat_interleave(sample.runs)
+        likelihood = label_likelihood(left_out.distances, rows, counts)
+        if likelihood > largest:
+            best, largest = ridge, likelihood
+    return best
+
+
+def label_likelihood(distances: Tensor, labels: Tensor, counts: Tensor) -> float:
+    """Mean log-probability of the labels, at the scale of the distances that makes it largest.
+
+    Only the order of ridges is at stake: a small ridge makes all distances large, which alone
+    would make every class but the nearest improbable.
+
+    Args:
+        distances: Squared distances to each class. Shape (rows, classes).
+        labels: Shape (rows,).
+        counts: Rows of each class, in proportion to its prior probability. Shape (classes,).
+
+    Returns:
+        In nats; zero or less.
+    """
+    prior = (counts / counts.sum()).log()
+
+    def loss(log_scale: float) -> float:
+        logits = prior - math.exp(log_scale) * distances / 2
+        return float(functional.cross_entropy(logits, labels))
+
+    # The loss is convex in the scale.
+    found = scipy.optimize.minimize_scalar(
+        loss, bounds=BOUNDS_OF_SCALE, method="bounded", options={"xatol": 0.02}
+    )
+    return -float(found.fun)
+
+
+def _usable(sample: LabelledRows, counts: Tensor, num_classes: int) -> LabelledRows:
+    """Samples that are not alone in their class, evenly thinned to a number that is affordable."""
+    kept = (counts[sample.labels] > sample.runs).nonzero().flatten()
+    dim = sample.features.shape[1]
+    most = min(MOST_SAMPLES, int(MOST_PRODUCTS / (dim * num_classes * sample.runs)))
+    kept = kept[:: max(1, -(-len(kept) // max(most, 1)))]
+    rows = sample.features.view(len(sample.labels), sample.runs, dim)[kept]
+    return LabelledRows(rows.flatten(0, 1), sample.labels[kept], sample.runs)

@@ -1,0 +1,120 @@
+"""The ridge is the one under which labels of samples left out are most probable."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from difficulty_service.statistics.moments import compute_moments, pilot_of
+from difficulty_service.statistics.ridge import (
+    RIDGES,
+    LabelledRows,
+    choose_ridge,
+    label_likelihood,
+)
+
+
+def overlapping_classes(
+    each: int, classes: int = 5, dim: int = 40, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Classes whose means differ by about a standard deviation in every direction."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(classes).repeat_interleave(each)
+    centres = 0.4 * torch.randn(classes, dim, generator=generator, dtype=torch.float64)
+    scales = torch.logspace(0, -1.5, dim, dtype=torch.float64)
+    noise = torch.randn(len(labels), dim, generator=generator, dtype=torch.float64)
+    return (centres[labels] + noise) * scales, labels
+
+
+def chosen(features: Tensor, labels: Tensor, runs: int = 1) -> float:
+    """The ridge for features that are all in the sample."""
+    rows = labels.repeat_interleave(runs)
+    moments = compute_moments(
+        features, rows, pilot_of(features), int(labels.max()) + 1, matmul_dtype=torch.float64
+    )
+    return choose_ridge(LabelledRows(features, labels, runs), moments)
+
+
+def naive_likelihood(features: Tensor, labels: Tensor, ridge: float) -> float:
+    """Mean log-probability of labels by Gaussians fitted without each sample, at the best scale."""
+    classes = int(labels.max()) + 1
+    variance = (features - features.mean(dim=0)).square().mean()
+    added = ridge * variance * len(labels) * torch.eye(features.shape[1], dtype=torch.float64)
+    distances = []
+    for sample in range(len(labels)):
+        kept = torch.arange(len(labels)) != sample
+        means = torch.stack(
+            [features[kept & (labels == label)].mean(dim=0) for label in range(classes)]
+        )
+        offsets = (features - means[labels])[kept]
+        precision = torch.linalg.inv((offsets.T @ offsets + added) / int(kept.sum()))
+        gaps = features[sample] - means
+        distances.append(torch.einsum("ci,ij,cj->c", gaps, precision, gaps))
+    prior = (labels.bincount() / len(labels)).log()
+    scales = torch.logspace(-3, 1, 200, dtype=torch.float64)[:, None, None]
+    log_probabilities = (prior - scales * torch.stack(distances) / 2).log_softmax(dim=2)
+    own = log_probabilities.gather(2, labels[None, :, None].expand(200, -1, 1))
+    return float(own.mean(dim=1).max())
+
+
+def test_the_ridge_is_the_best_of_all_by_refitting_without_each_sample() -> None:
+    features, labels = overlapping_classes(each=8, dim=10)
+
+    likelihoods = {ridge: naive_likelihood(features, labels, ridge) for ridge in RIDGES}
+
+    assert chosen(features, labels) == max(RIDGES, key=lambda ridge: likelihoods[ridge])
+
+
+def test_more_samples_need_less_of_a_ridge() -> None:
+    few, many = (chosen(*overlapping_classes(each)) for each in (8, 800))
+
+    assert few > 10 * many
+
+
+def test_fewer_samples_than_dimensions_get_a_ridge_of_some_size() -> None:
+    assert chosen(*overlapping_classes(each=3, dim=200)) >= 0.1
+
+
+def test_the_unit_of_the_features_does_not_matter() -> None:
+    features, labels = overlapping_classes(each=10)
+
+    assert chosen(1000 * features, labels) == chosen(features, labels)
+
+
+def test_the_runs_of_a_sample_are_left_out_together() -> None:
+    features, labels = overlapping_classes(each=6, dim=60)
+    runs = 4
+    generator = torch.Generator().manual_seed(1)
+    # Copies that hardly differ: alone, each would be explained by the others.
+    jitter = 1e-3 * torch.randn(len(features) * runs, 60, generator=generator, dtype=torch.float64)
+    repeated = features.repeat_interleave(runs, dim=0) + jitter
+
+    assert chosen(repeated, labels, runs) == pytest.approx(chosen(features, labels), rel=4)
+    assert chosen(repeated, labels, runs) > chosen(repeated, labels.repeat_interleave(runs), runs=1)
+
+
+def test_classes_of_one_sample_and_empty_classes_are_passed_over() -> None:
+    features, labels = overlapping_classes(each=10)
+    expected = chosen(features, labels)
+
+    with_singleton = torch.cat([features, features[:1] + 1]), torch.cat([labels, labels[-1:] + 2])
+
+    assert chosen(*with_singleton) == expected
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 0], [0, 1, 2]], ids=["one class", "one sample each"])
+def test_where_nothing_can_be_compared_the_ridge_is_the_largest(labels: list[int]) -> None:
+    features = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    assert chosen(features, torch.tensor(labels)) == RIDGES[-1]
+
+
+def test_the_likelihood_of_labels_does_not_depend_on_the_scale_of_distances() -> None:
+    features, labels = overlapping_classes(each=20)
+    distances = torch.cdist(features, features[::20]).square()
+
+    once, hundredfold = (
+        label_likelihood(factor * distances, labels, labels.bincount()) for factor in (1, 100)
+    )
+
+    assert once == pytest.approx(hundredfold, abs=1e-3)
+    assert once <= 0
