@@ -1,8 +1,6 @@
 """From a store and Gaussians to the columns of a score file."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,6 @@ from difficulty_service.score_file import METADATA_KEY, read_scores
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scoring import score_store as score_store_module
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
-from difficulty_service.scoring.score_rows import match_classes
 from difficulty_service.scoring.score_store import score_store
 from difficulty_service.statistics.fit_options import FitOptions, Shrinkage
 from difficulty_service.statistics.fitting import fit
@@ -203,14 +200,6 @@ def test_the_summary_holds_the_hardest_and_the_easiest_samples(tmp_path: Path) -
     assert (summary.num_samples, summary.num_scored) == (60, 60)
 
 
-def test_classes_of_the_gaussians_keep_their_labels() -> None:
-    classes = match_classes(["b", "x", "a"], ["a", "b"])
-
-    assert classes.names == ("a", "b", "x")
-    assert classes.label_of.tolist() == [1, 2, 0]
-    assert classes.num_fitted == 2
-
-
 def test_the_metadata_of_singular_features_is_json_for_every_reader(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store")
     for shard in range(2):
@@ -297,22 +286,3 @@ def test_the_score_file_is_written_in_groups_of_rows(
     assert len(sizes) == 2
     assert sizes[0] >= 2 * CHUNK_ROWS
     assert table.equals(expected)
-
-
-def test_neither_fitting_nor_scoring_a_store_loads_pandas(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "store")
-    script = f"""
-import sys
-from pathlib import Path
-from difficulty_service.feature_store.store import open_store
-from difficulty_service.scoring.fit_store import fit_store
-from difficulty_service.scoring.score_store import score_store
-from difficulty_service.statistics.fit_options import FitOptions
-store = open_store(Path({str(store.folder)!r}))
-score_store(store, fit_store(store, FitOptions()), ["rmd"], store.folder / "s.parquet")
-sys.exit("pandas" in sys.modules)
-"""
-
-    finished = subprocess.run([sys.executable, "-c", script], check=False)  # noqa: S603
-
-    assert finished.returncode == 0
