@@ -132,8 +132,9 @@ class _PieceScorer:
             return None
         labels = self.classes.label_of[part.labels]
         block_rows = max(1, BLOCK_ROWS // self.store.runs) * self.store.runs
-        # Features of several runs are needed once more after they are scored.
-        allocate = self.work.rows if self.store.runs == 1 else torch.empty
+        # Features in the shared memory are centred in place when they are scored.
+        read_again = self.store.runs > 1 or self._leaves_out
+        allocate = torch.empty if read_again else self.work.rows
         blocks = [
             self._columns(part.read_features(block, allocate), labels[block])
             for block in chunk_ranges(len(labels), block_rows)
@@ -167,6 +168,11 @@ class _PieceScorer:
             )
         return columns
 
+    @property
+    def _leaves_out(self) -> bool:
+        """Whether samples are compared with the classes as if they had not been fitted."""
+        return self.left_out and self.gaussians.within.ridge > 0
+
     def _compare_classes(
         self, features: Tensor, labels: Tensor, rows: Distances
     ) -> tuple[Tensor, Tensor]:
@@ -176,7 +182,7 @@ class _PieceScorer:
         own class for having been fitted: there it is left out.
         """
         runs = self.store.runs
-        if self.left_out and self.gaussians.within.ridge > 0:
+        if self._leaves_out:
             return compare_left_out(self.gaussians, features, labels, rows.md_agnostic)
         if runs == 1:
             return rows.nearest_label, rows.label_margin

@@ -8,11 +8,8 @@ proportion to the rest, and a truncated one keeps its directions.
 import torch
 from torch import Tensor
 
-from difficulty_service.statistics.class_distances import class_distances_left_out
+from difficulty_service.statistics.class_distances import SINGULAR, class_distances_left_out
 from difficulty_service.statistics.gaussian import Gaussians
-
-SINGULAR = 1e-12
-"""Remaining share of the variance below which the covariance counts as singular."""
 
 
 def leave_one_row_out(
