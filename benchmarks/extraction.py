@@ -45,9 +45,9 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.extraction.shards import SMALL_SIZE, suitable_batch_size
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import normalise
-from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import ExtractRequest, extract_dataset
-from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
+from difficulty_service.runtime.parallel import num_workers
+from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
 
 LEAST_RATIO = 0.9
 SMALL_IMAGES, PHOTOGRAPHS = 8192, 1024

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.process_setup import enable_avx512_kernels
+from difficulty_service.runtime.process_setup import enable_avx512_kernels
 
 SIZES = {
     "small": (50_000, 512, 10),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from difficulty_service.parallel import num_workers
+from difficulty_service.runtime.parallel import num_workers
 
 
 def machine() -> str:

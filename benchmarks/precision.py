@@ -22,7 +22,7 @@ from scipy.stats import spearmanr
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
-from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
+from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.score_file import read_scores
 
 SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))

@@ -42,8 +42,8 @@ from api.online.models import ScoringModels
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect
-from difficulty_service.parallel import num_workers
-from difficulty_service.process_setup import keep_freed_memory
+from difficulty_service.runtime.parallel import num_workers
+from difficulty_service.runtime.process_setup import keep_freed_memory
 
 CLIENTS = 8
 TORCH_THREADS = 1

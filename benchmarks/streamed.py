@@ -39,9 +39,9 @@ from torch import Tensor
 
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store, open_store
-from difficulty_service.parallel import map_in_order, num_workers
 from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
+from difficulty_service.runtime.parallel import map_in_order, num_workers
+from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scoring.fit_store import Piece, StoreChunks, fit_store
 from difficulty_service.statistics.chunks import with_labels

@@ -16,7 +16,7 @@ from difficulty_service.commands.merge import merge
 from difficulty_service.commands.options import as_option
 from difficulty_service.commands.score import score
 from difficulty_service.errors import DifficultyError
-from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
+from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
 
 PLUGIN_GROUP = "difficulty.commands"
 """Group of entry points: functions of other packages that add commands to the application."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.differences import differences
 from difficulty_service.errors import FeatureStoreError, Setting, StatisticsError
 from difficulty_service.feature_store.store import (
     FREE_TO_CHANGE,
@@ -15,6 +14,7 @@ from difficulty_service.feature_store.store import (
     create_store,
     read_description,
 )
+from difficulty_service.files.differences import differences
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.same_features import FEATURE_KEYS
 from difficulty_service.statistics.gaussian import fit_gaussians

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import ScoreFileError
+from difficulty_service.files.atomic_file import replacing
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"difficulty"

@@ -29,7 +29,7 @@ IMPORT_RULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["imp
 # For each contract, a module and what it must not import.
 VIOLATIONS = {
     "users": ("difficulty_service.errors", "api.settings"),
-    "service": ("difficulty_service.atomic_file", "difficulty_service.score_file"),
+    "service": ("difficulty_service.files.atomic_file", "difficulty_service.score_file"),
     "trainer": ("trainer.config", "trainer.run_folder"),
     "api": ("api.settings", "api.logs"),
     "circles": ("difficulty_service.feature_store.part", "difficulty_service.feature_store.store"),

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import Setting, TrainingError
+from difficulty_service.files.atomic_file import replacing
 from trainer.samples import InputSpec
 
 CHECKPOINT = "checkpoint.pt"

@@ -21,7 +21,7 @@ from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.extraction.shards import suitable_batch_size
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread, stack
-from difficulty_service.parallel import num_workers
+from difficulty_service.runtime.parallel import num_workers
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis
 
 IMAGES_PER_TASK = 4

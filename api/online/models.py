@@ -11,7 +11,7 @@ from api.http.problems import Problem
 from api.jobs.store import Job
 from api.online.encoder import ScoringModel
 from api.storage.artifacts import Artifacts
-from difficulty_service.atomic_file import replacing
+from difficulty_service.files.atomic_file import replacing
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.gaussian_file import load_gaussians
 

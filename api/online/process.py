@@ -27,7 +27,7 @@ from api.online.encoder import BackbonePool
 from api.parent_process import call_after_parent
 from api.settings import Settings
 from difficulty_service.backbones.backbone import choose_device
-from difficulty_service.process_setup import keep_freed_memory
+from difficulty_service.runtime.process_setup import keep_freed_memory
 
 Encoded = NDArray[np.float32] | str
 """Features of one image, of shape (dim,), or the reason why it cannot be read."""

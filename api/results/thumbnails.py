@@ -11,8 +11,8 @@ from api.jobs.dataset import find_dataset, open_job_dataset
 from api.jobs.files import thumbnail_folder
 from api.jobs.rows import Job
 from api.settings import Settings
-from difficulty_service.atomic_file import replacing
 from difficulty_service.datasets.sample import Dataset, ImageOpener
+from difficulty_service.files.atomic_file import replacing
 from difficulty_service.images.decoding import decode_to_pil
 from difficulty_service.images.header import open_header, read_encoded
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
 
-from difficulty_service.atomic_file import replacing
 from difficulty_service.datasets.storage import StoredPath, resolve
+from difficulty_service.files.atomic_file import replacing
 
 COPY_BYTES = 4 << 20
 

@@ -20,12 +20,12 @@ from api.jobs.rows import Job
 from api.jobs.store import get_job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from difficulty_service.atomic_file import replacing
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.files.atomic_file import replacing
 from difficulty_service.pipeline import (
     Callbacks,
     ExtractProgress,

@@ -14,7 +14,7 @@ import structlog
 from api.logs import set_up_logging
 from api.parent_process import call_after_parent
 from api.settings import Settings
-from difficulty_service.process_setup import keep_freed_memory
+from difficulty_service.runtime.process_setup import keep_freed_memory
 
 FIRST_DELAY, MAX_DELAY = 1.0, 60.0
 """Seconds before a worker that died is restarted; doubled each time it dies young."""

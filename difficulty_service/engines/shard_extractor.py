@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from difficulty_service.backbones import load_backbone
-from difficulty_service.differences import differences
 from difficulty_service.errors import EngineError
 from difficulty_service.extraction.shards import ExtractedShard, extract_shard
 from difficulty_service.extraction.task import ExtractionTask
-from difficulty_service.process_setup import keep_freed_memory
+from difficulty_service.files.differences import differences
+from difficulty_service.runtime.process_setup import keep_freed_memory
 
 REPORT_SECONDS = 0.5
 

@@ -27,7 +27,7 @@ from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.feature_store.part import BadImage, Part
 from difficulty_service.images.preparation import set_up_decoding_thread
-from difficulty_service.parallel import (
+from difficulty_service.runtime.parallel import (
     map_in_order,
     map_in_turns,
     num_workers,

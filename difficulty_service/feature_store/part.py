@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store.raw_page import (
     Allocate,
@@ -22,6 +21,7 @@ from difficulty_service.feature_store.raw_page import (
     find_raw_page,
     write_raw_page,
 )
+from difficulty_service.files.atomic_file import replacing
 
 ERRORS_KEY = b"errors"
 PREFETCH_BYTES = 1 << 20

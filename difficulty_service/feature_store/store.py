@@ -14,8 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from difficulty_service.atomic_file import remove_leftovers, replacing
-from difficulty_service.differences import differences
 from difficulty_service.errors import FeatureStoreError, Setting
 from difficulty_service.feature_store.part import (
     BadImage,
@@ -26,6 +24,8 @@ from difficulty_service.feature_store.part import (
     read_bad_images,
     write_part,
 )
+from difficulty_service.files.atomic_file import remove_leftovers, replacing
+from difficulty_service.files.differences import differences
 
 DESCRIPTION_FILE = "store.json"
 ERRORS_FILE = "errors.parquet"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError, UnknownLabel
-from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.runtime.parallel import map_in_order, num_workers
 from difficulty_service.statistics.discriminant import compute_discriminant
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.products import (

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from difficulty_service.arrow_columns import to_arrow, to_numpy
-from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.files.arrow_columns import to_arrow, to_numpy
+from difficulty_service.runtime.parallel import map_in_order, num_workers
 
 
 class UnrankedScores:

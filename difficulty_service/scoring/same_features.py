@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from difficulty_service.differences import differences
 from difficulty_service.errors import StatisticsError
+from difficulty_service.files.differences import differences
 
 FEATURE_KEYS = (
     "backbone",

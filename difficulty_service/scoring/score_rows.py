@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.arrow_columns import strings_to_arrow, to_arrow
 from difficulty_service.feature_store.store import FeatureStore
-from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow
+from difficulty_service.runtime.parallel import map_in_order, num_workers
 from difficulty_service.scorers.faiss_package import load_faiss
 from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance

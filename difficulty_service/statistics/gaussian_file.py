@@ -8,8 +8,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import StatisticsError
+from difficulty_service.files.atomic_file import replacing
 from difficulty_service.statistics.factor import Factor
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.gaussian import Gaussians

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import Setting, StatisticsError
-from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.runtime.parallel import map_in_order, num_workers
 from difficulty_service.statistics.chunks import (
     Chunk,
     ChunkSource,

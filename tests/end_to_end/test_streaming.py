@@ -23,7 +23,7 @@ from pathlib import Path
 
 from difficulty_service.feature_store.store import open_store
 from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.process_setup import keep_freed_memory
+from difficulty_service.runtime.process_setup import keep_freed_memory
 
 def megabytes():  # of what is no mapped file
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -9,7 +9,7 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.errors import ImageError
-from difficulty_service.parallel import num_workers
+from difficulty_service.runtime.parallel import num_workers
 from trainer.config import Augmentation, DataConfig
 from trainer.data.augmentation import augmentation_of
 from trainer.data.classes import match_classes, refuse_shared_ids

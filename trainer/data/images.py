@@ -12,7 +12,7 @@ from torch import Tensor
 
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.errors import DatasetError, ImageError
-from difficulty_service.parallel import map_in_order, num_workers
+from difficulty_service.runtime.parallel import map_in_order, num_workers
 from trainer.data.augmentation import Augment
 from trainer.data.decoding import Fit, decode, failure_reason, pixels_of
 

@@ -12,8 +12,8 @@ import torch
 from numpy.lib.npyio import NpzFile
 from torch import Tensor
 
-from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import MetricError, TrainingError
+from difficulty_service.files.atomic_file import replacing
 from trainer.metrics.predictions import check_predictions
 
 REMEDY = "train or evaluate again to replace it"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import Setting, TrainingError
+from difficulty_service.files.atomic_file import replacing
 from trainer import run_folder
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES, MetricValues, read_metrics

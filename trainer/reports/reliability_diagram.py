@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from difficulty_service.atomic_file import replacing
 from difficulty_service.errors import MetricError
+from difficulty_service.files.atomic_file import replacing
 from trainer.metrics.calibration import (
     NUM_BINS,
     ReliabilityBins,

@@ -10,8 +10,8 @@ from accelerate import Accelerator
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from difficulty_service.atomic_file import remove_leftovers, replacing
 from difficulty_service.errors import ConfigError, Setting, TrainingError
+from difficulty_service.files.atomic_file import remove_leftovers, replacing
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits

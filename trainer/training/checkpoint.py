@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from difficulty_service.atomic_file import replacing
-from difficulty_service.differences import differences
 from difficulty_service.errors import Setting, TrainingError
+from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.differences import differences
 
 VERSION = 1
 

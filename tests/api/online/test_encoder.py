@@ -17,8 +17,8 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from api.http.problems import Problem
 from api.online.encoder import BackbonePool, ScoringModel
-from difficulty_service.parallel import num_workers
 from difficulty_service.pipeline import ExtractedDataset
+from difficulty_service.runtime.parallel import num_workers
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.fitting import fit
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from difficulty_service.arrow_columns import strings_to_arrow, to_arrow, to_numpy
+from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow, to_numpy
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

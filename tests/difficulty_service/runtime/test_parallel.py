@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from difficulty_service.parallel import map_in_order, map_in_turns, one_ahead
+from difficulty_service.runtime.parallel import map_in_order, map_in_turns, one_ahead
 
 
 def test_results_come_in_the_order_of_the_items() -> None:

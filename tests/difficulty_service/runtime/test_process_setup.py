@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.process_setup import enable_avx512_kernels, keep_freed_memory
+from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_kernel_set_by_the_user_is_kept(cpuinfo: Path, monkeypatch: pytest.Mon
 LAYERS_OF_A_NETWORK = """
 import resource
 import torch
-from difficulty_service.process_setup import keep_freed_memory
+from difficulty_service.runtime.process_setup import keep_freed_memory
 
 assert keep_freed_memory()
 for batch in range(40):

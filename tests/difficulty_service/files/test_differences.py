@@ -1,6 +1,6 @@
 """Two descriptions are compared in words."""
 
-from difficulty_service.differences import differences
+from difficulty_service.files.differences import differences
 
 
 def test_equal_descriptions_have_no_differences() -> None:

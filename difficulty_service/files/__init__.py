@@ -1,0 +1,1 @@
+"""How files are written whole, columns converted and descriptions compared."""

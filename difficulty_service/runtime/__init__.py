@@ -1,0 +1,1 @@
+"""Threads, and how a process is set up before it computes."""
