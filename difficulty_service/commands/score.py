@@ -11,7 +11,6 @@ from difficulty_service.commands.extract import build_request, report_extraction
 from difficulty_service.commands.extraction import OPTION_NAMES, Extraction, takes_extraction
 from difficulty_service.commands.fit import report_fit
 from difficulty_service.commands.options import (
-    Force,
     MatmulDtype,
     MatmulDtypeName,
     ShrinkageName,
@@ -42,7 +41,6 @@ def score(
     ] = "rmd",
     shrinkage: ShrinkageName = "auto",
     matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
-    force: Force = False,
     verbose: Verbose = False,
     *,
     extraction: Extraction,
@@ -60,7 +58,7 @@ def score(
     scoring = ScoreRequest(
         out,
         parse_scorers(scorers),
-        FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value, force=force),
+        FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value),
         None if gaussians is None else FittedGaussians.load(gaussians),
     )
     if is_store(Path(source)):

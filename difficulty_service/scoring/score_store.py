@@ -110,6 +110,7 @@ def provenance(
         "shrinkage": gaussians.options.shrinkage,
         "products": gaussians.options.matmul_dtype,
         "reliable": gaussians.reliable,
+        "unit_length": gaussians.centre is not None,
         **_describe_factor("within", gaussians.within),
         **_describe_factor("agnostic", gaussians.agnostic),
         "num_scored": num_scored,

@@ -18,6 +18,7 @@ from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.merging import merge_gaussians, merge_stores
 from difficulty_service.pipeline import ExtractRequest, ShardSubset, extract
 from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions, Shrinkage
 from difficulty_service.statistics.fitting import fit
 
@@ -183,3 +184,27 @@ def test_an_intensity_that_needs_the_features_is_not_made_up(tmp_path: Path) -> 
 
     with pytest.raises(StatisticsError, match="pass over the features"):
         merge_gaussians(files)
+
+
+def test_gaussians_of_few_samples_become_plain_ones_when_there_are_enough(tmp_path: Path) -> None:
+    files = [fitted(tmp_path / "one", 1, 200, "auto"), fitted(tmp_path / "two", 2, 190, "auto")]
+    pairs = [features(1, 200), features(2, 190)]
+    values, labels = (torch.cat(each) for each in zip(*pairs, strict=True))
+
+    merged = merge_gaussians(files).gaussians
+
+    at_once = fit(values, labels, 3, FitOptions("none", "float64"))
+    assert FittedGaussians.load(files[0]).gaussians.within.ridge > 0
+    assert merged.within.ridge == 0
+    assert merged.centre is None
+    torch.testing.assert_close(merged.within.whitening, at_once.within.whitening)
+
+
+def test_gaussians_of_too_few_samples_keep_the_smallest_ridge(tmp_path: Path) -> None:
+    files = [fitted(tmp_path / "one", 1, 20, "auto"), fitted(tmp_path / "two", 2, 90, "auto")]
+    ridges = [FittedGaussians.load(file).gaussians.within.ridge for file in files]
+
+    merged = merge_gaussians(files).gaussians
+
+    assert merged.within.ridge == min(ridges) > 0
+    assert merged.centre is None
