@@ -28,7 +28,7 @@ from difficulty_service.datasets.published.pickles import (
 from difficulty_service.datasets.published.pixels import CHANNELS_FIRST, PixelFile, open_pixels
 from difficulty_service.datasets.published.splits import choose_split
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError
+from difficulty_service.errors import DatasetError, Setting
 
 TAR_FOLDER = re.compile(r"(\./)?cifar-(10-batches-(py|bin)|100-(python|binary))(/|$)")
 """Start of the names of all members of a tar of CIFAR."""
@@ -72,6 +72,11 @@ def is_cifar(names: set[str]) -> bool:
     return any(version.is_present(names) for version in _VERSIONS)
 
 
+def is_cifar_file(name: str) -> bool:
+    """Whether a file may be one with images of CIFAR, by its name alone."""
+    return any(name in (*version.train, version.test) for version in _VERSIONS)
+
+
 def open_cifar(location: str, options: DatasetOptions) -> Dataset:
     """Opens the training or test images of CIFAR-10 or CIFAR-100; the labels are the fine ones.
 
@@ -79,7 +84,8 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
     training images of CIFAR-100. Images are then read one by one.
 
     Args:
-        location: The folder of the files, or the published tar, which may be compressed.
+        location: The folder of the files, the only file of a split, or the published tar, which may
+            be compressed.
         options: Options, of which the split, the limit and the shard size apply.
 
     Raises:
@@ -87,27 +93,21 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
             but arrays, or there are several splits and none is chosen.
     """
     check_options(options, "CIFAR", ("image_column", "label_column", "id_column"))
-    members, archive = find_members(location, options.boundary)
-    if archive is not None:
-        members = tar_members(members[archive].place)
+    members, chosen = find_members(location, options.boundary)
+    if chosen is not None and not is_cifar_file(chosen):
+        members, chosen = tar_members(members[chosen].place), None
     version = next((v for v in _VERSIONS if v.is_present(set(members))), None)
     if version is None:
         raise DatasetError(
             f"{location!r} holds no files of CIFAR", "fetch it again", parameter="location"
         )
-    files = {"train": version.train, "test": (version.test,)}
-    present = [name for name in files if not set(files[name]).isdisjoint(members)]
-    split = choose_split(present, options.split, location)
-    missing = [name for name in files[split] if name not in members]
-    if missing:
-        raise DatasetError(f"{location!r} lacks the file {missing[0]!r}", "fetch it again")
-    chosen = [members[name] for name in files[split]]
+    split, files = _choose_split(version, set(members), chosen, location, options.split)
     class_names = version.class_names
     if version.names_file in members:
         class_names = version.read_names(members[version.names_file])
-    batches = [version.read_batch(member) for member in chosen]
-    for member, (labels, _) in zip(chosen, batches, strict=True):
-        _check_labels(np.asarray(labels), class_names, member.name)
+    batches = [version.read_batch(members[name]) for name in files]
+    for name, (labels, _) in zip(files, batches, strict=True):
+        _check_labels(np.asarray(labels), class_names, name)
     labels = np.concatenate([np.asarray(labels, dtype=np.int32) for labels, _ in batches])
     ids = [f"{split}#{row}" for row in range(len(labels))]
     listing = Listing(
@@ -115,10 +115,45 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
         ids,
         labels,
         sizes=np.full(len(labels), PIXEL_BYTES, dtype=np.int64),
-        files=tuple((member.name, member.size) for member in chosen),
+        files=tuple((name, members[name].size) for name in files),
     )
     open_at = partial(open_pixels, tuple(pixels for _, pixels in batches))
     return build_dataset(location, options, listing, open_at, ids.__getitem__)
+
+
+def _choose_split(
+    version: _Version, names: set[str], chosen: str | None, location: str, split: str | None
+) -> tuple[str, tuple[str, ...]]:
+    """The split and its files.
+
+    Args:
+        version: Version of CIFAR.
+        names: Names of all files that are there.
+        chosen: Name of the file that the location is; None for a folder.
+        location: Location of the dataset, for messages.
+        split: Split that is asked for, or None.
+
+    Raises:
+        DatasetError: A file is missing, or there are several splits and none is chosen.
+    """
+    files = {"train": version.train, "test": (version.test,)}
+    if chosen in version.train and len(version.train) > 1:
+        raise DatasetError(
+            f"{location!r} is one of the {len(version.train)} files of the training images",
+            "give their folder and ",
+            Setting("split", "train"),
+            parameter="location",
+        )
+    present = [
+        name
+        for name in files
+        if not names.isdisjoint(files[name]) and chosen in (None, *files[name])
+    ]
+    split = choose_split(present, split, location)
+    missing = [name for name in files[split] if name not in names]
+    if missing:
+        raise DatasetError(f"{location!r} lacks the file {missing[0]!r}", "fetch it again")
+    return split, files[split]
 
 
 def _check_labels(labels: NDArray[np.int64], class_names: tuple[str, ...], name: str) -> None:

@@ -1,12 +1,12 @@
 """Detection of published datasets by the names of their files."""
 
-from difficulty_service.datasets.published.cifar import TAR_FOLDER, is_cifar
+from difficulty_service.datasets.published.cifar import TAR_FOLDER, is_cifar, is_cifar_file
 from difficulty_service.datasets.published.cifar_c import EXTENSION, is_cifar_c
 from difficulty_service.datasets.published.idx import is_idx
 from difficulty_service.datasets.published.imagenet_validation import is_imagenet_validation
 from difficulty_service.datasets.published.svhn import is_svhn
 from difficulty_service.datasets.published.tiny_imagenet import is_tiny_imagenet
-from difficulty_service.datasets.storage import Entry, StoredPath
+from difficulty_service.datasets.storage import Entry, StoredPath, list_folder
 from difficulty_service.datasets.tar_headers import (
     TAR_ERRORS,
     TAR_EXTENSIONS,
@@ -43,7 +43,17 @@ def kind_of_published_file(place: StoredPath) -> str | None:
         return "cifar" if _is_cifar_tar(place) else None
     if name.endswith(EXTENSION):
         return "cifar-c"
+    if is_cifar_file(name) and is_cifar(_names_beside(place)):
+        return "cifar"
     return next((kind for kind in ("svhn", "idx") if _BY_NAMES[kind]({name})), None)
+
+
+def _names_beside(place: StoredPath) -> set[str]:
+    """The names of the files in the folder of a file; none if it cannot be listed."""
+    try:
+        return {name for name, is_dir, _ in list_folder(place.parent) if not is_dir}
+    except (OSError, ValueError):
+        return set()
 
 
 def _is_cifar_tar(place: StoredPath) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from difficulty_service.datasets.published.members import READ_ERRORS, Member, damaged
+from difficulty_service.datasets.published.members import Member, damaged
 from difficulty_service.datasets.storage import open_file
 
 
@@ -38,7 +38,7 @@ def read_header(member: Member) -> NpyHeader:
             read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, is_fortran, dtype = read(file)
             header = NpyHeader(file.tell(), shape, dtype)
-    except READ_ERRORS as error:
+    except Exception as error:
         raise damaged(member.name, error) from error
     if is_fortran or dtype.hasobject:
         raise damaged(member.name, "it holds objects, or an array in Fortran order")

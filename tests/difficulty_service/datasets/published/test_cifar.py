@@ -145,6 +145,14 @@ def test_one_of_several_splits_has_to_be_chosen(cifar_10: Path) -> None:
     assert open_dataset(str(cifar_10), DatasetOptions()).sample_ids[0] == "test#0"
 
 
+def test_the_only_file_of_a_split_can_be_given_itself(cifar_10: Path) -> None:
+    direct = open_dataset(str(cifar_10 / "test_batch"), DatasetOptions())
+
+    assert direct.fingerprint == open_dataset(str(cifar_10), TEST).fingerprint
+    with pytest.raises(DatasetError, match=r"one of the 5 files .* folder and split='train'"):
+        open_dataset(str(cifar_10 / "data_batch_1"), DatasetOptions())
+
+
 def test_a_missing_file_is_named(cifar_10: Path) -> None:
     (cifar_10 / "data_batch_3").unlink()
 
@@ -187,4 +195,8 @@ def test_a_folder_whose_classes_are_called_train_and_test_is_not_cifar(tmp_path:
     for name in ("train", "test"):
         (tmp_path / name).mkdir()
 
+    (tmp_path / "train" / "test").write_bytes(b"")
+
     assert detect_kind(str(tmp_path)) == "image-folder"
+    with pytest.raises(DatasetError, match="is not a dataset that can be read"):
+        detect_kind(str(tmp_path / "train" / "test"))
