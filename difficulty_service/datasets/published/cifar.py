@@ -28,6 +28,8 @@ from difficulty_service.datasets.published.pickles import (
 from difficulty_service.datasets.published.pixels import CHANNELS_FIRST, PixelFile, open_pixels
 from difficulty_service.datasets.published.splits import choose_split
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.storage import is_folder, resolve
+from difficulty_service.datasets.tar_headers import TAR_EXTENSIONS
 from difficulty_service.errors import DatasetError, Setting
 
 TAR_FOLDER = re.compile(r"(\./)?cifar-(10-batches-(py|bin)|100-(python|binary))(/|$)")
@@ -93,9 +95,11 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
             but arrays, or there are several splits and none is chosen.
     """
     check_options(options, "CIFAR", ("image_column", "label_column", "id_column"))
-    members, chosen = find_members(location, options.boundary)
-    if chosen is not None and not is_cifar_file(chosen):
-        members, chosen = tar_members(members[chosen].place), None
+    place = resolve(location, options.boundary)
+    if place.name.lower().endswith(TAR_EXTENSIONS) and not is_folder(place, location):
+        members, chosen = tar_members(place), None
+    else:
+        members, chosen = find_members(location, options.boundary)
     version = next((v for v in _VERSIONS if v.is_present(set(members))), None)
     if version is None:
         raise DatasetError(

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from difficulty_service.datasets.published.members import damaged
+from difficulty_service.datasets.published.mat_files import list_variables, read_variable
+from difficulty_service.datasets.published.members import MAX_BYTES, Member, damaged
 from difficulty_service.datasets.published.text_files import read_lines
-from difficulty_service.datasets.storage import StoredPath, open_file
+from difficulty_service.datasets.storage import StoredPath, list_folder
 from difficulty_service.errors import DatasetError
 
 GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
@@ -65,7 +66,7 @@ def _labels_in(folder: StoredPath) -> Labels | None:
     for data in DEVKITS:
         lines = read_lines(folder.join(data + GROUND_TRUTH))
         if lines is not None:
-            return _from_devkit(lines, folder.join(data + META))
+            return _from_devkit(lines, _meta_in(folder.join(data.rstrip("/"))))
     return None
 
 
@@ -87,7 +88,20 @@ def _from_wordnet_ids(lines: list[str], source: str) -> Labels:
     return Labels(source, class_names, by_stem=dict(zip(stems, labels, strict=True)))
 
 
-def _from_devkit(lines: list[str], meta: StoredPath) -> Labels:
+def _meta_in(folder: StoredPath) -> Member:
+    try:
+        sizes = {name: size for name, is_dir, size in list_folder(folder) if not is_dir}
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"the folder {folder.name!r} cannot be listed: {error}") from error
+    if META not in sizes:
+        raise DatasetError(
+            f"there is no {META!r} beside {GROUND_TRUTH!r}",
+            "put it there; it is in the same folder of the development kit",
+        )
+    return Member(META, folder.join(META), 0, sizes[META])
+
+
+def _from_devkit(lines: list[str], meta: Member) -> Labels:
     """Reads the numbers of classes, whose WordNet ids are in `meta.mat`."""
     wordnet_ids = _read_meta(meta)
     class_names = tuple(sorted(wordnet_ids.values()))
@@ -99,16 +113,15 @@ def _from_devkit(lines: list[str], meta: StoredPath) -> Labels:
     return Labels(GROUND_TRUTH, class_names, by_number=labels)
 
 
-def _read_meta(place: StoredPath) -> dict[int, str]:
+def _read_meta(file: Member) -> dict[int, str]:
     """WordNet id of each class by its number, 1 to 1000; larger numbers are groups of classes."""
-    from scipy.io import loadmat
-
+    variable = list_variables(file).get("synsets")
+    synsets = read_variable(file, variable, MAX_BYTES) if variable else []
     try:
-        with open_file(place) as file:
-            synsets = loadmat(file, squeeze_me=True, variable_names=["synsets"])["synsets"]
-        numbers, names = synsets["ILSVRC2012_ID"].tolist(), synsets["WNID"].tolist()
-        return {
-            int(n): str(name) for n, name in zip(numbers, names, strict=True) if n <= NUM_CLASSES
-        }
-    except Exception as error:
-        raise damaged(META, error) from error
+        wordnet_ids = {int(each["ILSVRC2012_ID"].item()): each["WNID"] for each in synsets}
+    except (TypeError, KeyError, AttributeError, ValueError, OverflowError) as error:
+        raise damaged(META, "it does not hold the numbers and WordNet ids of classes") from error
+    wordnet_ids = {number: name for number, name in wordnet_ids.items() if number <= NUM_CLASSES}
+    if not wordnet_ids or not all(isinstance(name, str) for name in wordnet_ids.values()):
+        raise damaged(META, "it does not hold the WordNet ids of classes")
+    return wordnet_ids

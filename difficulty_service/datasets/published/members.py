@@ -84,7 +84,7 @@ def find_members(location: str, boundary: Boundary | None) -> tuple[dict[str, Me
     return {
         name: Member(name, place.join(name), 0, size)
         for name, is_dir, size in sorted(entries)
-        if not is_dir and not name.startswith(".")
+        if not is_dir and (name == chosen or not name.startswith("."))
     }, chosen
 
 

@@ -5,18 +5,21 @@ http://ufldl.stanford.edu/housenumbers/
 
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.published.mat_files import (
+    Variable,
+    list_variables,
+    read_variable,
+)
 from difficulty_service.datasets.published.members import Member, damaged, find_members
 from difficulty_service.datasets.published.pixels import encode_pixels
 from difficulty_service.datasets.published.splits import choose_split
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
-from difficulty_service.datasets.storage import open_file
 
 FILE_NAME = re.compile(r"(train|test|extra)_32x32\.mat")
 SHAPE = (32, 32, 3)
@@ -25,6 +28,7 @@ DIGITS = tuple("0123456789")
 MAX_IMAGES = 1_000_000
 """Maximum number of images in a file; the largest published one holds 531,131."""
 
+_MAX_BYTES = MAX_IMAGES * PIXEL_BYTES
 _IMAGES_PER_COPY = 64
 
 
@@ -37,7 +41,8 @@ def open_svhn(location: str, options: DatasetOptions) -> Dataset:
     """Opens the digits of one file; the label 10 is the digit zero.
 
     The files are compressed, so the images of one are kept in memory together while they are read:
-    225 MB for `train`, 80 MB for `test` and 1.6 GB for `extra`.
+    225 MB for `train`, 80 MB for `test` and 1.6 GB for `extra`; while it is decompressed, the file
+    as well.
 
     Args:
         location: The file, or the folder of the files.
@@ -80,47 +85,40 @@ class _LazyImages:
 
     def __call__(self, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
         if self._images is None:
-            images = _read(self._file, partial(_load, name="X"))
-            self._images = np.asarray(images, np.uint8).transpose(3, 0, 1, 2)
+            images = _read(self._file, "X")
+            if images.dtype != np.uint8 or images.shape[:-1] != SHAPE:
+                raise damaged(self._file.name, "it has changed since the dataset was opened")
+            self._images = images.transpose(3, 0, 1, 2)
         for start in range(0, len(positions), _IMAGES_PER_COPY):
             yield from encode_pixels(self._images[positions[start : start + _IMAGES_PER_COPY]])
 
 
 def _read_labels(file: Member) -> NDArray[np.int32]:
     """The digits, after a check of the shapes of images and labels."""
-    count = _check_shapes(file)
-    labels = np.asarray(_read(file, partial(_load, name="y"))).reshape(-1)
-    if len(labels) != count or labels.dtype.kind not in "iu":
-        raise damaged(file.name, f"it holds {count} images and {len(labels)} labels")
-    if labels.min(initial=0) < 0 or labels.max(initial=0) > len(DIGITS):
-        raise damaged(file.name, "labels are not from 1 to 10")
+    images = _variable(file, "X")
+    shape = images.shape
+    if not images.is_uint8 or shape[:-1] != SHAPE or not 0 < shape[-1] <= MAX_IMAGES:
+        raise damaged(file.name, f"X has the shape {shape}, expected uint8 (32, 32, 3, images)")
+    labels = _read(file, "y").reshape(-1)
+    if len(labels) != shape[-1] or not np.isin(labels, range(1 + len(DIGITS))).all():
+        raise damaged(file.name, f"expected {shape[-1]:,} labels from 1 to 10")
     return (labels % len(DIGITS)).astype(np.int32)
 
 
-def _check_shapes(file: Member) -> int:
-    """The number of images, from the headers of the variables alone."""
-    from scipy.io import whosmat
+def _read(file: Member, name: str) -> NDArray[Any]:
+    """An array of numbers in the file.
 
-    variables = {name: (shape, kind) for name, shape, kind in _read(file, whosmat)}
-    shape, kind = variables.get("X", ((), ""))
-    if "y" not in variables or shape[:-1] != SHAPE or kind != "uint8":
-        raise damaged(
-            file.name, f"it holds {variables}, expected uint8 X of shape (32, 32, 3, N) and y"
-        )
-    if not 0 < shape[-1] <= MAX_IMAGES:
-        raise damaged(file.name, f"it holds {shape[-1]:,} images, expected 1 to {MAX_IMAGES:,}")
-    return int(shape[-1])
+    Raises:
+        DatasetError: The file is damaged, or the variable is none.
+    """
+    values = read_variable(file, _variable(file, name), _MAX_BYTES)
+    if not isinstance(values, np.ndarray):
+        raise damaged(file.name, f"{name} is not an array of numbers")
+    return values
 
 
-def _load(opened: Any, name: str) -> Any:  # noqa: ANN401 - scipy ships no types
-    from scipy.io import loadmat
-
-    return loadmat(opened, variable_names=[name])[name]
-
-
-def _read(file: Member, reader: Callable[[Any], Any]) -> Any:  # noqa: ANN401
-    try:
-        with open_file(file.place) as opened:
-            return reader(opened)
-    except Exception as error:
-        raise damaged(file.name, error) from error
+def _variable(file: Member, name: str) -> Variable:
+    variables = list_variables(file)
+    if name not in variables:
+        raise damaged(file.name, f"it holds the variables {sorted(variables)} and not {name}")
+    return variables[name]

@@ -4,6 +4,7 @@ import pickle
 import tarfile
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torchvision.datasets import CIFAR10, CIFAR100
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.storage import boundary_at
 from difficulty_service.errors import DatasetError
 
 Images = NDArray[np.uint8]
@@ -111,7 +113,8 @@ def test_the_published_tar_is_read_like_the_folder_in_it(
     with tarfile.open(tmp_path / name, "w:gz" if name.endswith("gz") else "w") as tar:
         tar.add(cifar_10, cifar_10.name)
 
-    packed = open_dataset(str(tmp_path / name), TRAIN)
+    options = replace(TRAIN, boundary=boundary_at(str(tmp_path / name)))
+    packed = open_dataset(str(tmp_path / name), options)
 
     unpacked = open_dataset(str(cifar_10), TRAIN)
     np.testing.assert_array_equal(read_pixels(packed), read_pixels(unpacked))

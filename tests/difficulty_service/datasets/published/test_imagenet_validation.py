@@ -139,3 +139,13 @@ def test_a_damaged_development_kit_is_named(validation: Path, file: str, content
 
     with pytest.raises(DatasetError, match=f"'{file}' is damaged"):
         open_dataset(str(validation), DatasetOptions())
+
+
+def test_a_development_kit_without_its_list_of_classes_says_what_is_missing(
+    validation: Path,
+) -> None:
+    _write_devkit(validation / "data")
+    (validation / "data" / "meta.mat").unlink()
+
+    with pytest.raises(DatasetError, match=r"no 'meta.mat' beside 'ILSVRC2012_validation_ground"):
+        open_dataset(str(validation), DatasetOptions())
