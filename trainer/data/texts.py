@@ -1,7 +1,7 @@
 """Labelled texts from tables as splits of tokens."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,13 @@ from difficulty_service.datasets.table_files import (
 from difficulty_service.errors import DatasetError
 from trainer.config import DataConfig
 from trainer.data.classes import match_classes, refuse_shared_ids
-from trainer.data.splits import Splits, hold_out, with_label_noise
+from trainer.data.splits import (
+    Splits,
+    hold_out,
+    skipped_entries,
+    warnings_of,
+    with_label_noise,
+)
 from trainer.data.vocabulary import build_vocabulary, encode_texts
 from trainer.samples import InputSpec, Samples
 
@@ -87,7 +93,11 @@ def open_text_splits(config: DataConfig, seed: int, device: torch.device) -> Spl
         table.texts_at(chosen[kept]), config.vocabulary_size, config.text_length
     )
     spec = InputSpec(shape=(config.text_length,), vocabulary=vocabulary)
-    train = _encode(table, chosen[kept], spec, device)
+    train = replace(
+        _encode(table, chosen[kept], spec, device),
+        skipped=skipped_entries(table.samples),
+        warnings=warnings_of(table.samples),
+    )
     return Splits(
         train=with_label_noise(train, config.label_noise, seed),
         validation=(
@@ -123,7 +133,10 @@ def open_text_samples(
         DatasetError: The table cannot be read or has no texts, or its labels make no sense.
     """
     table = _read_table(config, location, split, label_column)
-    return _encode(table, torch.arange(len(table.samples.labels)), spec, device)
+    samples = _encode(table, torch.arange(len(table.samples.labels)), spec, device)
+    return replace(
+        samples, skipped=skipped_entries(table.samples), warnings=warnings_of(table.samples)
+    )
 
 
 def _open_validation(
