@@ -56,7 +56,12 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
     merged = create_store(out, first.description)
     for shard in merged.missing_parts():
         _link_or_copy(holders[shard].part_file(shard), merged.part_file(shard))
-    merged.write_errors(merged.bad_images())
+    bad_images = merged.bad_images()
+    # Each run also listed what was skipped before there were parts.
+    listed = dict.fromkeys(error for store in stores for error in store.read_errors())
+    unreadable = set(bad_images)
+    skipped = [error for error in listed if error not in unreadable]
+    merged.write_errors([*skipped, *bad_images])
     return merged
 
 

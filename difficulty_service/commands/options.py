@@ -96,7 +96,7 @@ LabelColumn = Annotated[
 IdColumn = Annotated[
     str | None,
     typer.Option(
-        help="Column whose text is the sample id; default: relative path or file#row.",
+        help="Column whose text is the sample id; default: a unique path, else file#row.",
         rich_help_panel=DATA,
     ),
 ]

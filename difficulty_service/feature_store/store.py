@@ -1,12 +1,13 @@
 """Features on disk: one Parquet part per shard, and a description of how they were made.
 
 A part appears whole or not at all, so a run that was killed resumes at the first missing part.
-Images that could not be read are listed in the part that they would have been in.
+Images that could not be read are listed in the part that they would have been in, and in
+`errors.parquet` together with the entries of the dataset that are no samples.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ ERRORS_FILE = "errors.parquet"
 PREFETCHED_PARTS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
-FREE_TO_CHANGE = {"dataset", "package_version"}
+FREE_TO_CHANGE = {"dataset", "package_version", "warnings"}
 """Keys of a description that a resumed run need not share with the first one."""
 
 ERRORS_SCHEMA = pa.schema(
@@ -47,7 +48,8 @@ class FeatureStore:
 
     Attributes:
         folder: Folder of the parts.
-        description: JSON values: dataset, fingerprint, backbone, weights, preprocessing, classes.
+        description: JSON values: dataset, fingerprint, backbone, weights, preprocessing, classes,
+            and the warnings of the extraction once it is complete.
     """
 
     folder: Path
@@ -57,6 +59,11 @@ class FeatureStore:
     def class_names(self) -> tuple[str, ...]:
         """Name of each class index."""
         return tuple(self.description["class_names"])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about the dataset, one sentence each."""
+        return tuple(self.description.get("warnings", ()))
 
     @property
     def num_parts(self) -> int:
@@ -137,12 +144,12 @@ class FeatureStore:
         present = sorted(set(range(self.num_parts)) - set(self.missing_parts()))
         return [bad for shard in present for bad in read_bad_images(self.part_file(shard))]
 
-    def write_errors(self, bad_images: Sequence[BadImage]) -> Path:
-        """Writes `errors.parquet`: sample_id and reason of each image that could not be read."""
+    def write_errors(self, errors: Sequence[BadImage]) -> Path:
+        """Writes `errors.parquet`: id and reason of each skipped entry and unreadable image."""
         table = pa.table(
             {
-                "sample_id": [bad.sample_id for bad in bad_images],
-                "reason": [bad.reason for bad in bad_images],
+                "sample_id": [error.sample_id for error in errors],
+                "reason": [error.reason for error in errors],
             },
             schema=ERRORS_SCHEMA,
         )
@@ -150,6 +157,32 @@ class FeatureStore:
         with replacing(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
         return path
+
+    def read_errors(self) -> list[BadImage]:
+        """The content of `errors.parquet`; nothing where it was not written.
+
+        Raises:
+            FeatureStoreError: The file is damaged.
+        """
+        path = self.folder / ERRORS_FILE
+        if not path.exists():
+            return []
+        try:
+            table = pq.read_table(path, columns=ERRORS_SCHEMA.names)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise FeatureStoreError(f"{path} is damaged ({error})", "delete it") from error
+        return [BadImage(**row) for row in table.to_pylist()]
+
+    def with_warnings(self, warnings: Sequence[str]) -> "FeatureStore":
+        """The same store with other warnings, which are written into its description."""
+        store = replace(self, description={**self.description, "warnings": list(warnings)})
+        store.write_description()
+        return store
+
+    def write_description(self) -> None:
+        """Writes the description into the folder."""
+        with replacing(self.folder / DESCRIPTION_FILE) as temporary:
+            temporary.write_text(json.dumps(self.description, indent=1, sort_keys=True))
 
 
 def create_store(
@@ -184,8 +217,7 @@ def create_store(
         for part in parts:
             part.unlink()
     remove_leftovers(folder)
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(store.description, indent=1, sort_keys=True))
+    store.write_description()
     return store
 
 

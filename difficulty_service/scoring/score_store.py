@@ -87,7 +87,7 @@ def score_store(
         for batch in score_rows(store, fitted.gaussians, classes, scorers, left_out=left_out):
             counts.update(batch)
             unranked.append(batch)
-        warnings = [*fitted.gaussians.warnings, *_warnings(counts, classes)]
+        warnings = [*store.warnings, *fitted.gaussians.warnings, *_warnings(counts, classes)]
         description = provenance(store, fitted, counts.scored, counts.samples, warnings)
         write_scores(out, _ranked_tables(unranked, extremes), description)
     return ScoreSummary(

@@ -36,6 +36,7 @@ def request_whole(tmp_path_factory: pytest.TempPathFactory) -> ExtractRequest:
             pixels = generator.integers(0, 150, (12, 12, 3)) + 80 * label
             Image.fromarray(pixels.astype(np.uint8)).save(folder / name / f"{number}.png")
     (folder / "dog" / "damaged.png").write_bytes(b"no image")
+    (folder / "cow").mkdir()
     options = DatasetOptions(shard_size=3)
     return ExtractRequest(str(folder), folder.parent / "whole", "builtin", dataset=options)
 
@@ -60,6 +61,8 @@ def test_subsets_together_are_the_store_of_one_run_byte_for_byte(
     for name in names:
         assert (merged.folder / name).read_bytes() == (whole.store.folder / name).read_bytes()
     assert [bad.sample_id for bad in merged.bad_images()] == ["dog/damaged.png"]
+    assert [error.sample_id for error in merged.read_errors()] == ["cow", "dog/damaged.png"]
+    assert merged.warnings == ("1 entry is skipped (an empty class folder): 'cow'",)
 
 
 def test_a_subset_counts_its_own_images(request_whole: ExtractRequest, tmp_path: Path) -> None:
