@@ -49,7 +49,27 @@ def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
             "save it as Parquet tables",
             parameter="location",
         )
-    rows, place = _load(location, options.split)
+    return open_rows(*_load(location, options.split), location, options)
+
+
+def open_rows(
+    rows: Any,  # noqa: ANN401 - the package ships no types
+    place: StoredPath,
+    location: str,
+    options: DatasetOptions,
+) -> Dataset:
+    """Opens a `datasets.Dataset` that is loaded; its images stay encoded.
+
+    Args:
+        rows: The dataset.
+        place: Folder that relative image paths are relative to.
+        location: Description of where it comes from.
+        options: Options; the split has been chosen already.
+
+    Raises:
+        DatasetError: Columns or labels are invalid.
+        DuplicateSampleId: Two rows have the same id.
+    """
     schema = rows.features.arrow_schema
     columns = choose_columns(schema, replace(options, split=None), repr(location))
     split = str(rows.split or "data")
@@ -99,7 +119,7 @@ def _load(location: str, split: str | None) -> tuple[Any, StoredPath]:
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DatasetError(f"{location!r} cannot be read: {error}", "save it again") from error
     if isinstance(dataset, package.DatasetDict):
-        return dataset[_choose_split(list(dataset), split, location)], place
+        return dataset[choose_split(list(dataset), split, location)], place
     if split not in (None, str(dataset.split)):
         raise DatasetError(
             f"{location!r} holds {dataset.split or 'one unnamed split'}, not {split!r}",
@@ -118,7 +138,7 @@ def _load_from_hub(
     name, _, config = location.removeprefix(HUB_PREFIX).partition("@")
     try:
         splits = package.get_dataset_split_names(name, config or None)
-        chosen = _choose_split(splits, split, location)
+        chosen = choose_split(splits, split, location)
         return package.load_dataset(name, config or None, split=chosen)
     except (OSError, ValueError, RuntimeError, package.exceptions.DatasetsError) as error:
         raise DatasetError(
@@ -129,7 +149,12 @@ def _load_from_hub(
         ) from error
 
 
-def _choose_split(splits: list[str], split: str | None, location: str) -> str:
+def choose_split(splits: list[str], split: str | None, location: str) -> str:
+    """The split to read: the one that is named, or the only one.
+
+    Raises:
+        DatasetError: There is no such split, or none is named and there are several.
+    """
     if split is None and len(splits) == 1:
         return splits[0]
     if split is None or split not in splits:

@@ -24,6 +24,7 @@ from difficulty_service.feature_store.part import (
     read_bad_images,
     write_part,
 )
+from difficulty_service.files.arrow_columns import strings_to_arrow
 from difficulty_service.files.atomic_file import remove_leftovers, replacing
 from difficulty_service.files.differences import differences
 
@@ -72,6 +73,11 @@ class FeatureStore:
     def part_rows(self) -> int:
         """Number of rows of a part; the last part, and parts with bad images, have fewer."""
         return int(self.description["shard_size"]) * self.runs
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about the samples: none, because images without features are listed."""
+        return ()
 
     def part_file(self, shard: int) -> Path:
         """Where the part of a shard is, or will be."""
@@ -139,17 +145,17 @@ class FeatureStore:
 
     def write_errors(self, bad_images: Sequence[BadImage]) -> Path:
         """Writes `errors.parquet`: sample_id and reason of each image that could not be read."""
-        table = pa.table(
-            {
-                "sample_id": [bad.sample_id for bad in bad_images],
-                "reason": [bad.reason for bad in bad_images],
-            },
-            schema=ERRORS_SCHEMA,
-        )
         path = self.folder / ERRORS_FILE
         with replacing(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+            pq.write_table(errors_table(bad_images), temporary, compression="zstd")
         return path
+
+
+def errors_table(bad_images: Sequence[BadImage]) -> pa.Table:
+    """Columns sample_id and reason of images that could not be read."""
+    ids, reasons = [bad.sample_id for bad in bad_images], [bad.reason for bad in bad_images]
+    columns = [strings_to_arrow(ids), strings_to_arrow(reasons)]
+    return pa.Table.from_arrays(columns, schema=ERRORS_SCHEMA)
 
 
 def create_store(
