@@ -1,12 +1,45 @@
-"""Arrow columns of feature vectors, converted to a matrix."""
+"""Columns and arrays of numbers or text: from Arrow to NumPy and torch, and back."""
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.errors import DatasetError
-from difficulty_service.files.arrow_columns import to_numpy
+from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow, to_numpy
+
+
+def tensor_of(array: NDArray[Any]) -> Tensor:
+    """A tensor on the memory of an array, which may be read-only and must not be written to."""
+    if array.dtype.kind not in "fiu" or array.dtype.itemsize > np.dtype(np.float64).itemsize:
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise DatasetError(
+                f"the features are an array of {array.dtype}",
+                "expected a matrix of real numbers, one row for each sample",
+                parameter="features",
+            ) from error
+    if not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+        array = array.astype(array.dtype.newbyteorder("="), order="C")
+    tensor: Tensor = from_dlpack(array)  # unlike from_numpy, without a warning if read-only
+    return tensor
+
+
+def column_of_array(array: NDArray[Any]) -> pa.Array | None:
+    """A one-dimensional array of numbers or text as a column; None for any other array."""
+    if array.ndim == 2 and array.shape[1] == 1:  # noqa: PLR2004
+        array = array[:, 0]
+    if array.ndim != 1 or array.dtype.kind not in "biufU":
+        return None
+    if array.dtype.kind == "U":
+        return strings_to_arrow(array.tolist())
+    number = np.int8 if array.dtype.kind == "b" else array.dtype.newbyteorder("=")
+    return to_arrow(array.astype(number, copy=False))
 
 
 def is_number(kind: pa.DataType) -> bool:

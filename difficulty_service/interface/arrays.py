@@ -12,15 +12,16 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.errors import DatasetError
 from difficulty_service.feature_store.array_columns import (
+    column_of_array,
     is_vector,
     matrix_of_columns,
     matrix_of_vectors,
+    tensor_of,
 )
-from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow
+from difficulty_service.files.arrow_columns import strings_to_arrow
 
 Matrix = Any
 """An object that holds rows of numbers; `to_matrix` lists the kinds."""
@@ -60,19 +61,6 @@ def to_matrix(features: Matrix) -> Tensor:
     return matrix
 
 
-def tensor_of(array: NDArray[Any]) -> Tensor:
-    """A tensor on the memory of an array, which may be read-only and must not be written to."""
-    if array.dtype.kind not in "fiu" or array.dtype.itemsize > np.dtype(np.float64).itemsize:
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise _unsuitable(f"an array of {array.dtype}") from error
-    if not array.dtype.isnative or any(stride < 0 for stride in array.strides):
-        array = array.astype(array.dtype.newbyteorder("="), order="C")
-    tensor: Tensor = from_dlpack(array)  # unlike from_numpy, without a warning if read-only
-    return tensor
-
-
 def to_array(features: Matrix) -> NDArray[Any]:
     """An array of the numbers of an object that is no tensor."""
     if is_pandas(features, "DataFrame"):
@@ -108,12 +96,10 @@ def to_column(values: Column, parameter: str) -> pa.Array | pa.ChunkedArray:
     """
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
-    if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1:  # noqa: PLR2004
-        values = values[:, 0]
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.ndim == 1:
-        return to_arrow(values.astype(values.dtype.newbyteorder("="), copy=False))
+    if isinstance(values, np.ndarray) and (column := column_of_array(values)) is not None:
+        return column
     if hasattr(values, "__arrow_c_stream__"):
         return pa.chunked_array(values)
     return _of_values([_plain(value) for value in values], parameter)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.errors import DatasetError, StatisticsError
+from difficulty_service.feature_store.array_columns import tensor_of
 from difficulty_service.feature_store.arrays import computable, finite_rows
-from difficulty_service.interface.arrays import Column, Matrix, tensor_of, to_array, to_matrix
+from difficulty_service.interface.arrays import Column, Matrix, to_array, to_matrix
 from difficulty_service.interface.options import fit_options
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.class_distances import class_distances
