@@ -23,6 +23,7 @@ from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.extraction.unreadable_classes import warn_of_unreadable_classes
 from difficulty_service.feature_store.part import BadImage
+from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
@@ -193,9 +194,9 @@ def score_dataset(
 
 
 def score_features(
-    store: FeatureStore, request: ScoreRequest, callbacks: Callbacks = NO_CALLBACKS
+    store: FeatureSource, request: ScoreRequest, callbacks: Callbacks = NO_CALLBACKS
 ) -> ScoreSummary:
-    """Scores a complete feature store, against Gaussians fitted to it unless others are given.
+    """Scores features on disk or in memory, against Gaussians fitted to them or to others.
 
     Raises:
         StatisticsError: The features allow no trustworthy Gaussian, or the given Gaussians were

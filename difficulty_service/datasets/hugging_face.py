@@ -64,6 +64,28 @@ def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
             parameter="location",
         )
     rows, place, split = _load(location, options.split)
+    return open_rows(rows, place, location, replace(options, split=split))
+
+
+def open_rows(
+    rows: Any,  # noqa: ANN401 - the package ships no types
+    place: StoredPath,
+    location: str,
+    options: DatasetOptions,
+) -> Dataset:
+    """Opens a `datasets.Dataset` that is loaded; its images stay encoded.
+
+    Args:
+        rows: The dataset.
+        place: Folder that relative image paths are relative to.
+        location: Description of where it comes from.
+        options: Options; the split has been chosen already, and is the name in the ids.
+
+    Raises:
+        DatasetError: Columns or labels are invalid.
+        DuplicateSampleId: Two rows have the same id.
+    """
+    split = options.split or str(rows.split or "data")
     schema = rows.features.arrow_schema
     columns = choose_columns(schema, replace(options, split=None), repr(location))
     texts = rows.select_columns(columns.of_labels()).with_format("arrow")[:]
@@ -124,7 +146,7 @@ def _load(location: str, split: str | None) -> tuple[Any, StoredPath, str]:
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DatasetError(f"{location!r} cannot be read: {error}", "save it again") from error
     if isinstance(dataset, package.DatasetDict):
-        chosen = _choose_split(list(dataset), split, location)
+        chosen = choose_split(list(dataset), split, location)
         return dataset[chosen], place, chosen
     if split not in (None, str(dataset.split)):
         raise DatasetError(
@@ -144,7 +166,7 @@ def _load_from_hub(
     name, _, config = location.removeprefix(HUB_PREFIX).partition("@")
     try:
         splits = package.get_dataset_split_names(name, config or None)
-        chosen = _choose_split(splits, split, location)
+        chosen = choose_split(splits, split, location)
         return package.load_dataset(name, config or None, split=chosen)
     except (OSError, ValueError, RuntimeError, package.exceptions.DatasetsError) as error:
         raise DatasetError(
@@ -155,7 +177,12 @@ def _load_from_hub(
         ) from error
 
 
-def _choose_split(splits: list[str], split: str | None, location: str) -> str:
+def choose_split(splits: list[str], split: str | None, location: str) -> str:
+    """The split to read: the one that is named, or the only one.
+
+    Raises:
+        DatasetError: There is no such split, or none is named and there are several.
+    """
     if split is None and len(splits) == 1:
         return splits[0]
     if split is None or split not in splits:

@@ -25,6 +25,7 @@ from difficulty_service.feature_store.part import (
     read_bad_images,
     write_part,
 )
+from difficulty_service.files.arrow_columns import strings_to_arrow
 from difficulty_service.files.atomic_file import remove_leftovers, replacing
 from difficulty_service.files.differences import differences
 
@@ -146,16 +147,9 @@ class FeatureStore:
 
     def write_errors(self, errors: Sequence[BadImage]) -> Path:
         """Writes `errors.parquet`: id and reason of each skipped entry and unreadable image."""
-        table = pa.table(
-            {
-                "sample_id": [error.sample_id for error in errors],
-                "reason": [error.reason for error in errors],
-            },
-            schema=ERRORS_SCHEMA,
-        )
         path = self.folder / ERRORS_FILE
         with replacing(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+            pq.write_table(errors_table(errors), temporary, compression="zstd")
         return path
 
     def read_errors(self) -> list[BadImage]:
@@ -183,6 +177,13 @@ class FeatureStore:
         """Writes the description into the folder."""
         with replacing(self.folder / DESCRIPTION_FILE) as temporary:
             temporary.write_text(json.dumps(self.description, indent=1, sort_keys=True))
+
+
+def errors_table(errors: Sequence[BadImage]) -> pa.Table:
+    """Columns sample_id and reason of skipped entries and unreadable images."""
+    ids, reasons = [error.sample_id for error in errors], [error.reason for error in errors]
+    columns = [strings_to_arrow(ids), strings_to_arrow(reasons)]
+    return pa.Table.from_arrays(columns, schema=ERRORS_SCHEMA)
 
 
 def create_store(

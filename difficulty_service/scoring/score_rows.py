@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.feature_store.store import FeatureStore
+from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow
 from difficulty_service.runtime.parallel import map_in_order, num_workers
 from difficulty_service.scorers.faiss_package import load_faiss
@@ -60,7 +60,7 @@ def require_packages(scorers: Sequence[str]) -> None:
 
 
 def score_rows(
-    store: FeatureStore,
+    store: FeatureSource,
     gaussians: Gaussians,
     classes: Classes,
     scorers: Sequence[str],
@@ -119,7 +119,7 @@ class _PieceScorer:
         work: Memory for intermediate results.
     """
 
-    store: FeatureStore
+    store: FeatureSource
     classes: Classes
     names: pa.StringArray
     gaussians: Gaussians
@@ -197,7 +197,9 @@ class _PieceScorer:
         return nearest_label, rows.label_margin.view(-1, runs).mean(dim=1)
 
 
-def _baseline_scores(store: FeatureStore, scorers: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+def _baseline_scores(
+    store: FeatureSource, scorers: Sequence[str]
+) -> dict[str, NDArray[np.float32]]:
     """The K-means and nearest-neighbour columns among `scorers`; holds all features in memory."""
     if not BASELINES & set(scorers):
         return {}
