@@ -24,6 +24,8 @@ from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.feature_store.part import BadImage
 from difficulty_service.feature_store.store import FeatureStore, create_store
+from difficulty_service.score_file import require_score_file_name
+from difficulty_service.scoring.class_lists import list_names
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.same_features import require_same_features
@@ -183,6 +185,7 @@ def score_dataset(
         DifficultyError: As for `extract_dataset` and `score_features`.
     """
     require_packages(scoring.scorers)  # before the hours that extraction may take
+    require_score_file_name(scoring.out)
     fitted_on = scoring.fitted.description if scoring.fitted else None
     dataset = dataset or open_dataset(extraction.location, extraction.dataset)
     extracted = extract_dataset(dataset, extraction, callbacks.progress, load, fitted_on)
@@ -196,10 +199,12 @@ def score_features(
     """Scores a complete feature store, against Gaussians fitted to it unless others are given.
 
     Raises:
+        ScoreFileError: The score file cannot have this name.
         StatisticsError: The features allow no trustworthy Gaussian, or the given Gaussians were
             fitted to another kind of features.
     """
     require_packages(request.scorers)
+    require_score_file_name(request.out)
     fitted = request.fitted
     if fitted is None:
         fitted = fit_store(store, request.fit)
@@ -289,8 +294,7 @@ def _require_every_class(
     unreadable = sorted(set(dataset.labels.tolist()) - set(dataset.labels[readable].tolist()))
     if unreadable:
         names = [dataset.class_names[label] for label in unreadable]
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""  # noqa: PLR2004
         raise DatasetError(
-            f"no image of these classes can be read: {', '.join(names[:5])}{more}",
+            f"no image of these classes can be read: {list_names(names)}",
             f"see {errors_file}",
         )

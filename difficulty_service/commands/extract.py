@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from difficulty_service.commands.console import err, out, print_table
+from difficulty_service.commands.dataset_report import report_dataset
 from difficulty_service.commands.extraction import Extraction, takes_extraction
 from difficulty_service.commands.options import (
     Engine,
@@ -168,10 +169,14 @@ def choose_machine(
 
 def run_extract(request: "ExtractRequest") -> None:
     """Extracts with a progress bar and prints what came out."""
-    from difficulty_service.pipeline import extract as extract_features
+    from difficulty_service.datasets import open_dataset
+    from difficulty_service.pipeline import extract_dataset
 
     with show_extraction(request) as bar:
-        extracted = extract_features(request, bar.update)
+        dataset = open_dataset(request.location, request.dataset)
+        report_dataset(dataset)
+        err.print(f"features go to {request.out}", markup=False)
+        extracted = extract_dataset(dataset, request, bar.update)
     report_extraction(request, extracted)
 
 

@@ -33,6 +33,12 @@ ERRORS_FILE = "errors.parquet"
 PREFETCHED_PARTS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
+READ_KEYS = ("class_names", "num_shards", "augment_runs")
+"""Keys of a description without which features cannot be read."""
+
+SCORED_KEYS = ("dataset", "fingerprint", "num_samples", "shard_size")
+"""Keys of a description without which features cannot be scored."""
+
 FREE_TO_CHANGE = {"dataset", "package_version"}
 """Keys of a description that a resumed run need not share with the first one."""
 
@@ -72,6 +78,14 @@ class FeatureStore:
     def part_rows(self) -> int:
         """Number of rows of a part; the last part, and parts with bad images, have fewer."""
         return int(self.description["shard_size"]) * self.runs
+
+    def require_keys(self, keys: Sequence[str]) -> None:
+        """Raises FeatureStoreError where the description lacks a key, as one made by hand may."""
+        if lacking := [key for key in keys if key not in self.description]:
+            raise FeatureStoreError(
+                f"{self.folder / DESCRIPTION_FILE} lacks the keys {lacking}",
+                "make it with `difficulty extract`, or add them",
+            )
 
     def part_file(self, shard: int) -> Path:
         """Where the part of a shard is, or will be."""
@@ -164,8 +178,15 @@ def create_store(
 
     Raises:
         FeatureStoreError: The earlier run had other settings, and the message names each
-            difference; or the folder holds files of another program.
+            difference; or the folder holds files of another program, or is a file.
     """
+    if folder.exists() and not folder.is_dir():
+        raise FeatureStoreError(
+            f"{folder} is a file, but features are kept in a folder",
+            "use another ",
+            Setting("out"),
+            parameter="out",
+        )
     store = FeatureStore(folder, json.loads(json.dumps(description)))
     path = folder / DESCRIPTION_FILE
     parts = sorted(folder.glob("part-*.parquet"))
@@ -193,9 +214,11 @@ def open_store(folder: Path) -> FeatureStore:
     """Opens a complete store.
 
     Raises:
-        FeatureStoreError: The folder is not a store, or parts are missing.
+        FeatureStoreError: The folder is not a store, its description lacks a key, or parts are
+            missing.
     """
     store = FeatureStore(folder, read_description(folder))
+    store.require_keys(READ_KEYS)
     missing = store.missing_parts()
     if missing:
         raise FeatureStoreError(
@@ -211,6 +234,17 @@ def is_store(folder: Path) -> bool:
     return (folder / DESCRIPTION_FILE).is_file()
 
 
+def holds_only_parts(folder: Path) -> bool:
+    """Whether a folder holds parts of a feature store, but not its description."""
+    first = next(iter(sorted(folder.glob("part-*.parquet"))), None)
+    if first is None or is_store(folder):
+        return False
+    try:
+        return {"sample_id", "features"} <= set(pq.read_schema(first).names)
+    except (pa.ArrowInvalid, OSError):
+        return False
+
+
 def read_description(folder: Path) -> Mapping[str, Any]:
     """The description of a store's features.
 
@@ -221,7 +255,11 @@ def read_description(folder: Path) -> Mapping[str, Any]:
     try:
         description: Mapping[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
-        raise FeatureStoreError(f"{folder} is not a feature store: it has no {path.name}") from None
+        raise FeatureStoreError(
+            f"{folder} is not a feature store: it has no {path.name}, which says how the features "
+            "were made",
+            "make both with `difficulty extract`",
+        ) from None
     except ValueError as error:
         raise FeatureStoreError(f"{path} is damaged: {error}") from error
     return description

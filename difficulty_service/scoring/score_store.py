@@ -2,20 +2,23 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from difficulty_service.feature_store.store import FeatureStore
+from difficulty_service.feature_store.store import SCORED_KEYS, FeatureStore
+from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.score_file import write_scores
+from difficulty_service.scoring.duplicates import Duplicates, find_duplicates
 from difficulty_service.scoring.extremes import Extremes
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.ranking import UnrankedScores, unranked_scores
+from difficulty_service.scoring.row_counts import RowCounts, row_warnings
 from difficulty_service.scoring.same_features import are_same_samples, require_same_features
-from difficulty_service.scoring.score_rows import Classes, match_classes, score_rows
+from difficulty_service.scoring.score_rows import HASH_COLUMN, Classes, match_classes, score_rows
 from difficulty_service.statistics.factor import Factor
 
 ROWS_PER_GROUP = 1 << 16
@@ -32,36 +35,25 @@ class ScoreSummary:
     Attributes:
         num_samples: Number of rows of the score file.
         num_scored: Number of rows that have an RMD.
+        num_compared: Number of rows that are compared with other classes, by a label margin.
+        num_doubtful: Number of rows that look more like another class: label margin above 0.
+        num_duplicates: Number of rows whose features are those of an earlier row.
         warnings: Warnings for the reader of the scores, one sentence each.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
         easiest: The easiest samples, from hard to easy.
+        doubtful: The samples that look most like another class than their own, the clearest
+            first: sample_id, label_name, nearest_label_name, label_margin.
     """
 
     num_samples: int
     num_scored: int
+    num_compared: int
+    num_doubtful: int
+    num_duplicates: int
     warnings: tuple[str, ...]
     hardest: pa.Table
     easiest: pa.Table
-
-
-@dataclass
-class _Counts:
-    """Counts over the rows of a score file.
-
-    Attributes:
-        samples: Number of rows.
-        scored: Number of rows that have an RMD.
-        labels: Labels that occur.
-    """
-
-    samples: int = 0
-    scored: int = 0
-    labels: set[int] = field(default_factory=set)
-
-    def update(self, batch: pa.RecordBatch) -> None:
-        self.samples += len(batch)
-        self.scored += len(batch) - batch["rmd"].null_count
-        self.labels.update(pc.unique(batch["label"]).to_pylist())
+    doubtful: pa.Table
 
 
 def score_store(
@@ -76,44 +68,72 @@ def score_store(
         out: Score file to write; its folder also holds the unranked scores meanwhile.
 
     Raises:
+        FeatureStoreError: The description of the store lacks a key.
+        ScoreFileError: The score file cannot have this name.
         StatisticsError: The Gaussians were fitted to another kind of features.
     """
+    store.require_keys(SCORED_KEYS)
     require_same_features(store.description, fitted.description)
     classes = match_classes(store.class_names, fitted.description["class_names"])
     left_out = are_same_samples(store.description, fitted.description)
     extremes = Extremes(EXTREMES_KEPT)
+    counts = RowCounts()
+    hashes = bytearray()
     with unranked_scores(out.parent) as unranked:
-        counts = _Counts()
         for batch in score_rows(store, fitted.gaussians, classes, scorers, left_out=left_out):
             counts.update(batch)
-            unranked.append(batch)
-        warnings = [*fitted.gaussians.warnings, *_warnings(counts, classes)]
-        description = provenance(store, fitted, counts.scored, counts.samples, warnings)
-        write_scores(out, _ranked_tables(unranked, extremes), description)
+            unranked.append(_take_hashes(batch, hashes))
+        duplicates = find_duplicates(store, np.frombuffer(hashes, np.uint64))
+        counts.duplicates = len(duplicates.positions)
+        warnings = [
+            *fitted.gaussians.warnings,
+            *row_warnings(counts, classes, store.class_names, duplicates),
+        ]
+        description = provenance(store, fitted, classes, counts, warnings)
+        write_scores(out, _complete_tables(unranked, duplicates, extremes), description)
     return ScoreSummary(
-        counts.samples, counts.scored, tuple(warnings), extremes.hardest, extremes.easiest
+        num_samples=counts.samples,
+        num_scored=counts.scored,
+        num_compared=counts.compared,
+        num_doubtful=counts.doubtful,
+        num_duplicates=counts.duplicates,
+        warnings=tuple(warnings),
+        hardest=extremes.hardest,
+        easiest=extremes.easiest,
+        doubtful=extremes.doubtful,
     )
+
+
+def _take_hashes(batch: pa.RecordBatch, hashes: bytearray) -> pa.RecordBatch:
+    """Moves the hashes of the features from a batch, which may have none, to `hashes`."""
+    if HASH_COLUMN not in batch.schema.names:
+        return batch
+    hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
+    return batch.drop_columns([HASH_COLUMN])
 
 
 def provenance(
     store: FeatureStore,
     fitted: FittedGaussians,
-    num_scored: int,
-    num_samples: int,
+    classes: Classes,
+    counts: RowCounts,
     warnings: Sequence[str],
 ) -> dict[str, Any]:
     """The metadata of a score file: where the scores came from and how they were computed."""
     gaussians, fitted_on = fitted.gaussians, fitted.description
     return {
         **{key: value for key, value in store.description.items() if key != "num_shards"},
+        "class_names": list(classes.names),
         "fitted_on": {key: fitted_on[key] for key in ("dataset", "fingerprint", "num_samples")},
         "shrinkage": gaussians.options.shrinkage,
         "products": gaussians.options.matmul_dtype,
         "reliable": gaussians.reliable,
         **_describe_factor("within", gaussians.within),
         **_describe_factor("agnostic", gaussians.agnostic),
-        "num_scored": num_scored,
-        "num_bad_images": int(store.description["num_samples"]) - num_samples,
+        "num_scored": counts.scored,
+        "num_doubtful": counts.doubtful,
+        "num_duplicates": counts.duplicates,
+        "num_bad_images": int(store.description["num_samples"]) - counts.samples,
         "warnings": list(warnings),
     }
 
@@ -128,9 +148,14 @@ def _describe_factor(name: str, factor: Factor) -> dict[str, Any]:
     }
 
 
-def _ranked_tables(unranked: UnrankedScores, extremes: Extremes) -> Iterator[pa.Table]:
-    """The row groups of a score file; `extremes` sees each of them."""
+def _complete_tables(
+    unranked: UnrankedScores, duplicates: Duplicates, extremes: Extremes
+) -> Iterator[pa.Table]:
+    """The row groups of a score file with all columns; `extremes` sees each of them."""
+    start = 0
     for table in grouped(unranked.ranked(), ROWS_PER_GROUP):
+        table = table.append_column("duplicate_of", duplicates.column(start, len(table)))
+        start += len(table)
         extremes.update(table)
         yield table
 
@@ -145,19 +170,3 @@ def grouped(batches: Iterable[pa.RecordBatch], num_rows: int) -> Iterator[pa.Tab
             held = []
     if held:
         yield pa.Table.from_batches(held)
-
-
-def _warnings(counts: _Counts, classes: Classes) -> list[str]:
-    """Sentences about samples without scores."""
-    sentences = []
-    unfitted = sorted(label for label in counts.labels if label >= classes.num_fitted)
-    if unfitted:
-        names = ", ".join(classes.names[label] for label in unfitted[:5])
-        more = f" and {len(unfitted) - 5} more" if len(unfitted) > 5 else ""  # noqa: PLR2004
-        sentences.append(
-            f"samples of classes that the Gaussians were not fitted to have no score: {names}{more}"
-        )
-    if counts.scored < counts.samples:
-        without = counts.samples - counts.scored
-        sentences.append(f"{without:,} of {counts.samples:,} samples have no score")
-    return sentences
