@@ -198,6 +198,8 @@ def show_extraction(request: "ExtractRequest") -> Iterator[ImageProgressBar]:
 
 def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
     """Prints the number of images with features, and the list of the others."""
+    from difficulty_service.scoring.class_lists import count_of
+
     total, bad = extracted.num_samples, len(extracted.bad_images)
     out.print(f"{total - bad:,} of {total:,} images have features in {request.out}", markup=False)
     subset = request.subset
@@ -208,7 +210,9 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
             markup=False,
         )
     if bad:
+        first = extracted.bad_images[0]
         err.print(
-            f"{bad:,} images could not be read; {extracted.errors_file} lists each with its reason",
+            f"{count_of(bad, 'image')} could not be read, first {first.sample_id}: {first.reason}; "
+            f"{extracted.errors_file} lists each with its reason",
             markup=False,
         )
