@@ -1,5 +1,6 @@
 """Runs the web application: checks its address, listens, and shuts down cleanly."""
 
+import errno
 import gc
 import ipaddress
 import signal
@@ -33,8 +34,8 @@ def run_server(settings: Settings, workers: int) -> None:
         workers: Number of worker processes to run beside the server.
 
     Raises:
-        ConfigError: The address is not allowed, or the database does not answer.
-        OSError: The address is in use.
+        ConfigError: The address is not allowed, the port is in use, or the database does not
+            answer.
     """
     set_up_logging(settings)
     log = structlog.get_logger()
@@ -107,14 +108,37 @@ def addresses(host: str) -> list[str]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 stands for any free one."""
+    """A listening socket; port 0 stands for any free one.
+
+    Raises:
+        ConfigError: The port is in use, or only the administrator may listen on it.
+    """
     infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = infos[0]
-    listener = socket.create_server(address[:2], family=family)
+    try:
+        listener = socket.create_server(address[:2], family=family)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"cannot listen on port {port} of {host or 'all addresses'}: {reason_of(error)}",
+            "use another ",
+            Setting("port"),
+            ", or 0 for any free one",
+            parameter="port",
+        ) from None
     # Connections inherit the option. The event loop sets it only on sockets created with a protocol
     # number; without it every answer waits 40 ms for the client's acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
+
+
+def reason_of(error: Exception) -> str:
+    """Why a port cannot be used, in plain words."""
+    number = error.errno if isinstance(error, OSError) else None
+    known = {
+        errno.EADDRINUSE: "another program listens on it, perhaps another `difficulty serve`",
+        errno.EACCES: "only the administrator may use ports below 1024",
+    }
+    return known.get(number or 0, str(error))
 
 
 def url_of(listener: socket.socket) -> str:

@@ -25,6 +25,7 @@ from difficulty_service.extraction.unreadable_classes import warn_of_unreadable_
 from difficulty_service.feature_store.part import BadImage
 from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.feature_store.store import FeatureStore, create_store
+from difficulty_service.score_file import require_score_file_name
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.same_features import require_same_features
@@ -186,6 +187,7 @@ def score_dataset(
         DifficultyError: As for `extract_dataset` and `score_features`.
     """
     require_packages(scoring.scorers)  # before the hours that extraction may take
+    require_score_file_name(scoring.out)
     fitted_on = scoring.fitted.description if scoring.fitted else None
     dataset = dataset or open_dataset(extraction.location, extraction.dataset)
     extracted = extract_dataset(dataset, extraction, callbacks.progress, load, fitted_on)
@@ -199,10 +201,12 @@ def score_features(
     """Scores features on disk or in memory, against Gaussians fitted to them or to others.
 
     Raises:
+        ScoreFileError: The score file cannot have this name.
         StatisticsError: The features allow no trustworthy Gaussian, or the given Gaussians were
             fitted to another kind of features.
     """
     require_packages(request.scorers)
+    require_score_file_name(request.out)
     fitted = request.fitted
     if fitted is None:
         fitted = fit_store(store, request.fit)

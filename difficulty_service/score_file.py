@@ -1,11 +1,13 @@
-"""The score file: one Parquet row per sample, and where the scores came from.
+"""The score file: one row per sample, and where the scores came from.
 
 This schema is the contract between writers and readers of scores; `docs/score-file.md` documents
-it. Larger is harder in every score column.
+it. Larger is harder in every score column. The ending of the name chooses the format. Parquet also
+holds where the scores came from; CSV and JSON Lines have a JSON file beside them for that.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ import pyarrow.parquet as pq
 
 from difficulty_service.errors import ScoreFileError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.output_path import require_output_file
+from difficulty_service.files.table_formats import WRITERS, read_csv, read_json_lines
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"difficulty"
@@ -30,12 +34,24 @@ SCHEMA = pa.schema(
         pa.field("rmd_std", pa.float32()),
         pa.field("rmd_loo", pa.float64()),
         pa.field("nearest_label", pa.int32()),
+        pa.field("nearest_label_name", pa.dictionary(pa.int32(), pa.string())),
         pa.field("label_margin", pa.float64()),
         pa.field("percentile", pa.float32()),
+        pa.field("duplicate_of", pa.string()),
         pa.field("kmeans", pa.float32()),
         pa.field("knn", pa.float32()),
     ]
 )
+
+
+LATER_COLUMNS = frozenset({"nearest_label_name", "duplicate_of"})
+"""Columns that files of version 0.1 lack; they are read as null."""
+
+READERS: Mapping[str, Callable[[Path, pa.Schema], pa.Table]] = {
+    ".csv": read_csv,
+    ".jsonl": read_json_lines,
+}
+"""Readers of the formats that have their provenance in a file beside them."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +60,22 @@ class ScoreFile:
 
     Attributes:
         table: One row per sample; the columns of SCHEMA or some of them.
-        provenance: Dataset, backbone, weights, Gaussians and counts that the scores come from.
+        provenance: Dataset, backbone, weights, Gaussians and counts that the scores come from;
+            empty where the file beside a CSV or JSON Lines file is gone.
     """
 
     table: pa.Table
     provenance: Mapping[str, Any]
+
+
+def require_score_file_name(path: Path) -> None:
+    """Raises ScoreFileError where `write_scores` could not write to a path."""
+    require_output_file(path, WRITERS, ScoreFileError)
+
+
+def provenance_file(path: Path) -> Path:
+    """The file that holds the provenance of a score file in CSV or JSON Lines."""
+    return path.with_name(f"{path.name}.json")
 
 
 def write_scores(
@@ -57,24 +84,28 @@ def write_scores(
     """Writes a score file; it appears whole or not at all.
 
     Args:
-        path: File to write; an existing one is replaced.
+        path: File to write, which ends in .parquet, .csv or .jsonl; an existing one is replaced.
         parts: One table, or several that become a row group each. Columns of SCHEMA, in any order;
             a nullable column may be omitted.
         provenance: JSON values; the schema version is added.
 
     Raises:
-        ScoreFileError: A column is unknown, missing or cannot take its type.
+        ScoreFileError: The name has another ending or is that of a folder, or a column is unknown,
+            missing or cannot take its type.
     """
-    described = json.dumps(
-        {"schema_version": SCHEMA_VERSION, **provenance}, sort_keys=True, allow_nan=False
-    )
+    require_score_file_name(path)
+    description = {"schema_version": SCHEMA_VERSION, **provenance}
+    described = json.dumps(description, sort_keys=True, allow_nan=False)
     schema = SCHEMA.with_metadata({METADATA_KEY: described.encode()})
-    with (
-        replacing(path) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
-    ):
+    ending = path.suffix.lower()
+    with ExitStack() as stack:
+        temporary = stack.enter_context(replacing(path))
+        if ending in READERS:
+            beside = stack.enter_context(replacing(provenance_file(path)))
+            beside.write_text(json.dumps(description, indent=1, sort_keys=True) + "\n")
+        write = stack.enter_context(WRITERS[ending](temporary, schema))
         for part in [parts] if isinstance(parts, pa.Table) else parts:
-            writer.write_table(to_schema(part).replace_schema_metadata(schema.metadata))
+            write(to_schema(part).replace_schema_metadata(schema.metadata))
 
 
 def to_schema(part: pa.Table) -> pa.Table:
@@ -92,32 +123,84 @@ def to_schema(part: pa.Table) -> pa.Table:
 def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
     """Reads a score file, or some of its columns.
 
+    Args:
+        path: Score file. A name that ends in .csv or .jsonl is read as such, any other as Parquet.
+        columns: Columns of SCHEMA, or columns that were added to the file; None for SCHEMA.
+
     Raises:
         ScoreFileError: The file is missing, is not a score file, has a version that this package
             does not know, or lacks a column.
     """
+    names = list(columns or SCHEMA.names)
+    with _opened(path) as opened:
+        present = set(opened.schema.names)
+        missing = sorted(set(names) - present - LATER_COLUMNS)
+        if missing:
+            raise ScoreFileError(
+                f"{path} lacks the columns {missing}; it has {opened.schema.names}"
+            )
+        table = opened.read([name for name in names if name in present])
+    for name in names:
+        if name not in present:
+            table = table.append_column(SCHEMA.field(name), pa.nulls(len(table), _type_of(name)))
+    return ScoreFile(table.select(names).replace_schema_metadata(None), opened.provenance)
+
+
+def read_score_schema(path: Path) -> pa.Schema:
+    """Names and types of all columns of a score file; errors as for `read_scores`."""
+    with _opened(path) as opened:
+        return opened.schema.remove_metadata()
+
+
+@dataclass(frozen=True)
+class _OpenScores:
+    """A score file whose columns are still to be read."""
+
+    schema: pa.Schema
+    provenance: Mapping[str, Any]
+    read: Callable[[list[str]], pa.Table]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_OpenScores]:
+    """Opens a score file of any format."""
+    ending = path.suffix.lower()
     try:
+        if ending in READERS:
+            table = _with_types(READERS[ending](path, SCHEMA))
+            yield _OpenScores(table.schema, _provenance_beside(path), table.select)
+            return
         with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            provenance = _provenance(path, schema)
-            missing = sorted(set(columns or SCHEMA.names) - set(schema.names))
-            if missing:
-                raise ScoreFileError(f"{path} lacks the columns {missing}; it has {schema.names}")
-            table = file.read(columns=list(columns or SCHEMA.names))
+            described = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+            if described is None:
+                raise ScoreFileError(
+                    f"{path} is not a score file: its metadata lacks the key "
+                    f"{METADATA_KEY.decode()!r}"
+                )
+            provenance = _checked(path, json.loads(described))
+            yield _OpenScores(
+                file.schema_arrow, provenance, lambda columns: file.read(columns=columns)
+            )
     except FileNotFoundError:
         raise ScoreFileError(f"there is no score file {path}") from None
     except (pa.ArrowInvalid, OSError) as error:
-        raise ScoreFileError(f"{path} cannot be read as Parquet: {error}") from error
-    return ScoreFile(table.replace_schema_metadata(None), provenance)
+        kind = {".csv": "CSV", ".jsonl": "JSON Lines"}.get(ending, "Parquet")
+        raise ScoreFileError(f"{path} cannot be read as {kind}: {error}") from error
 
 
-def _provenance(path: Path, schema: pa.Schema) -> Mapping[str, Any]:
-    described = (schema.metadata or {}).get(METADATA_KEY)
-    if described is None:
-        raise ScoreFileError(
-            f"{path} is not a score file: its metadata lacks the key {METADATA_KEY.decode()!r}"
-        )
-    provenance: Mapping[str, Any] = json.loads(described)
+def _provenance_beside(path: Path) -> Mapping[str, Any]:
+    """The provenance of a file of text; empty where the file that holds it is gone."""
+    beside = provenance_file(path)
+    try:
+        return _checked(beside, json.loads(beside.read_text()))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ScoreFileError(f"{beside} is damaged: {error}", "score again") from error
+
+
+def _checked(path: Path, provenance: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The provenance, if its version is known."""
     version = provenance.get("schema_version")
     if version != SCHEMA_VERSION:
         raise ScoreFileError(
@@ -125,6 +208,18 @@ def _provenance(path: Path, schema: pa.Schema) -> Mapping[str, Any]:
             "score again with this package, or install the one that wrote the file",
         )
     return provenance
+
+
+def _with_types(table: pa.Table) -> pa.Table:
+    """Gives the columns of SCHEMA the types that text does not tell."""
+    for index, name in enumerate(table.column_names):
+        if name in SCHEMA.names:
+            table = table.set_column(index, SCHEMA.field(name), table[name].cast(_type_of(name)))
+    return table
+
+
+def _type_of(name: str) -> pa.DataType:
+    return SCHEMA.field(name).type
 
 
 def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:

@@ -152,6 +152,15 @@ class JobResult(BaseModel):
 
     num_samples: int
     num_scored: int
+    num_doubtful: int | None = Field(
+        default=None,
+        description="Samples that look more like another class than their own; null in results of "
+        "version 0.1",
+    )
+    num_duplicates: int | None = Field(
+        default=None,
+        description="Samples with the features of an earlier one; null in results of version 0.1",
+    )
     num_bad_images: int = Field(description="Listed at GET /v1/jobs/{id}/errors")
     num_skipped: int = Field(
         default=0,

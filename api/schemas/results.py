@@ -19,8 +19,10 @@ class ScoreRow(BaseModel):
                     "rmd_std": None,
                     "rmd_loo": 174.0,
                     "nearest_label": 5,
+                    "nearest_label_name": "dog",
                     "label_margin": 30.2,
                     "percentile": 0.997,
+                    "duplicate_of": None,
                     "kmeans": None,
                     "knn": None,
                     "thumbnail": "/v1/jobs/01k.../thumbnails/cat%2F0042.jpg",
@@ -38,8 +40,14 @@ class ScoreRow(BaseModel):
     rmd_std: float | None
     rmd_loo: float | None
     nearest_label: int | None
-    label_margin: float | None
+    nearest_label_name: str | None = Field(
+        default=None, description="Null in results of version 0.1"
+    )
+    label_margin: float | None = Field(description="Above 0, another class fits better")
     percentile: float | None
+    duplicate_of: str | None = Field(
+        default=None, description="Id of the first sample with the same features"
+    )
     kmeans: float | None
     knn: float | None
     thumbnail: str = Field(description="Address of a thumbnail")

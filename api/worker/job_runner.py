@@ -207,6 +207,8 @@ def _result(job: Job, scored: ScoredDataset, scores: Path) -> dict[str, Any]:
         "prefix": attempt_prefix(job),
         "num_samples": int(store.description["num_samples"]),
         "num_scored": scored.scores.num_scored,
+        "num_doubtful": scored.scores.num_doubtful,
+        "num_duplicates": scored.scores.num_duplicates,
         "num_bad_images": len(scored.extracted.bad_images),
         "num_skipped": len(scored.extracted.skipped),
         "scores_bytes": scores.stat().st_size,

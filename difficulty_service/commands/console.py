@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import ProgressColumn
 from rich.table import Table
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
 
+NARROWEST = 16
+"""Cells to which a column may be shortened, however narrow the terminal is."""
+
 
 class RateColumn(ProgressColumn):
     """Images or samples per second, over the last half minute."""
@@ -23,15 +27,46 @@ class RateColumn(ProgressColumn):
         return Text(f"{task.speed:,.0f}/s" if task.speed else "-/s")
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Prints aligned columns, numbers to the right."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], shorten: str | None = None
+) -> None:
+    """Prints aligned columns, numbers to the right.
+
+    Args:
+        columns: Heading of each column.
+        rows: Cells of each row.
+        shorten: Column whose cells lose their middle where a row is wider than the console.
+    """
+    texts = [[as_text(cell) for cell in row] for row in rows]
+    if shorten is not None and texts:
+        index = columns.index(shorten)
+        widths = [max(map(cell_len, cells)) for cells in zip(columns, *texts, strict=True)]
+        others = sum(widths) - widths[index] + 2 * len(columns)
+        for row in texts:
+            row[index] = shorten_middle(row[index], max(NARROWEST, out.width - others))
     table = Table(box=None, pad_edge=False)
     for index, name in enumerate(columns):
         numeric = bool(rows) and isinstance(rows[0][index], int | float)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(f"{cell:,.2f}" if isinstance(cell, float) else str(cell) for cell in row))
+    for row in texts:
+        table.add_row(*map(Text, row))
     out.print(table)
+
+
+def as_text(cell: object) -> str:
+    """A cell as text on one line, without the characters that control a terminal."""
+    text = f"{cell:,.2f}" if isinstance(cell, float) else str(cell)
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def shorten_middle(text: str, width: int) -> str:
+    """The beginning and the end of a text, with an ellipsis between, in at most `width` cells."""
+    if cell_len(text) <= width:
+        return text
+    ends = range(len(text) + 1)
+    head = max(end for end in ends if cell_len(text[:end]) <= (width - 1) // 2)
+    tail = min(start for start in ends if cell_len(text[start:]) <= width // 2)
+    return f"{text[:head]}…{text[tail:]}"
 
 
 def print_warnings(sentences: Sequence[str]) -> None:

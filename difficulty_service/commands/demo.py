@@ -16,7 +16,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("difficulty-demo"),
 ) -> None:
     """Scores 1,797 handwritten digits that ship with the package, with its own encoder."""
-    from difficulty_service.commands.score import report_scores, run_score
+    from difficulty_service.commands.score import run_score
+    from difficulty_service.commands.score_report import report_scores
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.pipeline import ExtractRequest, ScoreRequest
 
@@ -27,6 +28,7 @@ def demo(
         scoring = ScoreRequest(out / "scores.parquet")
         summary = run_score(extraction, scoring, verbose=False)
         report_scores(summary, scoring.out)
+        console.print()
         draw_extremes(summary, digits, out)
 
 

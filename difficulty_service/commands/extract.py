@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from difficulty_service.commands.console import err, out, print_table, print_warnings
+from difficulty_service.commands.dataset_report import report_dataset
 from difficulty_service.commands.extraction import Extraction, takes_extraction
 from difficulty_service.commands.options import (
     Engine,
@@ -168,10 +169,14 @@ def choose_machine(
 
 def run_extract(request: "ExtractRequest") -> None:
     """Extracts with a progress bar and prints what came out."""
-    from difficulty_service.pipeline import extract as extract_features
+    from difficulty_service.datasets import open_dataset
+    from difficulty_service.pipeline import extract_dataset
 
     with show_extraction(request) as bar:
-        extracted = extract_features(request, bar.update)
+        dataset = open_dataset(request.location, request.dataset)
+        report_dataset(dataset)
+        err.print(f"features go to {request.out}", markup=False)
+        extracted = extract_dataset(dataset, request, bar.update)
     report_extraction(request, extracted)
     print_warnings(extracted.store.warnings)
 
@@ -194,6 +199,8 @@ def show_extraction(request: "ExtractRequest") -> Iterator[ImageProgressBar]:
 
 def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
     """Prints the number of images with features, and the list of the others."""
+    from difficulty_service.scoring.class_lists import count_of
+
     total, bad, skipped = (
         extracted.num_samples,
         len(extracted.bad_images),
@@ -207,10 +214,17 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
             "with `difficulty merge`",
             markup=False,
         )
-    counts = [f"{bad:,} images could not be read"] if bad else []
-    counts += [f"{skipped:,} entries of the dataset were skipped"] if skipped else []
+    counts = []
+    if bad:
+        first = extracted.bad_images[0]
+        counts.append(
+            f"{count_of(bad, 'image')} could not be read, first {first.sample_id}: {first.reason}"
+        )
+    if skipped:
+        entries = count_of(skipped, "entry", "entries")
+        counts.append(f"{entries} of the dataset {'was' if skipped == 1 else 'were'} skipped")
     if counts:
         err.print(
-            f"{' and '.join(counts)}; {extracted.errors_file} lists each with its reason",
+            f"{'; '.join(counts)}; {extracted.errors_file} lists each with its reason",
             markup=False,
         )

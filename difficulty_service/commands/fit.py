@@ -30,13 +30,15 @@ def fit(
     """Fits a Gaussian per class, with one shared covariance, and one without labels."""
     from difficulty_service.feature_store.store import open_store
     from difficulty_service.scoring.fit_store import fit_store
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians
     from difficulty_service.statistics.fit_options import FitOptions
 
+    FittedGaussians.require_file_name(out)
     options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
     fitted = fit_store(open_store(store), options)
     fitted.save(out)
     report_fit(fitted.gaussians, verbose=verbose)
-    print_warnings(fitted.gaussians.warnings)
+    print_warnings(fitted.warnings)
     console.print(f"Gaussians are in {out}", markup=False)
 
 

@@ -44,9 +44,11 @@ def merge_folders(folders: list[Path], out: Path) -> None:
 def merge_files(files: list[Path], out: Path, *, verbose: bool) -> None:
     """Joins Gaussians."""
     from difficulty_service.merging import merge_gaussians
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
+    FittedGaussians.require_file_name(out)
     fitted = merge_gaussians(files)
     fitted.save(out)
     report_fit(fitted.gaussians, verbose=verbose)
-    print_warnings(fitted.gaussians.warnings)
+    print_warnings(fitted.warnings)
     console.print(f"Gaussians are in {out}", markup=False)

@@ -224,7 +224,7 @@ Verbose = Annotated[
     bool,
     typer.Option(
         "--verbose",
-        help="Also print condition numbers, ranks and shrinkage of the covariances.",
+        help="Also print condition numbers, ranks and shrinkage, and `score` the easiest images.",
         rich_help_panel=STATISTICS,
     ),
 ]

@@ -1,12 +1,12 @@
-"""`difficulty score`: a dataset or its features in, `scores.parquet` out."""
+"""`difficulty score`: a dataset or its features in, a score file out."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from difficulty_service.commands.console import out as console
-from difficulty_service.commands.console import print_table, print_warnings
+from difficulty_service.commands.console import err
+from difficulty_service.commands.dataset_report import report_dataset
 from difficulty_service.commands.extract import build_request, report_extraction, show_extraction
 from difficulty_service.commands.extraction import OPTION_NAMES, Extraction, takes_extraction
 from difficulty_service.commands.fit import report_fit
@@ -17,13 +17,13 @@ from difficulty_service.commands.options import (
     Verbose,
     parse_shrinkage,
 )
+from difficulty_service.commands.score_report import print_next_steps, report_scores
 
 if TYPE_CHECKING:
     from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, ScoreRequest
     from difficulty_service.scoring.score_store import ScoreSummary
 
 SCORERS = ("rmd", "kmeans", "knn")
-SHOWN = 5
 
 
 @takes_extraction
@@ -37,7 +37,9 @@ def score(
             "of vectors), or a dataset to extract.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    out: Annotated[
+        Path, typer.Option(help="File to write: its name ends in .parquet, .csv or .jsonl.")
+    ],
     gaussians: Annotated[
         Path | None, typer.Option(help="Score against Gaussians that `difficulty fit` wrote.")
     ] = None,
@@ -63,21 +65,21 @@ def score(
     that a second run with other statistics reads no image.
     """
     from difficulty_service.feature_store.array_files import is_array_file, read_array_file
-    from difficulty_service.feature_store.store import is_store, open_store
+    from difficulty_service.feature_store.store import holds_only_parts, is_store, open_store
     from difficulty_service.pipeline import Callbacks, ScoreRequest, score_features
+    from difficulty_service.score_file import require_score_file_name
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
     from difficulty_service.statistics.fit_options import FitOptions
 
-    scoring = ScoreRequest(
-        out,
-        parse_scorers(scorers),
-        FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value),
-        None if gaussians is None else FittedGaussians.load(gaussians),
-    )
+    names = parse_scorers(scorers)
+    options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
+    require_score_file_name(out)
+    fitted = None if gaussians is None else FittedGaussians.load(gaussians)
+    scoring = ScoreRequest(out, names, options, fitted)
     is_file = is_array_file(Path(source))
     if labels is not None and not is_file:
         raise typer.BadParameter(f"--labels needs a file of features, which {source} is not")
-    if is_file or is_store(Path(source)):
+    if is_file or is_store(Path(source)) or holds_only_parts(Path(source)):
         refuse_extraction_options(context, source)
         features = read_array_file(Path(source), labels) if is_file else open_store(Path(source))
         callbacks = Callbacks(fitted=lambda fitted: report_fit(fitted.gaussians, verbose=verbose))
@@ -85,7 +87,8 @@ def score(
     else:
         request = build_request(source, out.with_suffix(".features"), extraction)
         summary = run_score(request, scoring, verbose=verbose)
-    report_scores(summary, out)
+    report_scores(summary, out, verbose=verbose)
+    print_next_steps(out)
 
 
 def parse_scorers(text: str) -> list[str]:
@@ -121,9 +124,13 @@ def run_score(
     extraction: "ExtractRequest", scoring: "ScoreRequest", *, verbose: bool
 ) -> "ScoreSummary":
     """Runs the whole pipeline with a progress bar and prints what each stage made."""
+    from difficulty_service.datasets import open_dataset
     from difficulty_service.pipeline import Callbacks, score_dataset
 
     with show_extraction(extraction) as bar:
+        dataset = open_dataset(extraction.location, extraction.dataset)
+        report_dataset(dataset)
+        err.print(f"features go to {extraction.out}, scores to {scoring.out}", markup=False)
 
         def on_extracted(extracted: "ExtractedDataset") -> None:
             bar.close()
@@ -134,19 +141,4 @@ def run_score(
             on_extracted,
             lambda fitted: report_fit(fitted.gaussians, verbose=verbose),
         )
-        return score_dataset(extraction, scoring, callbacks).scores
-
-
-def report_scores(summary: "ScoreSummary", out: Path) -> None:
-    """Prints the hardest and the easiest samples, the warnings, and where the file is."""
-    ends = {"hardest": summary.hardest[:SHOWN], "easiest": summary.easiest[-SHOWN:]}
-    for title, rows in ends.items():
-        console.print(f"\n{title}:")
-        cells = [tuple(row.values()) for row in rows.to_pylist()]
-        print_table(("sample", "class", "difficulty"), cells)
-    console.print()
-    print_warnings(summary.warnings)
-    console.print(
-        f"{summary.num_scored:,} of {summary.num_samples:,} samples are scored in {out}",
-        markup=False,
-    )
+        return score_dataset(extraction, scoring, callbacks, dataset).scores

@@ -102,10 +102,11 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
         rows: Rows to open, as far as they exist; None for all.
 
     Raises:
-        FeatureStoreError: The part is missing or damaged.
+        FeatureStoreError: The part is missing or damaged, or is the file of another program.
     """
     try:
         with pq.ParquetFile(path) as file:
+            _require_columns(path, file.schema_arrow, ["label", *columns, "features"])
             read_features = find_raw_page(path, file.metadata)
             decoded = [] if read_features else ["features"]
             table = file.read(["label", *columns, *decoded], use_threads=False)
@@ -126,6 +127,21 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
         runs=_integers(table, "run"),
         read_features=partial(_read_from, read_features, start),
     )
+
+
+def _require_columns(path: Path, schema: pa.Schema, columns: Sequence[str]) -> None:
+    """Raises FeatureStoreError where a file lacks columns, or its features differ in length."""
+    missing = [name for name in columns if name not in schema.names]
+    problem = f"lacks the columns {missing}" if missing else ""
+    if not missing and not pa.types.is_fixed_size_list(schema.field("features").type):
+        kind = schema.field("features").type
+        problem = f"has features of type {kind}, but expected is a fixed-size list of float"
+    if problem:
+        raise FeatureStoreError(
+            f"{path} is not a part of a feature store: it {problem}",
+            "make one with `difficulty extract`, or write the columns sample_id (string), label "
+            "(int32), run (int16) and features (fixed-size list of float32)",
+        )
 
 
 def prefetch_part(path: Path) -> None:

@@ -3,7 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store.part import OpenPart
+
+READ_KEYS = ("class_names", "num_shards", "augment_runs")
+"""Keys of a description without which features cannot be read."""
+
+SCORED_KEYS = ("dataset", "fingerprint", "num_samples", "shard_size")
+"""Keys of a description without which features cannot be scored."""
 
 
 class FeatureSource(Protocol):
@@ -52,3 +59,12 @@ class FeatureSource(Protocol):
             columns: Columns to read besides the label: some of `sample_id` and `run`.
             rows: Rows to open, as far as they exist; None for all.
         """
+
+
+def require_keys(source: FeatureSource, keys: Sequence[str]) -> None:
+    """Raises FeatureStoreError where the description lacks a key, as one made by hand may."""
+    if lacking := [key for key in keys if key not in source.description]:
+        raise FeatureStoreError(
+            f"the description of the features lacks the keys {lacking}",
+            "make it with `difficulty extract`, or add them to store.json",
+        )

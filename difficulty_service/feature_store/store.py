@@ -25,6 +25,7 @@ from difficulty_service.feature_store.part import (
     read_bad_images,
     write_part,
 )
+from difficulty_service.feature_store.source import READ_KEYS, require_keys
 from difficulty_service.files.arrow_columns import strings_to_arrow
 from difficulty_service.files.atomic_file import remove_leftovers, replacing
 from difficulty_service.files.differences import differences
@@ -198,8 +199,15 @@ def create_store(
 
     Raises:
         FeatureStoreError: The earlier run had other settings, and the message names each
-            difference; or the folder holds files of another program.
+            difference; or the folder holds files of another program, or is a file.
     """
+    if folder.exists() and not folder.is_dir():
+        raise FeatureStoreError(
+            f"{folder} is a file, but features are kept in a folder",
+            "use another ",
+            Setting("out"),
+            parameter="out",
+        )
     store = FeatureStore(folder, json.loads(json.dumps(description)))
     path = folder / DESCRIPTION_FILE
     parts = sorted(folder.glob("part-*.parquet"))
@@ -226,9 +234,11 @@ def open_store(folder: Path) -> FeatureStore:
     """Opens a complete store.
 
     Raises:
-        FeatureStoreError: The folder is not a store, or parts are missing.
+        FeatureStoreError: The folder is not a store, its description lacks a key, or parts are
+            missing.
     """
     store = FeatureStore(folder, read_description(folder))
+    require_keys(store, READ_KEYS)
     missing = store.missing_parts()
     if missing:
         raise FeatureStoreError(
@@ -244,6 +254,17 @@ def is_store(folder: Path) -> bool:
     return (folder / DESCRIPTION_FILE).is_file()
 
 
+def holds_only_parts(folder: Path) -> bool:
+    """Whether a folder holds parts of a feature store, but not its description."""
+    first = next(iter(sorted(folder.glob("part-*.parquet"))), None)
+    if first is None or is_store(folder):
+        return False
+    try:
+        return {"sample_id", "features"} <= set(pq.read_schema(first).names)
+    except (pa.ArrowInvalid, OSError):
+        return False
+
+
 def read_description(folder: Path) -> Mapping[str, Any]:
     """The description of a store's features.
 
@@ -254,7 +275,11 @@ def read_description(folder: Path) -> Mapping[str, Any]:
     try:
         description: Mapping[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
-        raise FeatureStoreError(f"{folder} is not a feature store: it has no {path.name}") from None
+        raise FeatureStoreError(
+            f"{folder} is not a feature store: it has no {path.name}, which says how the features "
+            "were made",
+            "make both with `difficulty extract`",
+        ) from None
     except ValueError as error:
         raise FeatureStoreError(f"{path} is damaged: {error}") from error
     return description

@@ -1,41 +1,78 @@
-"""The hardest and the easiest samples, picked while the scores pass by."""
+"""The hardest, the easiest and the most doubtful samples, picked while the scores pass by."""
+
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.score_file import SCHEMA
 
-COLUMNS = ["sample_id", "label_name", "rmd"]
 
-EMPTY = pa.Table.from_batches(
-    [], pa.schema([pa.field(name, SCHEMA.field(name).type) for name in COLUMNS])
-)
-
-
-class Extremes:
-    """The hardest and the easiest of all samples seen so far that have a score.
+class TopRows:
+    """The rows with the largest values of a column, of all rows seen so far.
 
     Args:
-        count: Number of samples to keep at each end.
+        count: Number of rows to keep.
+        column: Column to compare; rows without a value are left out.
+        shown: Other columns to keep.
+        largest: Whether to keep the largest values, or else the smallest.
 
     Attributes:
-        hardest: Columns sample_id, label_name and rmd, from hard to easy.
-        easiest: The same of the easiest samples, also from hard to easy.
+        rows: The columns `shown` and `column`, the largest value first.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(
+        self, count: int, column: str, shown: Sequence[str], *, largest: bool = True
+    ) -> None:
         self._count = count
-        self.hardest: pa.Table = EMPTY
-        self.easiest: pa.Table = EMPTY
+        self._column = column
+        self._order = "descending" if largest else "ascending"
+        schema = pa.schema([SCHEMA.field(name) for name in (*shown, column)])
+        self.rows: pa.Table = pa.Table.from_batches([], schema)
 
     def update(self, rows: pa.Table) -> None:
         """Takes more rows into account."""
-        scored = rows.select(COLUMNS)
-        scored = scored.filter(scored["rmd"].is_valid())
-        self.hardest = self._select(self.hardest, scored, "descending")
-        self.easiest = self._select(self.easiest, scored, "ascending")
+        known = rows.select(self.rows.column_names).filter(rows[self._column].is_valid())
+        candidates = pa.concat_tables([self.rows, known.cast(self.rows.schema)])
+        candidates = candidates.unify_dictionaries().combine_chunks()
+        chosen = pc.select_k_unstable(candidates, self._count, [(self._column, self._order)])
+        self.rows = candidates.take(chosen).sort_by([(self._column, "descending")])
 
-    def _select(self, kept: pa.Table, rows: pa.Table, order: str) -> pa.Table:
-        candidates = pa.concat_tables([kept, rows]).unify_dictionaries().combine_chunks()
-        chosen = pc.select_k_unstable(candidates, self._count, [("rmd", order)])
-        return candidates.take(chosen).sort_by([("rmd", "descending")])
+
+class Extremes:
+    """The samples at the ends of a score file.
+
+    Args:
+        count: Number of samples to keep of each kind.
+    """
+
+    def __init__(self, count: int) -> None:
+        shown = ("sample_id", "label_name")
+        self._hardest = TopRows(count, "rmd", shown)
+        self._easiest = TopRows(count, "rmd", shown, largest=False)
+        self._doubtful = TopRows(count, "label_margin", (*shown, "nearest_label_name"))
+
+    @property
+    def hardest(self) -> pa.Table:
+        """Columns sample_id, label_name and rmd of the hardest samples, from hard to easy."""
+        return self._hardest.rows
+
+    @property
+    def easiest(self) -> pa.Table:
+        """The same of the easiest samples, also from hard to easy."""
+        return self._easiest.rows
+
+    @property
+    def doubtful(self) -> pa.Table:
+        """Samples that look more like another class than their own, the clearest first.
+
+        Columns sample_id, label_name, nearest_label_name and label_margin, which is above 0.
+        """
+        margins = to_numpy(self._doubtful.rows["label_margin"].combine_chunks())
+        return self._doubtful.rows[: int((margins > 0).sum())]
+
+    def update(self, rows: pa.Table) -> None:
+        """Takes more rows into account."""
+        for each in (self._hardest, self._easiest, self._doubtful):
+            each.update(rows)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from difficulty_service.errors import StatisticsError
+from difficulty_service.files.output_path import require_output_file
+from difficulty_service.scoring.class_lists import list_names
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
 
@@ -21,6 +24,24 @@ class FittedGaussians:
     gaussians: Gaussians
     description: Mapping[str, Any]
 
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings for whoever will score with them, one sentence each, with classes by name."""
+        single = self.gaussians.single_sample_classes
+        if not single:
+            return list(self.gaussians.warnings)
+        names = self.description["class_names"]
+        return [
+            *self.gaussians.warnings,
+            "classes with a single image, which gets no score: "
+            + list_names([names[label] for label in single]),
+        ]
+
+    @staticmethod
+    def require_file_name(path: Path) -> None:
+        """Raises StatisticsError where Gaussians cannot be written to a path, such as a folder."""
+        require_output_file(path, (".safetensors", ""), StatisticsError)
+
     @classmethod
     def load(cls, path: Path) -> Self:
         """Reads a file that `save` wrote.
@@ -31,5 +52,10 @@ class FittedGaussians:
         return cls(*load_gaussians(path))
 
     def save(self, path: Path) -> None:
-        """Writes a safetensors file; it appears whole or not at all."""
+        """Writes a safetensors file; it appears whole or not at all.
+
+        Raises:
+            StatisticsError: `require_file_name` refuses the name.
+        """
+        self.require_file_name(path)
         save_gaussians(path, self.gaussians, self.description)

@@ -16,6 +16,7 @@ from difficulty_service.scorers.faiss_package import load_faiss
 from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
 from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
+from difficulty_service.scoring.duplicates import hash_rows
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.leave_one_out import compare_left_out, leave_one_out_rmd
 from difficulty_service.statistics.products import (
@@ -28,6 +29,9 @@ from difficulty_service.statistics.products import (
 
 BASELINES = {"kmeans", "knn"}
 """Scorers that need all features in memory, and the package faiss."""
+
+HASH_COLUMN = "hash"
+"""Column with a hash of the features, which the score file does not hold."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def score_rows(
     *,
     left_out: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Scores every sample of a store: all columns of a score file but the percentile.
+    """Scores every sample of a store: the columns of a score file that need no other samples.
 
     Args:
         store: A complete store.
@@ -78,7 +82,8 @@ def score_rows(
             be scored as if they had not been fitted to it.
 
     Yields:
-        A few thousand rows at a time, in the order of the store.
+        A few thousand rows at a time, in the order of the store, with a hash of the features of
+        each sample in HASH_COLUMN unless it has several rows of features.
     """
     baselines = _baseline_scores(store, scorers)
     prepared = replace(gaussians, centre=None)  # because each block is prepared once
@@ -146,7 +151,8 @@ class _PieceScorer:
         columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
         arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
         arrays["sample_id"] = part.sample_ids.combine_chunks()[:: self.store.runs]
-        arrays["label_name"] = pa.DictionaryArray.from_arrays(arrays["label"], self.names)
+        for name in ("label", "nearest_label"):
+            arrays[f"{name}_name"] = pa.DictionaryArray.from_arrays(arrays[name], self.names)
         return pa.record_batch(arrays)
 
     def _columns(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -154,6 +160,7 @@ class _PieceScorer:
         runs = self.store.runs
         features = self.prepare(features)
         fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
+        hashes = hash_rows(features) if runs == 1 else None  # before they are centred in place
         rows = self.distances(features, fitted, self.work)
         by_sample = {
             name: getattr(rows, name).view(-1, runs) for name in ("md", "md_agnostic", "rmd")
@@ -165,7 +172,9 @@ class _PieceScorer:
             "nearest_label": nearest_label.int(),
             "label_margin": margins,
         }
-        if runs > 1:
+        if hashes is not None:
+            columns[HASH_COLUMN] = torch.from_numpy(hashes.view(np.int64))
+        else:
             columns["rmd_std"] = by_sample["rmd"].std(dim=1).float()
         if self.left_out:
             columns["rmd_loo"] = leave_one_out_rmd(
@@ -208,7 +217,7 @@ def _baseline_scores(
     columns = {}
     if "kmeans" in scorers:
         num_clusters = len(store.class_names)
-        centroids = fit_kmeans(features, num_clusters, seed=int(store.description["seed"]))
+        centroids = fit_kmeans(features, num_clusters, seed=int(store.description.get("seed", 0)))
         columns["kmeans"] = kmeans_distance(features, centroids).numpy()
     if "knn" in scorers:
         columns["knn"] = knn_distance(features, features, NUM_NEIGHBOURS, exclude_self=True).numpy()

@@ -2,22 +2,23 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from difficulty_service.feature_store.source import FeatureSource
+from difficulty_service.feature_store.source import SCORED_KEYS, FeatureSource, require_keys
 from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.score_file import ScoreFile, to_schema, write_scores
+from difficulty_service.scoring.duplicates import Duplicates, find_duplicates
 from difficulty_service.scoring.extremes import Extremes
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
-from difficulty_service.scoring.ranking import UnrankedScores, unranked_scores, with_percentiles
+from difficulty_service.scoring.ranking import unranked_scores, with_percentiles
+from difficulty_service.scoring.row_counts import RowCounts, row_warnings
 from difficulty_service.scoring.same_features import are_same_samples, require_same_features
-from difficulty_service.scoring.score_rows import Classes, match_classes, score_rows
+from difficulty_service.scoring.score_rows import HASH_COLUMN, Classes, match_classes, score_rows
 from difficulty_service.statistics.factor import Factor
 
 ROWS_PER_GROUP = 1 << 16
@@ -34,37 +35,25 @@ class ScoreSummary:
     Attributes:
         num_samples: Number of rows of the score file.
         num_scored: Number of rows that have an RMD.
+        num_compared: Number of rows that are compared with other classes, by a label margin.
+        num_doubtful: Number of rows that look more like another class: label margin above 0.
+        num_duplicates: Number of rows whose features are those of an earlier row.
         warnings: Warnings for the reader of the scores, one sentence each.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
         easiest: The easiest samples, from hard to easy.
+        doubtful: The samples that look most like another class than their own, the clearest
+            first: sample_id, label_name, nearest_label_name, label_margin.
     """
 
     num_samples: int
     num_scored: int
+    num_compared: int
+    num_doubtful: int
+    num_duplicates: int
     warnings: tuple[str, ...]
     hardest: pa.Table
     easiest: pa.Table
-
-
-@dataclass
-class Counts:
-    """Counts over the rows of a score file.
-
-    Attributes:
-        samples: Number of rows.
-        scored: Number of rows that have an RMD.
-        labels: Labels that occur.
-    """
-
-    samples: int = 0
-    scored: int = 0
-    labels: set[int] = field(default_factory=set)
-
-    def update(self, batch: pa.RecordBatch) -> None:
-        """Counts the rows of a batch."""
-        self.samples += len(batch)
-        self.scored += len(batch) - batch["rmd"].null_count
-        self.labels.update(pc.unique(batch["label"]).to_pylist())
+    doubtful: pa.Table
 
 
 def score_store(
@@ -79,18 +68,29 @@ def score_store(
         out: Score file to write; its folder also holds the unranked scores meanwhile.
 
     Raises:
+        FeatureStoreError: The description of the store lacks a key.
+        ScoreFileError: The score file cannot have this name.
         StatisticsError: The Gaussians were fitted to another kind of features.
     """
     extremes = Extremes(EXTREMES_KEPT)
-    counts = Counts()
+    rows = _Rows(store, fitted, scorers)
     with unranked_scores(out.parent) as unranked:
-        classes, batches = _scored_batches(store, fitted, scorers, counts)
-        for batch in batches:
+        for batch in rows:
             unranked.append(batch)
-        description = provenance(store, fitted, classes, counts)
-        write_scores(out, _ranked_tables(unranked, extremes), description)
-    warnings = tuple(description["warnings"])
-    return ScoreSummary(counts.samples, counts.scored, warnings, extremes.hardest, extremes.easiest)
+        duplicates, description = rows.finish()
+        tables = grouped(unranked.ranked(), ROWS_PER_GROUP)
+        write_scores(out, _complete_tables(tables, duplicates, extremes), description)
+    return ScoreSummary(
+        num_samples=rows.counts.samples,
+        num_scored=rows.counts.scored,
+        num_compared=rows.counts.compared,
+        num_doubtful=rows.counts.doubtful,
+        num_duplicates=rows.counts.duplicates,
+        warnings=tuple(description["warnings"]),
+        hardest=extremes.hardest,
+        easiest=extremes.easiest,
+        doubtful=extremes.doubtful,
+    )
 
 
 def score_in_memory(
@@ -101,38 +101,75 @@ def score_in_memory(
     Raises:
         StatisticsError: As for `score_store`.
     """
-    counts = Counts()
-    classes, scored = _scored_batches(store, fitted, scorers, counts)
-    batches = list(scored)
+    rows = _Rows(store, fitted, scorers)
+    batches = list(rows)
+    duplicates, description = rows.finish()
     ordered = np.concatenate([to_numpy(batch["rmd"].drop_null()) for batch in batches])
     ordered.sort()
     table = pa.Table.from_batches(with_percentiles(batches, ordered))
-    return ScoreFile(to_schema(table), provenance(store, fitted, classes, counts))
+    table = table.append_column("duplicate_of", duplicates.column(0, len(table)))
+    return ScoreFile(to_schema(table), description)
 
 
-def _scored_batches(
-    store: FeatureSource, fitted: FittedGaussians, scorers: Sequence[str], counts: Counts
-) -> tuple[Classes, Iterator[pa.RecordBatch]]:
-    """The classes and the rows of a score file; the rows are counted as they are taken."""
-    require_same_features(store.description, fitted.description)
-    classes = match_classes(store.class_names, fitted.description["class_names"])
-    left_out = are_same_samples(store.description, fitted.description)
+class _Rows:
+    """The rows of a score file but for their percentiles and copies, and what is known of all.
 
-    def count_rows() -> Iterator[pa.RecordBatch]:
-        for batch in score_rows(store, fitted.gaussians, classes, scorers, left_out=left_out):
-            counts.update(batch)
-            yield batch
+    Attributes:
+        counts: Counts over the rows that were taken so far.
+    """
 
-    return classes, count_rows()
+    def __init__(
+        self, store: FeatureSource, fitted: FittedGaussians, scorers: Sequence[str]
+    ) -> None:
+        require_keys(store, SCORED_KEYS)
+        require_same_features(store.description, fitted.description)
+        self.counts = RowCounts()
+        self._store, self._fitted, self._scorers = store, fitted, scorers
+        self._classes = match_classes(store.class_names, fitted.description["class_names"])
+        self._hashes = bytearray()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Batches of a few thousand rows, in the order of the store."""
+        left_out = are_same_samples(self._store.description, self._fitted.description)
+        gaussians, classes = self._fitted.gaussians, self._classes
+        for batch in score_rows(self._store, gaussians, classes, self._scorers, left_out=left_out):
+            self.counts.update(batch)
+            yield _take_hashes(batch, self._hashes)
+
+    def finish(self) -> tuple[Duplicates, dict[str, Any]]:
+        """The copies among all rows, and the metadata of the score file."""
+        duplicates = find_duplicates(self._store, np.frombuffer(self._hashes, np.uint64))
+        self.counts.duplicates = len(duplicates.positions)
+        warnings = [
+            *self._store.warnings,
+            *self._fitted.gaussians.warnings,
+            *row_warnings(self.counts, self._classes, self._store.class_names, duplicates),
+        ]
+        return duplicates, provenance(
+            self._store, self._fitted, self._classes, self.counts, warnings
+        )
+
+
+def _take_hashes(batch: pa.RecordBatch, hashes: bytearray) -> pa.RecordBatch:
+    """Moves the hashes of the features from a batch, which may have none, to `hashes`."""
+    if HASH_COLUMN not in batch.schema.names:
+        return batch
+    hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
+    return batch.drop_columns([HASH_COLUMN])
 
 
 def provenance(
-    store: FeatureSource, fitted: FittedGaussians, classes: Classes, counts: Counts
+    store: FeatureSource,
+    fitted: FittedGaussians,
+    classes: Classes,
+    counts: RowCounts,
+    warnings: Sequence[str],
 ) -> dict[str, Any]:
     """The metadata of a score file: where the scores came from and how they were computed."""
     gaussians, fitted_on = fitted.gaussians, fitted.description
     return {
         **{key: value for key, value in store.description.items() if key != "num_shards"},
+        "class_names": list(classes.names),
         "fitted_on": {key: fitted_on[key] for key in ("dataset", "fingerprint", "num_samples")},
         "shrinkage": gaussians.options.shrinkage,
         "products": gaussians.options.matmul_dtype,
@@ -141,8 +178,10 @@ def provenance(
         **_describe_factor("within", gaussians.within),
         **_describe_factor("agnostic", gaussians.agnostic),
         "num_scored": counts.scored,
+        "num_doubtful": counts.doubtful,
+        "num_duplicates": counts.duplicates,
         "num_bad_images": int(store.description["num_samples"]) - counts.samples,
-        "warnings": [*store.warnings, *fitted.gaussians.warnings, *_warnings(counts, classes)],
+        "warnings": list(warnings),
     }
 
 
@@ -156,9 +195,14 @@ def _describe_factor(name: str, factor: Factor) -> dict[str, Any]:
     }
 
 
-def _ranked_tables(unranked: UnrankedScores, extremes: Extremes) -> Iterator[pa.Table]:
-    """The row groups of a score file; `extremes` sees each of them."""
-    for table in grouped(unranked.ranked(), ROWS_PER_GROUP):
+def _complete_tables(
+    tables: Iterable[pa.Table], duplicates: Duplicates, extremes: Extremes
+) -> Iterator[pa.Table]:
+    """The row groups of a score file with all columns; `extremes` sees each of them."""
+    start = 0
+    for table in tables:
+        table = table.append_column("duplicate_of", duplicates.column(start, len(table)))
+        start += len(table)
         extremes.update(table)
         yield table
 
@@ -173,19 +217,3 @@ def grouped(batches: Iterable[pa.RecordBatch], num_rows: int) -> Iterator[pa.Tab
             held = []
     if held:
         yield pa.Table.from_batches(held)
-
-
-def _warnings(counts: Counts, classes: Classes) -> list[str]:
-    """Sentences about samples without scores."""
-    sentences = []
-    unfitted = sorted(label for label in counts.labels if label >= classes.num_fitted)
-    if unfitted:
-        names = ", ".join(classes.names[label] for label in unfitted[:5])
-        more = f" and {len(unfitted) - 5} more" if len(unfitted) > 5 else ""  # noqa: PLR2004
-        sentences.append(
-            f"samples of classes that the Gaussians were not fitted to have no score: {names}{more}"
-        )
-    if counts.scored < counts.samples:
-        without = counts.samples - counts.scored
-        sentences.append(f"{without:,} of {counts.samples:,} samples have no score")
-    return sentences

@@ -36,7 +36,8 @@ class Gaussians:
         within: Factor of the covariance that all classes share.
         agnostic: Factor of the covariance of all samples, which ignores labels.
         options: Options of the fit, with the dtype that was used in place of `auto`.
-        warnings: Warnings for the reader of the scores, one sentence each.
+        warnings: Warnings for the reader of the scores, one sentence each. None is about classes,
+            whose names are not known here.
         centre: Point around which features are scaled to unit length before everything else, so
             that the means and factors are those of unit vectors; None for features as they are.
             Shape (dim,).
@@ -66,6 +67,11 @@ class Gaussians:
     def samples_per_class(self) -> Tensor:
         """Number of samples (not rows) of each class. Shape (classes,)."""
         return self.moments.counts // self.options.runs
+
+    @property
+    def single_sample_classes(self) -> list[int]:
+        """Indices of the classes of a single sample, which have no covariance."""
+        return (self.samples_per_class == 1).nonzero().flatten().tolist()
 
     @property
     def reliable(self) -> bool:
@@ -138,7 +144,7 @@ def _spare_samples(moments: Moments, runs: int) -> int:
 
 
 def _warnings(moments: Moments, options: FitOptions, factors: list[Factor]) -> list[str]:
-    """Sentences about small classes, dropped directions and too few samples."""
+    """Sentences about dropped directions and too few samples."""
     sentences = []
     spare = _spare_samples(moments, options.runs)
     ridge = factors[0].ridge
@@ -152,11 +158,6 @@ def _warnings(moments: Moments, options: FitOptions, factors: list[Factor]) -> l
             f"{moments.dim} numbers of a feature vector (10 or more are better): prefer the column "
             "rmd_loo to rmd, which is too low for the samples of the fit"
         )
-    samples = moments.counts // options.runs
-    singletons = (samples == 1).nonzero().flatten().tolist()
-    if singletons:
-        more = f" and {len(singletons) - 5} more" if len(singletons) > 5 else ""  # noqa: PLR2004
-        sentences.append(f"classes of a single sample get no score: labels {singletons[:5]}{more}")
     for name, factor in zip(("within classes", "over all samples"), factors, strict=True):
         if factor.rank < moments.dim:
             sentences.append(

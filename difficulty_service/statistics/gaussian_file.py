@@ -18,6 +18,9 @@ from difficulty_service.statistics.moments import Moments
 FORMAT_VERSION = 1
 METADATA_KEY = "difficulty"
 
+BY_NUMBER = "classes of a single sample get no score: labels "
+"""Beginning of a warning of version 0.1, in place of which the class names are given now."""
+
 KEYS = {"matmul_dtype": "products"}
 """Keys in the file of the options that are stored under another name."""
 
@@ -92,7 +95,9 @@ def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
         within=within,
         agnostic=agnostic,
         options=FitOptions(**options),
-        warnings=tuple(description["warnings"]),
+        warnings=tuple(
+            sentence for sentence in description["warnings"] if not sentence.startswith(BY_NUMBER)
+        ),
         centre=tensors.get("centre"),
     )
     return gaussians, description["provenance"]

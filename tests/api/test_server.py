@@ -24,6 +24,14 @@ def test_the_url_has_the_free_port_that_was_chosen() -> None:
         assert url_of(listener) == f"http://127.0.0.1:{port}"
 
 
+def test_a_busy_port_is_named_with_a_remedy() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+
+        with pytest.raises(ConfigError, match=rf"port {port} of 127.0.0.1: .*use another port"):
+            listen("127.0.0.1", port)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "localhost", "::1"])
 def test_this_machine_alone_needs_no_key(host: str) -> None:
     check_address(host, has_keys=False)

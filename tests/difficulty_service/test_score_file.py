@@ -43,10 +43,10 @@ def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
 
 
 def test_the_same_scores_are_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("one", "two"):
+    for name in ("one.parquet", "two.parquet"):
         write_scores(tmp_path / name, make_table(), {"b": 1, "a": 2})
 
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -63,21 +63,21 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_an_unknown_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(ScoreFileError, match=r"unknown score columns \['rdm'\]"):
-        write_scores(tmp_path / "s", make_table().append_column("rdm", [[1, 2]]), {})
+        write_scores(tmp_path / "s.parquet", make_table().append_column("rdm", [[1, 2]]), {})
 
 
 def test_a_null_where_none_may_be_is_named(tmp_path: Path) -> None:
     table = make_table().set_column(0, "sample_id", [["a", None]])
 
     with pytest.raises(ScoreFileError, match="'sample_id' has 1 nulls"):
-        write_scores(tmp_path / "s", table, {})
+        write_scores(tmp_path / "s.parquet", table, {})
 
 
 def test_a_column_of_another_type_is_named(tmp_path: Path) -> None:
     table = make_table().set_column(3, "rmd", [["hard", "easy"]])
 
     with pytest.raises(ScoreFileError, match="'rmd' cannot be double"):
-        write_scores(tmp_path / "s", table, {})
+        write_scores(tmp_path / "s.parquet", table, {})
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_second_run_with_other_statistics_touches_no_image(
     done = difficulty(*arguments, "ledoit-wolf")
 
     assert done.returncode == 0
-    assert "20 of 20 samples" in done.stdout
+    assert "20 of 20 images" in done.stdout
     assert (numbers(scores, "rmd") != first).all()
     assert parts
     assert [part.stat().st_mtime_ns for part in parts] == written

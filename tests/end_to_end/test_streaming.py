@@ -14,8 +14,11 @@ from difficulty_service.score_file import read_scores
 
 DIM, CLASSES, PART_ROWS = 32, 10, 4096
 FEW, MANY = 12, 240  # parts
-BOUND_MB = 24
-"""Ids and scores of the additional samples alone would take more than a hundred."""
+BOUND_MB = 48
+"""Ids and scores of the additional samples alone would take more than a hundred.
+
+The hash of a sample takes 8 bytes and its place among the copies, which all samples are here, 16.
+"""
 
 CHILD = """
 import json, sys, threading

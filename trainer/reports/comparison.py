@@ -14,6 +14,7 @@ from typing import Any
 
 from difficulty_service.errors import Setting, TrainingError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.output_path import require_output_file
 from trainer import run_folder
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES, MetricValues, read_metrics
@@ -161,9 +162,10 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
         out: Path of the Markdown file; existing files are replaced.
 
     Raises:
-        TrainingError: Predictions are missing or damaged.
+        TrainingError: The name has another ending than .md, or predictions are missing or damaged.
     """
-    stem = out.name.removesuffix(".md")
+    require_output_file(out, (".md", ""), TrainingError)
+    stem = out.stem
     summaries, seeds = _summary_rows(comparison), _seed_rows(comparison)
     with replacing(out.with_name(f"{stem}.md")) as temporary:
         temporary.write_text(markdown_table(comparison), encoding="utf-8")

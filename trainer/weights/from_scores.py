@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.errors import ConfigError, ScoreFileError, UnmatchedScores
-from difficulty_service.score_file import read_scores
+from difficulty_service.score_file import read_score_schema, read_scores
 from trainer.config import RegulariserConfig
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
 
@@ -104,8 +103,7 @@ def weights_of_samples(
 
 
 def _read_column(path: Path, name: str) -> _ScoreColumn:
-    read_scores(path, ["sample_id"])  # raises an error that names what is wrong with the file
-    schema = pq.read_schema(path)
+    schema = read_score_schema(path)
     numeric = [field.name for field in schema if pa.types.is_floating(field.type)]
     file = read_scores(path, ["sample_id", *numeric])
     filled = [column for column in numeric if file.table[column].null_count < len(file.table)]

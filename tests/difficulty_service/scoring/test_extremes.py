@@ -1,4 +1,4 @@
-"""The hardest and the easiest samples of all tables that pass by."""
+"""The hardest, easiest and most doubtful samples of all tables that pass by."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,40 +6,70 @@ import pyarrow as pa
 from difficulty_service.scoring.extremes import Extremes
 
 
-def make_scored(generator: np.random.Generator, rows: int) -> pa.Table:
-    names = pa.array([f"class {index}" for index in generator.integers(0, 5, rows)])
-    scores = pa.array(
-        [None if row % 7 == 0 else float(generator.normal()) for row in range(rows)], pa.float64()
+def make_scored(generator: np.random.Generator, rows: int, *, scored: bool = True) -> pa.Table:
+    def numbers() -> pa.Array:
+        values = [None if row % 7 == 0 else float(generator.normal()) for row in range(rows)]
+        return pa.array(values if scored else [None] * rows, pa.float64())
+
+    def names() -> pa.Array:
+        indices = generator.integers(0, 5, rows)
+        return pa.array([f"class {index}" for index in indices]).dictionary_encode()
+
+    return pa.table(
+        {
+            "sample_id": pa.array(
+                [f"s{number}" for number in generator.integers(0, 1 << 40, rows)]
+            ),
+            "label": pa.array([0] * rows, pa.int32()),
+            "label_name": names(),
+            "rmd": numbers(),
+            "nearest_label_name": names(),
+            "label_margin": numbers(),
+        }
     )
-    ids = pa.array([f"s{number}" for number in generator.integers(0, 1 << 40, rows)])
-    labels = pa.array([0] * rows, pa.int32())
-    columns = {"sample_id": ids, "label": labels, "label_name": names.dictionary_encode()}
-    return pa.table({**columns, "rmd": scores})
 
 
 def test_the_extremes_are_those_of_all_tables() -> None:
     generator = np.random.default_rng(0)
     tables = [make_scored(generator, rows) for rows in (40, 3, 90)]
-    rows = [row for table in tables for row in table.to_pylist() if row["rmd"] is not None]
-    ordered = sorted(rows, key=lambda row: -row["rmd"])
+    rows = [row for table in tables for row in table.to_pylist()]
+    by_rmd = sorted((row for row in rows if row["rmd"] is not None), key=lambda row: -row["rmd"])
+    compared = [row for row in rows if row["label_margin"] is not None]
+    by_margin = sorted(compared, key=lambda row: -row["label_margin"])
     extremes = Extremes(10)
 
     for table in tables:
         extremes.update(table)
 
     for actual, expected in (
-        (extremes.hardest, ordered[:10]),
-        (extremes.easiest, ordered[-10:]),
+        (extremes.hardest, by_rmd[:10]),
+        (extremes.easiest, by_rmd[-10:]),
+        (extremes.doubtful, by_margin[:10]),
     ):
         assert actual.to_pylist() == [
-            {key: row[key] for key in ("sample_id", "label_name", "rmd")} for row in expected
+            {key: row[key] for key in actual.column_names} for row in expected
         ]
+    assert extremes.hardest.column_names == ["sample_id", "label_name", "rmd"]
+    assert extremes.doubtful.column_names == [
+        *("sample_id", "label_name", "nearest_label_name", "label_margin"),
+    ]
 
 
-def test_without_scores_there_are_no_extremes() -> None:
-    table = make_scored(np.random.default_rng(0), 1)
-    extremes = Extremes(10)
+def test_only_samples_that_look_more_like_another_class_are_doubtful() -> None:
+    table = make_scored(np.random.default_rng(0), 40)
+    positive = sum((margin or 0) > 0 for margin in table["label_margin"].to_pylist())
+    extremes = Extremes(40)
 
     extremes.update(table)
 
-    assert (len(extremes.hardest), len(extremes.easiest)) == (0, 0)
+    assert 0 < positive < 34
+    assert len(extremes.doubtful) == positive
+    assert min(extremes.doubtful["label_margin"].to_pylist()) > 0
+
+
+def test_without_scores_there_are_no_extremes() -> None:
+    extremes = Extremes(10)
+
+    extremes.update(make_scored(np.random.default_rng(0), 10, scored=False))
+
+    assert [len(extremes.hardest), len(extremes.easiest), len(extremes.doubtful)] == [0, 0, 0]

@@ -171,10 +171,11 @@ def test_a_class_that_only_the_new_data_has_is_null_and_named(tmp_path: Path) ->
     rows = read_scores(out).table.to_pylist()
     assert all((row["rmd"] is None) == (row["label_name"] == "newt") for row in rows)
     assert all(row["md_agnostic"] is not None and row["nearest_label"] < 2 for row in rows)
-    assert summary.warnings[-2:] == (
-        "samples of classes that the Gaussians were not fitted to have no score: newt",
-        "30 of 60 samples have no score",
+    assert summary.warnings[-1] == (
+        "no score for 30 of 60 images, because the Gaussians were fitted to fewer than two images "
+        "of their class: newt"
     )
+    assert read_scores(out).provenance["class_names"] == ["cat", "dog", "newt"]
 
 
 def test_gaussians_of_another_backbone_are_refused(tmp_path: Path) -> None:

@@ -144,13 +144,13 @@ def test_few_samples_per_dimension_give_a_warning_with_advice() -> None:
     assert any("prefer the column rmd_loo" in sentence for sentence in gaussians.warnings)
 
 
-def test_classes_of_one_sample_are_named() -> None:
+def test_classes_of_one_sample_are_known() -> None:
     features, labels = make_features()
     labels[0] = 3
 
     gaussians = fit(features, labels, 4, FitOptions("none"))
 
-    assert "classes of a single sample get no score: labels [3]" in gaussians.warnings
+    assert gaussians.single_sample_classes == [3]
 
 
 def test_identical_features_are_an_error() -> None:

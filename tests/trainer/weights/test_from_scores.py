@@ -15,7 +15,7 @@ from difficulty_service.errors import (
     TrainingError,
     UnmatchedScores,
 )
-from difficulty_service.score_file import METADATA_KEY, write_scores
+from difficulty_service.score_file import METADATA_KEY, read_scores, write_scores
 from trainer.config import RegulariserConfig
 from trainer.weights.formula import sample_weights
 from trainer.weights.from_scores import weights_of_samples
@@ -54,6 +54,18 @@ def test_weights_follow_the_ids_and_not_the_order_of_the_file(tmp_path: Path) ->
     assert torch.equal(weights, expected)
     assert distribution.count == 5
     assert (distribution.missing, distribution.surplus) == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.jsonl"])
+def test_scores_may_be_text(tmp_path: Path, name: str) -> None:
+    scores = read_scores(save_scores(tmp_path, SCORES, feature_dim=16))
+    write_scores(tmp_path / name, scores.table, scores.provenance)
+    settings = config(normalise="per_dimension")
+
+    weights, _ = weights_of_samples(IDS, tmp_path / name, settings)
+
+    expected, _ = weights_of_samples(IDS, tmp_path / "scores.parquet", settings)
+    assert torch.equal(weights, expected)
 
 
 def test_samples_may_be_in_any_order(tmp_path: Path) -> None:

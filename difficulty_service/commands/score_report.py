@@ -1,0 +1,100 @@
+"""What `difficulty score` prints: which images to look at, why, and what to do next."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from difficulty_service.commands.console import (
+    as_text,
+    err,
+    out,
+    print_table,
+    print_warnings,
+    shorten_middle,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from difficulty_service.scoring.score_store import ScoreSummary
+
+DOUBTFUL_SHOWN = 10
+EXTREMES_SHOWN = 5
+CLASS_WIDTH = 20
+"""Cells for the name of a class in a table."""
+
+NEXT_STEPS = (
+    (
+        "compare the scores with what is known about the images",
+        "difficulty audit {scores} --against FILE --join COLUMN --column COLUMN",
+    ),
+)
+"""What to do with a score file, and the command for it; `{scores}` stands for the file."""
+
+
+def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = False) -> None:
+    """Prints where the scores are, the images to look at, and the warnings."""
+    out.print(
+        f"{summary.num_scored:,} of {summary.num_samples:,} images are scored in {scores}",
+        markup=False,
+    )
+    if summary.num_duplicates:
+        copies = "is an exact copy" if summary.num_duplicates == 1 else "are exact copies"
+        out.print(f"{summary.num_duplicates:,} of them {copies} of others (column duplicate_of)")
+    if summary.num_compared:
+        report_doubtful(summary)
+        report_extremes("hardest images, whatever their label", summary.hardest[:EXTREMES_SHOWN])
+        if verbose:
+            report_extremes("easiest images", summary.easiest[-EXTREMES_SHOWN:])
+    if summary.warnings:
+        err.print()
+    print_warnings(summary.warnings)
+
+
+def report_doubtful(summary: "ScoreSummary") -> None:
+    """Prints how many images look more like another class than their own, and the clearest."""
+    if not summary.num_doubtful:
+        out.print(
+            f"\nnone of {summary.num_compared:,} images looks more like another class than its own"
+        )
+        return
+    verb = "looks" if summary.num_doubtful == 1 else "look"
+    own = "its" if summary.num_doubtful == 1 else "their"
+    out.print(
+        f"\n{summary.num_doubtful:,} of {summary.num_compared:,} images {verb} more like another "
+        f"class than {own} own (label_margin above 0)"
+    )
+    rows = summary.doubtful[:DOUBTFUL_SHOWN].to_pylist()
+    if len(rows) < summary.num_doubtful:
+        out.print(f"the {len(rows)} clearest of them:")
+    cells = [
+        (
+            row["sample_id"],
+            f"{class_text(row['label_name'])} → {class_text(row['nearest_label_name'])}",
+            row["label_margin"],
+        )
+        for row in rows
+    ]
+    print_table(("sample", "given → looks like", "margin"), cells, shorten="sample")
+
+
+def report_extremes(title: str, rows: "pa.Table") -> None:
+    """Prints samples with their class and difficulty."""
+    out.print(f"\n{title}:")
+    cells = [
+        (row["sample_id"], class_text(row["label_name"]), row["rmd"]) for row in rows.to_pylist()
+    ]
+    print_table(("sample", "class", "difficulty"), cells, shorten="sample")
+
+
+def class_text(name: str) -> str:
+    """The name of a class, shortened for a table."""
+    return shorten_middle(as_text(name), CLASS_WIDTH)
+
+
+def print_next_steps(scores: Path) -> None:
+    """Prints the commands that take the score file."""
+    out.print("\nnext:")
+    for purpose, command in NEXT_STEPS:
+        out.print(f"  {purpose}:", markup=False)
+        out.print(f"    {command.format(scores=shlex.quote(str(scores)))}", markup=False)

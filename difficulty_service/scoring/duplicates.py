@@ -1,0 +1,168 @@
+"""Samples whose features are the same, to the last bit, as those of an earlier sample.
+
+Copies of an image have the same features where the network rounds all images alike. While a store
+is scored each row is hashed to eight bytes, which costs next to nothing; rows with the same hash
+are then read again and compared by a cryptographic digest. Only samples that have copies are kept
+in memory.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from torch import Tensor
+
+from difficulty_service.feature_store.source import FeatureSource
+from difficulty_service.files.arrow_columns import strings_to_arrow
+from difficulty_service.statistics.products import BLOCK_ROWS, Workspace, chunk_ranges
+
+HASHES_PER_CHUNK = 1 << 16
+"""Number of hashes that are looked up at a time."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A sample that has copies.
+
+    Attributes:
+        sample_id: Its id.
+        label: Its label in the store.
+    """
+
+    sample_id: str
+    label: int
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """The copies among the samples of a store.
+
+    Attributes:
+        positions: Positions of the copies, ascending; the first sample of a group is none.
+            Shape (copies,).
+        groups: Index of the group of samples with the same features. Shape (copies,).
+        first_ids: Id of the first sample of each group. Shape (groups,).
+        num_conflicting: Number of samples in groups of more than one label.
+        conflict: The first sample of such a group, and the first one with another label; None
+            where there are none.
+    """
+
+    positions: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    first_ids: pa.StringArray
+    num_conflicting: int = 0
+    conflict: tuple[Copy, Copy] | None = None
+
+    def column(self, start: int, num_rows: int) -> pa.StringArray:
+        """The column `duplicate_of` of consecutive samples.
+
+        Args:
+            start: Position of the first of them.
+            num_rows: Number of samples.
+        """
+        copies = slice(*np.searchsorted(self.positions, (start, start + num_rows)))
+        rows = self.positions[copies] - start
+        groups, known = np.zeros(num_rows, np.int64), np.zeros(num_rows, bool)
+        groups[rows], known[rows] = self.groups[copies], True
+        validity = pa.py_buffer(np.packbits(known, bitorder="little"))
+        return self.first_ids.take(
+            pa.Array.from_buffers(pa.int64(), num_rows, [validity, pa.py_buffer(groups)])
+        )
+
+
+def hash_rows(features: Tensor) -> NDArray[np.uint64]:
+    """A hash of each row: equal rows have equal hashes, and different ones hardly ever.
+
+    The dot product of the row's bytes, as integers, with fixed random odd numbers, modulo 2^64.
+
+    Args:
+        features: float32. Shape (rows, dim).
+
+    Returns:
+        Shape (rows,).
+    """
+    rows = features.contiguous().numpy()
+    words = rows.view(np.uint64) if rows.shape[1] % 2 == 0 else rows.view(np.uint32)
+    return np.einsum("ij,j->i", words.astype(np.uint64, copy=False), _factors(words.shape[1]))
+
+
+@cache
+def _factors(number: int) -> NDArray[np.uint64]:
+    """Odd numbers, always the same. Shape (number,)."""
+    return np.random.default_rng(0).integers(0, 1 << 63, number, dtype=np.uint64) * 2 + 1
+
+
+def find_duplicates(store: FeatureSource, hashes: NDArray[np.uint64]) -> Duplicates:
+    """Copies among the samples of a store with one row per sample.
+
+    Args:
+        store: A complete store.
+        hashes: Hash of the features of each sample, by `hash_rows`; empty to look for no copies.
+            Shape (samples,).
+    """
+    candidates = _repeated(hashes)
+    group_of: dict[bytes, int] = {}
+    firsts: list[Copy] = []
+    sizes: list[int] = []
+    others: dict[int, Copy] = {}
+    groups = np.empty(len(candidates), np.int64)
+    is_copy = np.zeros(len(candidates), bool)
+    for index, (digest, sample) in enumerate(_read(store, candidates)):
+        group = groups[index] = group_of.setdefault(digest, len(firsts))
+        if group == len(firsts):
+            firsts.append(sample)
+            sizes.append(1)
+            continue
+        is_copy[index] = True
+        sizes[group] += 1
+        if sample.label != firsts[group].label:
+            others.setdefault(group, sample)
+    first_conflict = min(others, default=None)
+    return Duplicates(
+        positions=candidates[is_copy],
+        groups=groups[is_copy],
+        first_ids=strings_to_arrow([sample.sample_id for sample in firsts]),
+        num_conflicting=sum(sizes[group] for group in others),
+        conflict=None
+        if first_conflict is None
+        else (firsts[first_conflict], others[first_conflict]),
+    )
+
+
+def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Positions of the hashes that occur more than once, ascending."""
+    ordered = np.sort(hashes)
+    repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(repeated):
+        return np.empty(0, np.int64)
+    positions = []
+    for rows in chunk_ranges(len(hashes), HASHES_PER_CHUNK):
+        places = np.searchsorted(repeated, hashes[rows]).clip(max=len(repeated) - 1)
+        positions.append(rows.start + np.flatnonzero(repeated[places] == hashes[rows]))
+    return np.concatenate(positions)
+
+
+def _read(store: FeatureSource, positions: NDArray[np.int64]) -> Iterator[tuple[bytes, Copy]]:
+    """Digests of the features of the samples at ascending positions, and the samples."""
+    work = Workspace()
+    start = 0
+    for shard in range(store.num_parts):
+        if not len(positions) or start > positions[-1]:
+            return
+        part = store.open_part(shard, ["sample_id"])
+        for block in chunk_ranges(len(part.labels), BLOCK_ROWS):
+            first, last = np.searchsorted(positions, (start + block.start, start + block.stop))
+            if first == last:
+                continue
+            rows = positions[first:last] - start
+            span = slice(int(rows[0]), int(rows[-1]) + 1)
+            features = part.read_features(span, work.rows).numpy()
+            ids = part.sample_ids[span].to_pylist()
+            for row in rows - span.start:
+                digest = hashlib.blake2b(features[row].tobytes(), digest_size=16).digest()
+                yield digest, Copy(ids[row], int(part.labels[span.start + row]))
+        start += len(part.labels)

@@ -1,0 +1,82 @@
+"""Counts over the rows of a score file, and the warnings that follow from them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from difficulty_service.files.arrow_columns import to_numpy
+from difficulty_service.scoring.class_lists import count_of, list_names
+from difficulty_service.scoring.duplicates import Duplicates
+from difficulty_service.scoring.score_rows import Classes
+
+
+@dataclass
+class RowCounts:
+    """Counts over the rows of a score file.
+
+    Attributes:
+        samples: Number of rows.
+        compared: Number of rows that are compared with other classes, by a label margin.
+        doubtful: Number of rows that look more like another class: label margin above 0.
+        duplicates: Number of rows whose features are those of an earlier row.
+        unscored: Number of rows without an RMD, by their label.
+    """
+
+    samples: int = 0
+    compared: int = 0
+    doubtful: int = 0
+    duplicates: int = 0
+    unscored: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def scored(self) -> int:
+        """Number of rows that have an RMD."""
+        return self.samples - self.unscored.total()
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Counts more rows."""
+        margins = to_numpy(batch["label_margin"])
+        self.samples += len(batch)
+        self.compared += len(batch) - batch["label_margin"].null_count
+        self.doubtful += int((margins > 0).sum())
+        self.unscored.update(batch["label"].filter(batch["rmd"].is_null()).to_pylist())
+
+
+def row_warnings(
+    counts: RowCounts, classes: Classes, store_names: Sequence[str], duplicates: Duplicates
+) -> list[str]:
+    """Sentences about samples without scores, a single class, and copies with different labels.
+
+    Args:
+        counts: Counts over all rows.
+        classes: Classes of the score file.
+        store_names: Class names of the store, for the labels of the copies.
+        duplicates: Copies among the samples.
+    """
+    sentences = []
+    if counts.unscored:
+        names = list_names([classes.names[label] for label in sorted(counts.unscored)])
+        sentences.append(
+            f"no score for {counts.unscored.total():,} of {count_of(counts.samples, 'image')}, "
+            f"because the Gaussians were fitted to fewer than two images of their class: {names}"
+        )
+    if not counts.compared and counts.scored:
+        sentences.append(
+            "there is no second class to compare with, so rmd and label_margin tell nothing: "
+            "md_agnostic tells how unusual an image is"
+        )
+    if counts.doubtful > counts.compared / 2:
+        sentences.append(
+            "more than half of the images look more like another class than their own, so these "
+            "features hardly tell the classes apart: a stronger backbone may"
+        )
+    if duplicates.conflict:
+        first, second = duplicates.conflict
+        sentences.append(
+            f"{count_of(duplicates.num_conflicting, 'image')} have an exact copy with another "
+            f"label, the first are {first.sample_id} ({store_names[first.label]}) and "
+            f"{second.sample_id} ({store_names[second.label]})"
+        )
+    return sentences

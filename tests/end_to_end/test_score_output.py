@@ -1,0 +1,168 @@
+"""What `difficulty score` writes and says: formats, doubtful labels, copies and odd datasets."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv as pa_csv
+import pytest
+
+from difficulty_service.score_file import read_scores
+
+Done = subprocess.CompletedProcess[str]
+Command = Callable[..., Done]
+Scored = tuple[Path, Done]
+
+RIDGE = ("--shrinkage", "leave-one-out")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_the_ending_chooses_the_format_of_the_same_scores(
+    difficulty: Command, scored: Scored, tmp_path: Path, ending: str
+) -> None:
+    folder, _ = scored
+    scores = tmp_path / f"scores.{ending}"
+
+    done = difficulty("score", folder / "scores.features", "--out", scores)
+
+    assert done.returncode == 0, done.stderr
+    assert scores.read_text().startswith({"csv": '"sample_id",', "jsonl": '{"sample_id"'}[ending])
+    parquet, text = (read_scores(path) for path in (folder / "scores.parquet", scores))
+    names = ["sample_id", "label_name", "nearest_label_name"]
+    assert text.table.select(names).to_pylist() == parquet.table.select(names).to_pylist()
+    np.testing.assert_allclose(text.table["rmd"], parquet.table["rmd"], rtol=1e-6)
+    assert text.provenance.keys() == parquet.provenance.keys()
+
+
+def test_a_csv_file_of_scores_can_be_audited(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    scores = tmp_path / "scores.csv"
+    difficulty("score", scored[0] / "scores.features", "--out", scores)
+    table = read_scores(scores, ["sample_id", "rmd"]).table
+    pa_csv.write_csv(table.rename_columns(["id", "hardness"]), tmp_path / "known.csv")
+
+    done = difficulty(
+        *("audit", scores, "--against", tmp_path / "known.csv"),
+        *("--join", "id", "--column", "hardness"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "rank" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["scores.txt", "scores", "folder"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(
+    difficulty: Command, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+
+    done = difficulty("score", tmp_path / "no photos", "--out", tmp_path / name)
+
+    assert done.returncode == 1
+    assert str(tmp_path / "no photos") not in done.stderr
+    assert "--out " in done.stderr
+    assert ".parquet" in done.stderr
+
+
+def test_images_with_another_label_are_named_with_the_class_they_look_like(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    (few_photos / "bird" / "003.png").rename(few_photos / "cat" / "wrong.png")
+    shutil.copy(few_photos / "bird" / "004.png", few_photos / "cat" / "copy.png")
+    scores = tmp_path / "scores.parquet"
+
+    done = difficulty("score", few_photos, "--out", scores, *builtin, *RIDGE)
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    heading = next(line for line in lines if "look more like another class than their own" in line)
+    number = int(heading.split()[0])
+    rows = lines[lines.index(heading) + 2 :][:number]
+    assert any(row.startswith("cat/wrong.png  cat → bird") for row in rows), done.stdout
+    margins = [float(row.split()[-1]) for row in rows]
+    assert margins == sorted(margins, reverse=True)
+    assert min(margins) >= 0
+    assert "1 of them is an exact copy of others (column duplicate_of)" in done.stdout
+    assert "warning: 2 images have an exact copy with another label, the first are" in done.stderr
+    provenance = read_scores(scores).provenance
+    assert (provenance["num_doubtful"], provenance["num_duplicates"]) == (number, 1)
+
+
+def test_small_classes_are_named_before_the_first_image_is_read(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    (few_photos / "owl").mkdir()
+    (few_photos / "bird" / "003.png").rename(few_photos / "owl" / "only.png")
+    scores = tmp_path / "scores.parquet"
+
+    done = difficulty("score", few_photos, "--out", scores, *builtin, *RIDGE)
+
+    before, _, after = done.stderr.partition("features go to ")
+    assert "found 20 images of 3 classes, 1 to 10 in each" in before
+    assert "warning: classes with a single image, which gets no score: owl" in before
+    assert "no score for 1 of 20 images" in after
+    assert "19 of 20 images are scored" in done.stdout
+    assert any("of their class: owl" in text for text in read_scores(scores).provenance["warnings"])
+
+
+def test_a_single_class_is_explained_in_place_of_an_empty_ranking(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    shutil.rmtree(few_photos / "cat")
+    scores = tmp_path / "scores.parquet"
+
+    done = difficulty("score", few_photos, "--out", scores, *builtin, "--shrinkage", "oas")
+
+    assert done.returncode == 0, done.stderr
+    assert "all images are of one class, 'bird'" in done.stderr
+    assert "there is no second class to compare with" in done.stderr
+    assert "hardest" not in done.stdout
+    assert "another class" not in done.stdout
+
+
+def test_verbose_also_prints_the_easiest_images(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    command = ("score", scored[0] / "scores.features", "--out", tmp_path / "scores.parquet")
+
+    plain, verbose = difficulty(*command), difficulty(*command, "--verbose")
+
+    assert "easiest" not in plain.stdout
+    assert "easiest images:" in verbose.stdout
+
+
+def test_scores_against_given_gaussians_name_the_classes_of_the_gaussians(
+    difficulty: Command, few_photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    gaussians = tmp_path / "gaussians.safetensors"
+    difficulty("fit", scored[0] / "scores.features", "--out", gaussians)
+    (few_photos / "cat").rename(few_photos / "zebra")
+    scores = tmp_path / "scores.parquet"
+
+    done = difficulty("score", few_photos, "--out", scores, *builtin, "--gaussians", gaussians)
+
+    assert done.returncode == 0, done.stderr
+    assert "no score for 10 of 20 images" in done.stderr
+    assert "10 of 20 images are scored" in done.stdout
+    columns = ["label_name", "nearest_label", "nearest_label_name"]
+    rows = read_scores(scores, columns).table.to_pylist()
+    assert {row["label_name"] for row in rows} == {"bird", "zebra"}
+    names = ("bird", "cat", "dog")
+    assert all(row["nearest_label_name"] == names[row["nearest_label"]] for row in rows)
+
+
+def test_parts_of_features_without_their_description_are_no_dataset(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    parts = tmp_path / "parts"
+    shutil.copytree(scored[0] / "scores.features", parts)
+    (parts / "store.json").unlink()
+
+    done = difficulty("score", parts, "--out", tmp_path / "scores.parquet")
+
+    assert done.returncode == 1
+    assert "has no store.json, which says how the features were made" in done.stderr
+    assert "difficulty extract" in done.stderr
