@@ -33,7 +33,7 @@ def make_store(folder: Path) -> FeatureStore:
 def test_a_description_names_the_keys_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "store.json").write_text('{"class_names": ["cat"], "num_shards": 1}')
 
-    with pytest.raises(FeatureStoreError, match=r"store\.json lacks the keys \['augment_runs'\]"):
+    with pytest.raises(FeatureStoreError, match=r"lacks the keys \['augment_runs'\]"):
         open_store(tmp_path)
 
 
