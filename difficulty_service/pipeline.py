@@ -18,12 +18,19 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.engine import Engine
 from difficulty_service.engines.local import LocalEngine
-from difficulty_service.errors import DatasetError
 from difficulty_service.extraction.description import describe_features
+from difficulty_service.extraction.part_writer import PartWriter
+from difficulty_service.extraction.readable_classes import require_every_class
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.feature_store.part import BadImage
-from difficulty_service.feature_store.store import FeatureStore, create_store
+from difficulty_service.feature_store.previous import (
+    Reuse,
+    delete_reused,
+    open_previous,
+    prepare_store,
+)
+from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.same_features import require_same_features
@@ -119,12 +126,14 @@ class ExtractedDataset:
         bad_images: Images that could not be read, in all parts that are there.
         errors_file: File that lists them.
         num_samples: Number of images in the shards of the run, readable or not.
+        reuse: What the run did with the features of earlier runs; None if there were none.
     """
 
     store: FeatureStore
     bad_images: Sequence[BadImage]
     errors_file: Path
     num_samples: int
+    reuse: Reuse | None = None
 
 
 @dataclass(frozen=True)
@@ -246,7 +255,7 @@ def extract_dataset(
     description = describe_features(task, backbone, request.location)
     if fitted_on is not None:
         require_same_features(description, fitted_on)
-    store = create_store(request.out, description, resume=request.resume)
+    store = prepare_store(request.out, description, resume=request.resume)
     shards = [shard for shard in range(dataset.num_shards) if request.subset.includes(shard)]
     missing = sorted(set(store.missing_parts()) & set(shards))
     total = sum(len(dataset.shard_positions(shard)) for shard in shards)
@@ -259,12 +268,17 @@ def extract_dataset(
         state = replace(state, done=state.done + images, bad=state.bad + bad_images)
         progress(state)
 
-    _choose_engine(request).run_shards(task, backbone, missing, store, on_batch)
+    previous = open_previous(store) if missing else None
+    writer = PartWriter(store, dataset, previous)
+    task = replace(task, known=previous.known if previous else None)
+    _choose_engine(request).run_shards(task, backbone, missing, writer, on_batch)
+    num_left_over = delete_reused(store) if previous else 0
     bad_images = store.bad_images()
     errors_file = store.write_errors(bad_images)
     if request.subset.num_subsets == 1:
-        _require_every_class(dataset, bad_images, errors_file)
-    return ExtractedDataset(store, bad_images, errors_file, total)
+        require_every_class(dataset, bad_images, errors_file)
+    reuse = Reuse(writer.num_new, num_left_over) if previous else None
+    return ExtractedDataset(store, bad_images, errors_file, total, reuse)
 
 
 def _choose_engine(request: ExtractRequest) -> Engine:
@@ -273,24 +287,3 @@ def _choose_engine(request: ExtractRequest) -> Engine:
     from difficulty_service.engines.ray_cluster import RayEngine
 
     return RayEngine(request.cluster)
-
-
-def _require_every_class(
-    dataset: Dataset, bad_images: Sequence[BadImage], errors_file: Path
-) -> None:
-    """Raises where no image, or no image of some class, could be read."""
-    if not bad_images:
-        return
-    first = f"the first is {bad_images[0].sample_id}: {bad_images[0].reason}"
-    if len(bad_images) == len(dataset.labels):
-        raise DatasetError(f"none of the {len(bad_images)} images can be read; {first}")
-    bad_ids = {bad.sample_id for bad in bad_images}
-    readable = [sample_id not in bad_ids for sample_id in dataset.sample_ids]
-    unreadable = sorted(set(dataset.labels.tolist()) - set(dataset.labels[readable].tolist()))
-    if unreadable:
-        names = [dataset.class_names[label] for label in unreadable]
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""  # noqa: PLR2004
-        raise DatasetError(
-            f"no image of these classes can be read: {', '.join(names[:5])}{more}",
-            f"see {errors_file}",
-        )

@@ -30,6 +30,10 @@ from difficulty_service.files.differences import differences
 DESCRIPTION_FILE = "store.json"
 ERRORS_FILE = "errors.parquet"
 
+PART_FILES, UNFINISHED_FILES = "part-*.parquet", "partial-*.parquet"
+PREVIOUS_FOLDER, PREVIOUS_FILES = "previous", "[0-9]*.parquet"
+FEATURE_FILES = (PART_FILES, UNFINISHED_FILES, f"{PREVIOUS_FOLDER}/{PREVIOUS_FILES}")
+
 PREFETCHED_PARTS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
@@ -69,6 +73,11 @@ class FeatureStore:
         return max(1, int(self.description["augment_runs"]))
 
     @property
+    def has_augmentation(self) -> bool:
+        """Whether the features are those of random crops."""
+        return bool(self.description["augment_runs"])
+
+    @property
     def part_rows(self) -> int:
         """Number of rows of a part; the last part, and parts with bad images, have fewer."""
         return int(self.description["shard_size"]) * self.runs
@@ -77,6 +86,10 @@ class FeatureStore:
         """Where the part of a shard is, or will be."""
         return self.folder / f"part-{shard:05d}.parquet"
 
+    def unfinished_file(self, shard: int) -> Path:
+        """Where the features are that a stopped run has extracted of a shard."""
+        return self.folder / f"partial-{shard:05d}.parquet"
+
     def missing_parts(self) -> list[int]:
         """Shards whose part does not exist yet."""
         return [shard for shard in range(self.num_parts) if not self.part_file(shard).exists()]
@@ -84,6 +97,11 @@ class FeatureStore:
     def write_part(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
         """Writes the part of one shard and its list of bad images."""
         write_part(self.part_file(shard), part, bad_images)
+        self.unfinished_file(shard).unlink(missing_ok=True)
+
+    def write_unfinished(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
+        """Writes what has been extracted of a shard so far."""
+        write_part(self.unfinished_file(shard), part, bad_images)
 
     def read_part(self, shard: int) -> Part:
         """The part of one shard.
@@ -160,7 +178,7 @@ def create_store(
     Args:
         folder: Folder of the store, which is created where it does not exist.
         description: Settings by which the features are extracted.
-        resume: Whether to keep the parts of an earlier run; otherwise they are deleted first.
+        resume: Whether to keep the features of an earlier run; otherwise they are deleted first.
 
     Raises:
         FeatureStoreError: The earlier run had other settings, and the message names each
@@ -168,7 +186,7 @@ def create_store(
     """
     store = FeatureStore(folder, json.loads(json.dumps(description)))
     path = folder / DESCRIPTION_FILE
-    parts = sorted(folder.glob("part-*.parquet"))
+    parts = [file for pattern in FEATURE_FILES for file in sorted(folder.glob(pattern))]
     if path.exists() and resume:
         _require_same_settings(folder, read_description(folder), store.description)
     elif parts and not path.exists():
@@ -184,9 +202,14 @@ def create_store(
         for part in parts:
             part.unlink()
     remove_leftovers(folder)
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(store.description, indent=1, sort_keys=True))
+    write_description(store)
     return store
+
+
+def write_description(store: FeatureStore) -> None:
+    """Writes the description of a store."""
+    with replacing(store.folder / DESCRIPTION_FILE) as temporary:
+        temporary.write_text(json.dumps(store.description, indent=1, sort_keys=True))
 
 
 def open_store(folder: Path) -> FeatureStore:
