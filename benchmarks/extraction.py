@@ -42,7 +42,7 @@ from difficulty_service.backbones.backbone import (
 )
 from difficulty_service.backbones.frozen_network import FrozenNetwork
 from difficulty_service.datasets import open_dataset
-from difficulty_service.extraction.shards import SMALL_SIZE, suitable_batch_size
+from difficulty_service.extraction.schedules import SMALL_SIZE, suitable_batch_size
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import normalise
 from difficulty_service.pipeline import ExtractRequest, extract_dataset

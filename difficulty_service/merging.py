@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from difficulty_service.errors import FeatureStoreError, Setting, StatisticsError
+from difficulty_service.feature_store.errors_file import read_errors, write_errors
 from difficulty_service.feature_store.store import (
     FREE_TO_CHANGE,
     FeatureStore,
@@ -58,10 +59,10 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
         _link_or_copy(holders[shard].part_file(shard), merged.part_file(shard))
     bad_images = merged.bad_images()
     # Each run also listed what was skipped before there were parts.
-    listed = dict.fromkeys(error for store in stores for error in store.read_errors())
+    listed = dict.fromkeys(error for store in stores for error in read_errors(store.folder))
     unreadable = set(bad_images)
     skipped = [error for error in listed if error not in unreadable]
-    merged.write_errors([*skipped, *bad_images])
+    write_errors(merged.folder, [*skipped, *bad_images])
     return merged
 
 

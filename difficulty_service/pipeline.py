@@ -19,12 +19,20 @@ from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.engine import Engine
 from difficulty_service.engines.local import LocalEngine
 from difficulty_service.extraction.description import describe_features
+from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.extraction.unreadable_classes import warn_of_unreadable_classes
+from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.feature_store.part import BadImage
+from difficulty_service.feature_store.previous import (
+    Reuse,
+    delete_reused,
+    open_previous,
+    prepare_store,
+)
 from difficulty_service.feature_store.source import FeatureSource
-from difficulty_service.feature_store.store import FeatureStore, create_store
+from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.score_file import require_score_file_name
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
@@ -122,6 +130,7 @@ class ExtractedDataset:
         skipped: Entries of the dataset that are no samples, such as rows without a label.
         errors_file: File that lists both.
         num_samples: Number of images in the shards of the run, readable or not.
+        reuse: What the run did with the features of earlier runs; None if there were none.
     """
 
     store: FeatureStore
@@ -129,6 +138,7 @@ class ExtractedDataset:
     skipped: Sequence[BadImage]
     errors_file: Path
     num_samples: int
+    reuse: Reuse | None = None
 
 
 @dataclass(frozen=True)
@@ -253,7 +263,7 @@ def extract_dataset(
     description = describe_features(task, backbone, request.location)
     if fitted_on is not None:
         require_same_features(description, fitted_on)
-    store = create_store(request.out, description, resume=request.resume)
+    store = prepare_store(request.out, description, resume=request.resume)
     shards = [shard for shard in range(dataset.num_shards) if request.subset.includes(shard)]
     missing = sorted(set(store.missing_parts()) & set(shards))
     total = sum(len(dataset.shard_positions(shard)) for shard in shards)
@@ -266,15 +276,20 @@ def extract_dataset(
         state = replace(state, done=state.done + images, bad=state.bad + bad_images)
         progress(state)
 
-    _choose_engine(request).run_shards(task, backbone, missing, store, on_batch)
+    previous = open_previous(store) if missing else None
+    writer = PartWriter(store, dataset, previous)
+    task = replace(task, known=previous.known if previous else None)
+    _choose_engine(request).run_shards(task, backbone, missing, writer, on_batch)
+    num_left_over = delete_reused(store) if previous else 0
     bad_images = store.bad_images()
     skipped = [BadImage(*entry) for entry in dataset.skipped]
-    errors_file = store.write_errors([*skipped, *bad_images])
+    errors_file = write_errors(store.folder, [*skipped, *bad_images])
     warnings = list(dataset.warnings)
     if request.subset.num_subsets == 1:
         warnings += warn_of_unreadable_classes(dataset, bad_images)
     store = store.with_warnings(warnings)
-    return ExtractedDataset(store, bad_images, skipped, errors_file, total)
+    reuse = Reuse(writer.num_new, num_left_over) if previous else None
+    return ExtractedDataset(store, bad_images, skipped, errors_file, total, reuse)
 
 
 def _choose_engine(request: ExtractRequest) -> Engine:

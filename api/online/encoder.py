@@ -19,7 +19,7 @@ from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
-from difficulty_service.extraction.shards import suitable_batch_size
+from difficulty_service.extraction.schedules import suitable_batch_size
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread, stack
 from difficulty_service.runtime.parallel import num_workers
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis

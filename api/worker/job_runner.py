@@ -25,6 +25,7 @@ from difficulty_service.backbones.backbone import BackboneOptions, best_precisio
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.pipeline import (
     Callbacks,
@@ -99,7 +100,7 @@ def run_job(
             replace(error, reason=hide_paths(error.reason, public_names(settings)))
             for error in (*extracted.skipped, *extracted.bad_images)
         ]
-        files.append(extracted.store.write_errors(errors))
+        files.append(write_errors(extracted.store.folder, errors))
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
         return _result(job, scored, scoring.out)

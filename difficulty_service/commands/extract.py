@@ -1,8 +1,6 @@
 """`difficulty extract`: a dataset in, a folder of features out."""
 
-import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +12,7 @@ import typer
 from difficulty_service.commands.console import err, out, print_table, print_warnings
 from difficulty_service.commands.dataset_report import report_dataset
 from difficulty_service.commands.extraction import Extraction, takes_extraction
+from difficulty_service.commands.interruption import exit_when_interrupted
 from difficulty_service.commands.options import (
     Engine,
     OnError,
@@ -28,10 +27,8 @@ if TYPE_CHECKING:
 
     from difficulty_service.engines.cluster import ClusterOptions
     from difficulty_service.extraction.stage_clock import StageClock
+    from difficulty_service.feature_store.previous import Reuse
     from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, ShardSubset
-
-INTERRUPTED = 130
-"""The exit code of a program that was stopped from the keyboard."""
 
 
 @takes_extraction
@@ -183,18 +180,24 @@ def run_extract(request: "ExtractRequest") -> None:
 
 @contextmanager
 def show_extraction(request: "ExtractRequest") -> Iterator[ImageProgressBar]:
-    """Prints what is extracted, gives a progress bar, and ends the process on a key press."""
+    """Prints what is extracted, and gives a progress bar; a key press ends the process."""
     where = f"{request.network.device}{' of a Ray cluster' if request.cluster else ''}"
     err.print(f"listing {request.location}; backbone {request.backbone} on {where}", markup=False)
-    try:
-        with ImageProgressBar() as bar:
-            yield bar
-    except KeyboardInterrupt:
-        err.print("stopped; the same command resumes where this one stopped")
-        # A key press while a thread is joined makes Python regard it as finished. The thread would
-        # still be inside torch when the interpreter exits, and torch aborts on that.
-        sys.stdout.flush()
-        os._exit(INTERRUPTED)
+    goes_on = "stopped; the same command resumes where this one stopped"
+    with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
+        yield bar
+
+
+def report_reuse(reuse: "Reuse", num_features: int) -> None:
+    """Prints how many features of earlier runs are kept."""
+    new = f"{reuse.num_new:,} image{' is' if reuse.num_new == 1 else 's are'} new"
+    kept = num_features - reuse.num_new
+    out.print(f"{kept:,} of {num_features:,} features are kept; {new}")
+    if reuse.num_left_over:
+        out.print(
+            f"features of {reuse.num_left_over:,} images that are not in the dataset are kept, in "
+            "case they come back"
+        )
 
 
 def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
@@ -207,6 +210,8 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
         len(extracted.skipped),
     )
     out.print(f"{total - bad:,} of {total:,} images have features in {request.out}", markup=False)
+    if extracted.reuse is not None:
+        report_reuse(extracted.reuse, total - bad)
     subset = request.subset
     if subset.num_subsets > 1:
         out.print(

@@ -15,7 +15,7 @@ from difficulty_service.datasets.image_openers import (
     open_image,
 )
 from difficulty_service.datasets.listing import build_dataset, check_options
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, FileOpener, ImageOpener
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,
@@ -76,7 +76,9 @@ def _open_at(
     place: StoredPath, paths: list[str], positions: NDArray[np.int64]
 ) -> Iterator[ImageOpener]:
     for position in positions.tolist():
-        yield partial(_open_entry, place.join(paths[position]))
+        entry = place.join(paths[position])
+        opener = partial(_open_entry, entry)
+        yield FileOpener(entry.path, opener) if entry.is_local else opener
 
 
 def _open_entry(place: StoredPath) -> BinaryIO:

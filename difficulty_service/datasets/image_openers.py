@@ -15,7 +15,7 @@ from functools import partial
 from typing import BinaryIO, NoReturn
 
 from difficulty_service.datasets.boundary import OUTSIDE, Boundary
-from difficulty_service.datasets.sample import ImageOpener
+from difficulty_service.datasets.sample import FileOpener, ImageOpener
 from difficulty_service.datasets.storage import StoredPath, is_uri, resolve
 from difficulty_service.errors import DifficultyError, ImageError
 
@@ -119,8 +119,15 @@ def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) ->
     if isinstance(cell, bytes):
         return partial(open_bytes, cell) if cell else refusing("empty: no bytes")
     if isinstance(cell, str) and cell:
-        return partial(_open_reference, cell, folder)
+        return _reference_opener(cell, folder)
     return refusing("no image: the cell is empty")
+
+
+def _reference_opener(reference: str, folder: StoredPath) -> ImageOpener:
+    opener = partial(_open_reference, reference, folder)
+    if is_uri(reference) or not (folder.is_local or posixpath.isabs(reference)):
+        return opener
+    return FileOpener(posixpath.join(folder.path, reference), opener)
 
 
 def _open_base64(text: str) -> BinaryIO:

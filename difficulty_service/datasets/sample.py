@@ -17,6 +17,23 @@ Skipped = tuple[str, str]
 
 
 @dataclass(frozen=True)
+class FileOpener:
+    """Opener of an image that is a local file of its own.
+
+    Attributes:
+        path: Path of the file.
+        open: Function that opens it.
+    """
+
+    path: str
+    open: ImageOpener
+
+    def __call__(self) -> BinaryIO:
+        """Opens the file."""
+        return self.open()
+
+
+@dataclass(frozen=True)
 class Sample:
     """One labelled image, not yet read.
 
@@ -24,11 +41,14 @@ class Sample:
         sample_id: Id that is unique in the dataset and stable across machines and runs.
         label: Class index.
         open: Function that opens the encoded image.
+        file: Path of the local file that is the image; None for an image in a table, in an archive
+            or on remote storage.
     """
 
     sample_id: str
     label: int
     open: ImageOpener
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,4 +117,5 @@ class Dataset:
         """The samples of one shard, in order; an image is read when its `open` is called."""
         positions = self.shard_positions(shard)
         for position, opener in zip(positions, self.open_images(positions), strict=True):
-            yield Sample(self.sample_ids[position], int(self.labels[position]), opener)
+            file = opener.path if isinstance(opener, FileOpener) else None
+            yield Sample(self.sample_ids[position], int(self.labels[position]), opener, file)

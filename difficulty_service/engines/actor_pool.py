@@ -13,7 +13,8 @@ from difficulty_service.engines.cluster import ActorPlan
 from difficulty_service.engines.shard_extractor import require_same_environment
 from difficulty_service.engines.shard_progress import ProgressReporter
 from difficulty_service.errors import DifficultyError, EngineError, Setting
-from difficulty_service.extraction.shards import BatchCallback, ExtractedShard
+from difficulty_service.extraction.extracted_shard import ExtractedShard
+from difficulty_service.extraction.shards import BatchCallback
 
 SHARDS_PER_ACTOR = 2
 """Shards assigned to an actor at a time, so that the next one waits when one is done."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from difficulty_service.backbones.backbone import Backbone
+from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.shards import BatchCallback
 from difficulty_service.extraction.task import ExtractionTask
-from difficulty_service.feature_store.store import FeatureStore
 
 
 class Engine(Protocol):
@@ -17,16 +17,16 @@ class Engine(Protocol):
         task: ExtractionTask,
         backbone: Backbone,
         shards: Sequence[int],
-        store: FeatureStore,
+        writer: PartWriter,
         on_batch: BatchCallback,
     ) -> None:
-        """Extracts shards and writes each to the store as soon as it is complete.
+        """Extracts shards and writes each as soon as it is complete.
 
         Args:
             task: The dataset and how to extract its features.
             backbone: The backbone that the task names, loaded in this process.
             shards: Indices of the shards to extract.
-            store: Where the features go; only this process writes to it.
+            writer: Writes the features; only this process calls it.
             on_batch: Called with the number of images done since the last call and the number of
                 bad ones among them; both may be negative after work was lost. Whatever it raises
                 ends the run.

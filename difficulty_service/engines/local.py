@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.extraction.batches import APPEND
-from difficulty_service.extraction.shards import BatchCallback, ExtractedShard, extract_shards
+from difficulty_service.extraction.extracted_shard import ExtractedShard
+from difficulty_service.extraction.part_writer import PartWriter
+from difficulty_service.extraction.shards import BatchCallback, extract_shards
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask
-from difficulty_service.feature_store.store import FeatureStore
 
 
 @dataclass(frozen=True)
@@ -28,16 +29,21 @@ class LocalEngine:
         task: ExtractionTask,
         backbone: Backbone,
         shards: Sequence[int],
-        store: FeatureStore,
+        writer: PartWriter,
         on_batch: BatchCallback,
     ) -> None:
-        """Writes each shard while the next is extracted; at most one waits to be written."""
+        """Writes each shard while the next is extracted; at most one waits to be written.
+
+        Where an error or a key press ends it, the finished batches of the last shard are kept.
+        """
 
         def write(shard: int, extracted: ExtractedShard) -> None:
             with self.clock.busy(APPEND) if self.clock else nullcontext():
-                store.write_part(shard, extracted.part, extracted.bad_images)
+                writer.write(shard, extracted)
 
-        extracted_shards = extract_shards(task, backbone, shards, on_batch, self.clock)
+        extracted_shards = extract_shards(
+            task, backbone, shards, on_batch, writer.write_unfinished, self.clock
+        )
         # Closed before the writer, so that an error or a key press ends the decoders at once.
         with ThreadPoolExecutor(1, thread_name_prefix="writer") as pool, closing(extracted_shards):
             pending: Future[None] | None = None

@@ -25,9 +25,9 @@ from difficulty_service.engines.cluster import ActorPlan, ClusterOptions, plan_a
 from difficulty_service.engines.shard_extractor import ShardExtractor, environment
 from difficulty_service.engines.shard_progress import ProgressCounter
 from difficulty_service.errors import DifficultyError, EngineError, MissingPackage, Setting
+from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.shards import BatchCallback
 from difficulty_service.extraction.task import ExtractionTask
-from difficulty_service.feature_store.store import FeatureStore
 
 CONNECT_SECONDS = 10.0
 
@@ -134,7 +134,7 @@ class RayEngine:
         task: ExtractionTask,
         backbone: Backbone,
         shards: Sequence[int],
-        store: FeatureStore,
+        writer: PartWriter,
         on_batch: BatchCallback,
     ) -> None:
         """Writes each shard as soon as an actor has sent it.
@@ -154,7 +154,7 @@ class RayEngine:
             pool = ActorPool(actors, plan, images_of, expected)
             try:
                 for shard, extracted in pool.results(on_batch):
-                    store.write_part(shard, extracted.part, extracted.bad_images)
+                    writer.write(shard, extracted)
             finally:
                 pool.close()
                 actors.close()

@@ -9,7 +9,8 @@ import torch
 
 from difficulty_service.backbones import load_backbone
 from difficulty_service.errors import EngineError
-from difficulty_service.extraction.shards import ExtractedShard, extract_shard
+from difficulty_service.extraction.extracted_shard import ExtractedShard
+from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.files.differences import differences
 from difficulty_service.runtime.process_setup import keep_freed_memory

@@ -1,9 +1,11 @@
 """One batch of images on its way to features: read, decoded, encoded."""
 
+import io
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,8 +14,11 @@ from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import ImageOpener, Sample
 from difficulty_service.errors import BackboneError, ImageError, Setting
 from difficulty_service.extraction.stage_clock import StageClock
-from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.feature_store.known_images import KnownImages
 from difficulty_service.feature_store.part import BadImage
+from difficulty_service.files.identity import content_digest, file_stamp
+from difficulty_service.images.header import read_encoded
 from difficulty_service.images.preparation import (
     Augmentation,
     normalise,
@@ -24,8 +29,41 @@ from difficulty_service.images.preparation import (
 
 READ, DECODE, FORWARD, APPEND = "read", "decode and resize", "normalise and forward", "append"
 
-Group = tuple[int, list[Sample]]
-"""A shard and some of its samples."""
+
+@dataclass(frozen=True)
+class Image:
+    """An image that could be read, now or by an earlier run.
+
+    Attributes:
+        sample_id: Id of the sample.
+        label: Class index.
+        content: Digest of the encoded image.
+        stamp: Stamp of its file; None where it is not a file of its own.
+        known_row: Row of its features among those of earlier runs; None for a new image.
+    """
+
+    sample_id: str
+    label: int
+    content: bytes
+    stamp: int | None
+    known_row: int | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some samples of one shard, before they are read.
+
+    Attributes:
+        shard: Shard that the samples belong to.
+        samples: Samples to read, in order.
+        reused: Images whose files have not changed since an earlier run.
+        bad: Images that could not be read then, and have not changed either.
+    """
+
+    shard: int
+    samples: list[Sample]
+    reused: list[Image] = field(default_factory=list)
+    bad: list[BadImage] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -34,39 +72,91 @@ class Batch:
 
     Attributes:
         shard: Shard that the samples belong to.
-        kept: Samples whose image could be read.
+        new: Images that the network has to see.
+        reused: Images whose features are known from an earlier run.
         bad: Images that could not be read.
-        values: Before encoding, uint8 views of the images that could be read, shape
-            (samples * runs, 3, size, size); afterwards their features, shape (samples * runs, dim).
-            None where no image could be read.
+        values: Before encoding, uint8 views of the new images, shape
+            (images * runs, 3, size, size); afterwards their features, shape (images * runs, dim).
+            None where no image is new.
     """
 
     shard: int
-    kept: list[Sample]
+    new: list[Image]
+    reused: list[Image]
     bad: list[BadImage]
     values: Tensor | None
 
+    @property
+    def num_images(self) -> int:
+        """Number of all images, bad ones included."""
+        return len(self.new) + len(self.reused) + len(self.bad)
+
+
+def make_group(shard: int, samples: list[Sample], known: KnownImages | None) -> Group:
+    """A group of samples, of which those that have not changed need not be read."""
+    if known is None:
+        return Group(shard, samples)
+    group = Group(shard, [])
+    for sample in samples:
+        stamp = file_stamp(sample.file) if sample.file else None
+        row = known.find_stamp(stamp, sample.sample_id)
+        if row is None:
+            group.samples.append(sample)
+            continue
+        image = Image(sample.sample_id, sample.label, known.content(row), stamp, row)
+        _add_known(image, known, group.reused, group.bad)
+    return group
+
 
 def prepare_batch(
-    group: Group, backbone: Backbone, options: ExtractOptions, clock: StageClock | None
+    group: Group, backbone: Backbone, task: ExtractionTask, clock: StageClock | None
 ) -> Batch:
-    """Reads and decodes the samples of a batch."""
-    shard, samples = group
-    kept: list[Sample] = []
-    bad: list[BadImage] = []
+    """Reads the samples of a group and decodes those whose features are not known."""
+    batch = Batch(group.shard, [], list(group.reused), list(group.bad), None)
     views: list[Tensor] = []
     began, read_before = time.perf_counter(), clock.seconds_here(READ) if clock else 0.0
-    for sample in samples:
+    for sample in group.samples:
         opener = clock.reading(sample.open, READ) if clock else sample.open
-        try:
-            views += _views(sample.sample_id, opener, backbone, options)
-            kept.append(sample)
-        except ImageError as error:
-            bad.append(BadImage(sample.sample_id, str(error)))
+        views += _prepare_sample(replace(sample, open=opener), backbone, task, batch)
     if clock:
         reading = clock.seconds_here(READ) - read_before
         clock.add(DECODE, time.perf_counter() - began - reading)
-    return Batch(shard, kept, bad, stack(views) if views else None)
+    return replace(batch, values=stack(views) if views else None)
+
+
+def _prepare_sample(
+    sample: Sample, backbone: Backbone, task: ExtractionTask, batch: Batch
+) -> Iterable[Tensor]:
+    """Adds a sample to a batch.
+
+    Returns:
+        Its views, each of shape (3, size, size); none where its features are known or it is bad.
+    """
+    # Before the image is read: a file that changes meanwhile is read again next time.
+    stamp = file_stamp(sample.file) if sample.file else None
+    content = None
+    try:
+        data = read_encoded(sample.open, task.options.max_pixels)
+        content = content_digest(data)
+        row = task.known.find_content(content, sample.sample_id) if task.known else None
+        image = Image(sample.sample_id, sample.label, content, stamp, row)
+        if task.known and row is not None:
+            _add_known(image, task.known, batch.reused, batch.bad)
+            return []
+        views = _views(sample.sample_id, partial(io.BytesIO, data), backbone, task.options)
+    except ImageError as error:
+        batch.bad.append(BadImage(sample.sample_id, str(error), content, stamp))
+        return []
+    batch.new.append(image)
+    return views
+
+
+def _add_known(image: Image, known: KnownImages, reused: list[Image], bad: list[BadImage]) -> None:
+    reason = known.reason(image.known_row) if image.known_row is not None else None
+    if reason is None:
+        reused.append(image)
+    else:
+        bad.append(BadImage(image.sample_id, reason, image.content, image.stamp))
 
 
 def _views(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import Dataset
+from difficulty_service.feature_store.known_images import KnownImages
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode, decoder_name
 
 
@@ -45,9 +46,11 @@ class ExtractionTask:
         backbone: Name of the backbone.
         network: Device, precision and weights of the backbone.
         options: Settings by which images become features.
+        known: Images whose features are known from an earlier run; None if there are none.
     """
 
     dataset: Dataset
     backbone: str
     network: BackboneOptions = field(default_factory=BackboneOptions)
     options: ExtractOptions = field(default_factory=ExtractOptions)
+    known: KnownImages | None = None

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from difficulty_service.feature_store.raw_page import (
     write_raw_page,
 )
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.identity import CONTENT_BYTES
 
 ERRORS_KEY = b"errors"
 PREFETCH_BYTES = 1 << 20
@@ -32,10 +34,19 @@ NO_IDS = pa.chunked_array([], pa.string())
 
 @dataclass(frozen=True)
 class BadImage:
-    """An image without features, and the reason."""
+    """An image without features.
+
+    Attributes:
+        sample_id: Id of the sample.
+        reason: Reason why it could not be read.
+        content: Digest of the encoded image; None where not all of it was read.
+        stamp: Stamp of its file; None where it is not a file of its own.
+    """
 
     sample_id: str
     reason: str
+    content: bytes | None = None
+    stamp: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,12 +58,16 @@ class Part:
         labels: Class indices. Shape (rows,).
         runs: Augmentation run of each row, 0 for none. Shape (rows,).
         features: float32. Shape (rows, dim).
+        contents: Digest of the encoded image of each row; None where they are not known.
+        stamps: Stamp of the file of each row, None for images that are not files of their own.
     """
 
     sample_ids: Sequence[str]
     labels: Tensor
     runs: Tensor
     features: Tensor
+    contents: Sequence[bytes] | None = None
+    stamps: Sequence[int | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -80,17 +95,28 @@ def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
     """Writes a part and its bad images; the file appears whole or not at all."""
     dim = part.features.shape[1]
     flat = pa.array(part.features.contiguous().numpy().ravel())
-    errors = json.dumps([[bad.sample_id, bad.reason] for bad in bad_images])
+    errors = json.dumps([_bad_image_to_json(bad) for bad in bad_images])
     table = pa.table(
         {
             "sample_id": pa.array(part.sample_ids, pa.string()),
             "label": pa.array(part.labels.numpy(), pa.int32()),
             "run": pa.array(part.runs.numpy(), pa.int16()),
+            **_identities(part),
             "features": pa.FixedSizeListArray.from_arrays(flat, dim),
         }
     ).replace_schema_metadata({ERRORS_KEY: errors.encode()})
     with replacing(path) as temporary:
         write_raw_page(temporary, table, dictionary_columns=["sample_id"])
+
+
+def _identities(part: Part) -> dict[str, pa.Array]:
+    """The columns that recognise an image; none where its content is not known."""
+    if part.contents is None:
+        return {}
+    return {
+        "content": pa.array(part.contents, pa.binary(CONTENT_BYTES)),
+        "stamp": pa.array(part.stamps or [None] * len(part.contents), pa.uint64()),
+    }
 
 
 def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> OpenPart:
@@ -115,7 +141,7 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
             f"{path} is missing", "run `difficulty extract` again to complete the store"
         ) from None
     except (pa.ArrowInvalid, OSError) as error:
-        raise _damaged(path, error) from error
+        raise damaged_part(path, error) from error
     if read_features is None:
         features = _features(table.combine_chunks())
         read_features = lambda rows, _allocate: features[rows]  # noqa: E731 - one of two
@@ -167,11 +193,23 @@ def read_bad_images(path: Path) -> list[BadImage]:
     try:
         metadata = pq.read_schema(path).metadata or {}
     except (pa.ArrowInvalid, OSError) as error:
-        raise _damaged(path, error) from error
-    return [BadImage(*entry) for entry in json.loads(metadata.get(ERRORS_KEY, b"[]"))]
+        raise damaged_part(path, error) from error
+    return [_bad_image_from_json(entry) for entry in json.loads(metadata.get(ERRORS_KEY, b"[]"))]
 
 
-def _damaged(path: Path, error: Exception) -> FeatureStoreError:
+def _bad_image_to_json(bad: BadImage) -> list[Any]:
+    content = bad.content.hex() if bad.content else None
+    return [bad.sample_id, bad.reason, content, bad.stamp]
+
+
+def _bad_image_from_json(entry: list[Any]) -> BadImage:
+    """The inverse of `_bad_image_to_json`; version 0.1 wrote only the id and the reason."""
+    sample_id, reason, content, stamp = [*entry, None, None][:4]
+    return BadImage(sample_id, reason, bytes.fromhex(content) if content else None, stamp)
+
+
+def damaged_part(path: Path, error: Exception) -> FeatureStoreError:
+    """The error that a file of features cannot be read."""
     return FeatureStoreError(
         f"{path} is damaged ({error})", "delete it and run `difficulty extract` again"
     )

@@ -26,22 +26,20 @@ from difficulty_service.feature_store.part import (
     write_part,
 )
 from difficulty_service.feature_store.source import READ_KEYS, require_keys
-from difficulty_service.files.arrow_columns import strings_to_arrow
 from difficulty_service.files.atomic_file import remove_leftovers, replacing
 from difficulty_service.files.differences import differences
 
 DESCRIPTION_FILE = "store.json"
-ERRORS_FILE = "errors.parquet"
+
+PART_FILES, UNFINISHED_FILES = "part-*.parquet", "partial-*.parquet"
+PREVIOUS_FOLDER, PREVIOUS_FILES = "previous", "[0-9]*.parquet"
+FEATURE_FILES = (PART_FILES, UNFINISHED_FILES, f"{PREVIOUS_FOLDER}/{PREVIOUS_FILES}")
 
 PREFETCHED_PARTS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
 FREE_TO_CHANGE = {"dataset", "package_version", "warnings"}
 """Keys of a description that a resumed run need not share with the first one."""
-
-ERRORS_SCHEMA = pa.schema(
-    [pa.field(name, pa.string(), nullable=False) for name in ("sample_id", "reason")]
-)
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,11 @@ class FeatureStore:
         return max(1, int(self.description["augment_runs"]))
 
     @property
+    def has_augmentation(self) -> bool:
+        """Whether the features are those of random crops."""
+        return bool(self.description["augment_runs"])
+
+    @property
     def part_rows(self) -> int:
         """Number of rows of a part; the last part, and parts with bad images, have fewer."""
         return int(self.description["shard_size"]) * self.runs
@@ -86,6 +89,10 @@ class FeatureStore:
         """Where the part of a shard is, or will be."""
         return self.folder / f"part-{shard:05d}.parquet"
 
+    def unfinished_file(self, shard: int) -> Path:
+        """Where the features are that a stopped run has extracted of a shard."""
+        return self.folder / f"partial-{shard:05d}.parquet"
+
     def missing_parts(self) -> list[int]:
         """Shards whose part does not exist yet."""
         return [shard for shard in range(self.num_parts) if not self.part_file(shard).exists()]
@@ -93,6 +100,11 @@ class FeatureStore:
     def write_part(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
         """Writes the part of one shard and its list of bad images."""
         write_part(self.part_file(shard), part, bad_images)
+        self.unfinished_file(shard).unlink(missing_ok=True)
+
+    def write_unfinished(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
+        """Writes what has been extracted of a shard so far."""
+        write_part(self.unfinished_file(shard), part, bad_images)
 
     def read_part(self, shard: int) -> Part:
         """The part of one shard.
@@ -146,28 +158,6 @@ class FeatureStore:
         present = sorted(set(range(self.num_parts)) - set(self.missing_parts()))
         return [bad for shard in present for bad in read_bad_images(self.part_file(shard))]
 
-    def write_errors(self, errors: Sequence[BadImage]) -> Path:
-        """Writes `errors.parquet`: id and reason of each skipped entry and unreadable image."""
-        path = self.folder / ERRORS_FILE
-        with replacing(path) as temporary:
-            pq.write_table(errors_table(errors), temporary, compression="zstd")
-        return path
-
-    def read_errors(self) -> list[BadImage]:
-        """The content of `errors.parquet`; nothing where it was not written.
-
-        Raises:
-            FeatureStoreError: The file is damaged.
-        """
-        path = self.folder / ERRORS_FILE
-        if not path.exists():
-            return []
-        try:
-            table = pq.read_table(path, columns=ERRORS_SCHEMA.names)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise FeatureStoreError(f"{path} is damaged ({error})", "delete it") from error
-        return [BadImage(**row) for row in table.to_pylist()]
-
     def with_warnings(self, warnings: Sequence[str]) -> "FeatureStore":
         """The same store with other warnings, which are written into its description."""
         store = replace(self, description={**self.description, "warnings": list(warnings)})
@@ -180,13 +170,6 @@ class FeatureStore:
             temporary.write_text(json.dumps(self.description, indent=1, sort_keys=True))
 
 
-def errors_table(errors: Sequence[BadImage]) -> pa.Table:
-    """Columns sample_id and reason of skipped entries and unreadable images."""
-    ids, reasons = [error.sample_id for error in errors], [error.reason for error in errors]
-    columns = [strings_to_arrow(ids), strings_to_arrow(reasons)]
-    return pa.Table.from_arrays(columns, schema=ERRORS_SCHEMA)
-
-
 def create_store(
     folder: Path, description: Mapping[str, Any], *, resume: bool = True
 ) -> FeatureStore:
@@ -195,7 +178,7 @@ def create_store(
     Args:
         folder: Folder of the store, which is created where it does not exist.
         description: Settings by which the features are extracted.
-        resume: Whether to keep the parts of an earlier run; otherwise they are deleted first.
+        resume: Whether to keep the features of an earlier run; otherwise they are deleted first.
 
     Raises:
         FeatureStoreError: The earlier run had other settings, and the message names each
@@ -210,7 +193,7 @@ def create_store(
         )
     store = FeatureStore(folder, json.loads(json.dumps(description)))
     path = folder / DESCRIPTION_FILE
-    parts = sorted(folder.glob("part-*.parquet"))
+    parts = [file for pattern in FEATURE_FILES for file in sorted(folder.glob(pattern))]
     if path.exists() and resume:
         _require_same_settings(folder, read_description(folder), store.description)
     elif parts and not path.exists():

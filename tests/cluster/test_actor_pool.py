@@ -13,7 +13,7 @@ from difficulty_service.commands.options import as_option, parse_actors
 from difficulty_service.engines.actor_pool import ActorDied, ActorPool
 from difficulty_service.engines.cluster import ActorPlan, ClusterOptions, plan_actors
 from difficulty_service.errors import BackboneError, EngineError
-from difficulty_service.extraction.shards import ExtractedShard
+from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.feature_store.part import BadImage, Part
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -79,7 +79,7 @@ class Scripted:
         if self.deadly.get(answer, 0):
             self.deadly[answer] -= 1
             raise ActorDied("killed")
-        return ExtractedShard(NOTHING, [BadImage("x", "damaged")] if answer == 0 else [])
+        return ExtractedShard(NOTHING, [BadImage("x", "damaged")] if answer == 0 else [], [])
 
     def counts(self) -> Mapping[int, tuple[int, int]]:
         return {}

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +85,21 @@ def test_after_the_driver_was_killed_the_same_command_goes_on(
     assert_same_scores(run, local_run)
 
 
+def test_a_changed_dataset_keeps_its_features(
+    cluster: Cluster, start_score: StartScore, local_run: Run, tmp_path: Path
+) -> None:
+    shutil.copytree(local_run.features, tmp_path / "scores.features")
+
+    run = start_score(tmp_path / "scores.parquet", *on_ray(cluster), "--limit", 200)
+    run.finish()
+
+    assert "features are kept; 0 images are new" in run.output.read_text()
+    rows = pq.read_table(run.parts(), columns=["sample_id", "run", "features"])
+    known = pq.read_table(local_run.parts(), columns=["sample_id", "run", "features"])
+    by_key = {(row["sample_id"], row["run"]): row["features"] for row in known.to_pylist()}
+    assert all(by_key[row["sample_id"], row["run"]] == row["features"] for row in rows.to_pylist())
+
+
 @pytest.fixture
 def extract(fork_command: ForkCommand, photos: Path, tmp_path: Path) -> Callable[..., str]:
     """Runs `difficulty extract` on the photos, which must fail; gives its error."""
@@ -135,6 +151,7 @@ from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.ray_cluster import RayEngine
 from difficulty_service.errors import EngineError
 from difficulty_service.feature_store.store import create_store
+from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.task import ExtractionTask
 
 address, photos, out = sys.argv[1:]
@@ -145,7 +162,7 @@ backbone.weights_sha256 = "0" * 64
 store = create_store(Path(out), {"num_shards": 1})
 try:
     engine = RayEngine(ClusterOptions(address))
-    engine.run_shards(task, backbone, [0], store, lambda images, bad: None)
+    engine.run_shards(task, backbone, [0], PartWriter(store, dataset), lambda images, bad: None)
 except EngineError as error:
     print(error)
 """

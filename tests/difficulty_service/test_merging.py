@@ -13,6 +13,7 @@ from torch import Tensor
 
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import FeatureStoreError, StatisticsError
+from difficulty_service.feature_store.errors_file import read_errors
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.merging import merge_gaussians, merge_stores
@@ -61,7 +62,7 @@ def test_subsets_together_are_the_store_of_one_run_byte_for_byte(
     for name in names:
         assert (merged.folder / name).read_bytes() == (whole.store.folder / name).read_bytes()
     assert [bad.sample_id for bad in merged.bad_images()] == ["dog/damaged.png"]
-    assert [error.sample_id for error in merged.read_errors()] == ["cow", "dog/damaged.png"]
+    assert [error.sample_id for error in read_errors(merged.folder)] == ["cow", "dog/damaged.png"]
     assert merged.warnings == ("1 entry is skipped (an empty class folder): 'cow'",)
 
 

@@ -155,13 +155,13 @@ def test_features_of_other_settings_are_replaced_on_request_only(
     arguments = ("extract", few_photos, "--out", tmp_path / "store", *builtin)
     difficulty(*arguments)
 
-    refused = difficulty(*arguments, "--limit", 6)
-    replaced = difficulty(*arguments, "--limit", 6, "--no-resume")
+    refused = difficulty(*arguments, "--augment-runs", 2)
+    replaced = difficulty(*arguments, "--augment-runs", 2, "--no-resume")
 
     assert refused.returncode == 1
     assert "--no-resume" in only_line(refused.stderr)
-    assert "num_samples: 20 then, 6 now" in refused.stderr
-    assert "6 of 6 images have features" in replaced.stdout
+    assert "augment_runs: 0 then, 2 now" in refused.stderr
+    assert "20 of 20 images have features" in replaced.stdout
 
 
 def test_files_of_others_in_the_output_folder_stay(

@@ -14,14 +14,10 @@ from torch import Tensor
 from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.errors import ImageError
-from difficulty_service.extraction import shards as features
+from difficulty_service.extraction import schedules
 from difficulty_service.extraction.batches import DECODE, FORWARD, READ
-from difficulty_service.extraction.shards import (
-    SMALL_SIZE,
-    BatchCallback,
-    extract_shards,
-    ignore_batch,
-)
+from difficulty_service.extraction.schedules import SMALL_SIZE
+from difficulty_service.extraction.shards import BatchCallback, extract_shards, ignore_batch
 from difficulty_service.extraction.shards import extract_shard as extract_shard_of_task
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
@@ -197,7 +193,7 @@ def test_augmentation_depends_on_the_seed_alone() -> None:
 def test_many_threads_give_the_shards_of_one_thread_in_order(
     backbone: type[AveragePixel], images_per_turn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "IMAGES_PER_TURN", images_per_turn)
+    monkeypatch.setattr(schedules, "IMAGES_PER_TURN", images_per_turn)
     dataset = make_dataset([*levels(45), refuse, *levels(44)], shard_size=20)
     shards = range(dataset.num_shards)
     one = [

@@ -11,6 +11,7 @@ import torch
 
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store import store as feature_store
+from difficulty_service.feature_store.errors_file import read_errors, write_errors
 from difficulty_service.feature_store.part import BadImage, Part
 from difficulty_service.feature_store.store import (
     PREFETCHED_PARTS,
@@ -118,19 +119,19 @@ def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_
 def test_errors_are_a_parquet_file_for_people(tmp_path: Path) -> None:
     store = create_store(tmp_path, DESCRIPTION)
 
-    path = store.write_errors([BadImage("photo 9", "truncated")])
+    path = write_errors(store.folder, [BadImage("photo 9", "truncated")])
 
     assert pq.read_table(path).to_pylist() == [{"sample_id": "photo 9", "reason": "truncated"}]
 
 
 def test_errors_are_read_back_and_none_where_none_were_written(tmp_path: Path) -> None:
     store = create_store(tmp_path, DESCRIPTION)
-    before = store.read_errors()
+    before = read_errors(store.folder)
 
-    store.write_errors([BadImage("photo 9", "truncated")])
+    write_errors(store.folder, [BadImage("photo 9", "truncated")])
 
     assert before == []
-    assert store.read_errors() == [BadImage("photo 9", "truncated")]
+    assert read_errors(store.folder) == [BadImage("photo 9", "truncated")]
 
 
 def test_warnings_are_kept_and_do_not_prevent_resuming(tmp_path: Path) -> None:

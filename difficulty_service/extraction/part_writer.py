@@ -1,0 +1,86 @@
+"""Writes what was extracted of a shard, together with the features that are known from before."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from difficulty_service.datasets.sample import Dataset
+from difficulty_service.extraction.extracted_shard import ExtractedShard, make_part
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.previous import PreviousFeatures
+from difficulty_service.feature_store.store import FeatureStore
+
+
+@dataclass
+class PartWriter:
+    """Writes the parts of a store.
+
+    Attributes:
+        store: The store.
+        dataset: The dataset whose samples the parts hold.
+        previous: Features of earlier runs; None if there are none.
+        num_new: Number of images so far whose features were not known before.
+    """
+
+    store: FeatureStore
+    dataset: Dataset
+    previous: PreviousFeatures | None = None
+    num_new: int = 0
+
+    def write(self, shard: int, extracted: ExtractedShard) -> None:
+        """Writes the part of a complete shard.
+
+        Raises:
+            FeatureStoreError: A file of earlier features is missing or damaged.
+            OSError: The part cannot be written.
+        """
+        part, bad_images = extracted.part, extracted.bad_images
+        if self.previous is not None:
+            ranks = self._ranks(shard)
+            if extracted.reused:
+                part = self._with_reused(extracted, self.previous, ranks)
+            bad_images = sorted(bad_images, key=lambda bad: ranks[bad.sample_id])
+        self.store.write_part(shard, part, bad_images)
+        self.num_new += len(extracted.part.sample_ids) // self.store.runs
+
+    def write_unfinished(self, shard: int, extracted: ExtractedShard) -> None:
+        """Writes the new features of a shard that is not complete, for the next run.
+
+        Raises:
+            OSError: They cannot be written.
+        """
+        if extracted.part.sample_ids:
+            self.store.write_unfinished(shard, extracted.part, extracted.bad_images)
+
+    def _ranks(self, shard: int) -> dict[str, int]:
+        """Positions of a shard's samples by their ids."""
+        positions = self.dataset.shard_positions(shard)
+        return {self.dataset.sample_ids[position]: position for position in positions}
+
+    def _with_reused(
+        self, extracted: ExtractedShard, previous: PreviousFeatures, ranks: Mapping[str, int]
+    ) -> Part:
+        """The part of a shard with both its new and its known features, in order."""
+        rows = np.array([image.known_row for image in extracted.reused], dtype=np.int64)
+        augment_runs = int(self.store.description["augment_runs"])
+        reused = make_part(extracted.reused, previous.read_features(rows), augment_runs)
+        return _merge(extracted.part, reused, ranks)
+
+
+def _merge(first: Part, second: Part, ranks: Mapping[str, int]) -> Part:
+    """The rows of two parts, in the order of the ranks of their samples."""
+    ids = [*first.sample_ids, *second.sample_ids]
+    contents = [*(first.contents or []), *(second.contents or [])]
+    stamps = [*(first.stamps or []), *(second.stamps or [])]
+    order = np.argsort([ranks[sample_id] for sample_id in ids], kind="stable")
+    rows = torch.from_numpy(order)
+    return Part(
+        sample_ids=[ids[row] for row in order],
+        labels=torch.cat([first.labels, second.labels])[rows],
+        runs=torch.cat([first.runs, second.runs])[rows],
+        features=torch.cat([first.features, second.features])[rows],
+        contents=[contents[row] for row in order],
+        stamps=[stamps[row] for row in order],
+    )

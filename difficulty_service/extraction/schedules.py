@@ -1,0 +1,142 @@
+"""Which thread reads, decodes and encodes the batches, on a GPU and on a CPU."""
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+import torch
+
+from difficulty_service.backbones.backbone import Backbone
+from difficulty_service.extraction.batches import (
+    DECODE,
+    FORWARD,
+    READ,
+    Batch,
+    Group,
+    encode_batch,
+    fetch_batch,
+    make_group,
+    prepare_batch,
+)
+from difficulty_service.extraction.read_ahead import ReadAhead
+from difficulty_service.extraction.stage_clock import StageClock
+from difficulty_service.extraction.task import ExtractionTask
+from difficulty_service.images.preparation import set_up_decoding_thread
+from difficulty_service.runtime.parallel import (
+    map_in_order,
+    map_in_turns,
+    num_workers,
+    one_ahead,
+)
+
+SMALL_SIZE = 64
+"""Input size up to which a network on a CPU runs on one core for each batch."""
+
+IMAGES_PER_TURN = 256
+"""Images decoded before the network on a CPU takes over."""
+
+
+def encoded_batches(
+    task: ExtractionTask, backbone: Backbone, shards: Iterable[int], clock: StageClock | None
+) -> Generator[Batch, None, None]:
+    """All batches of some shards, encoded, in order.
+
+    `_on_gpu` and its two siblings say which thread does what. Closing the generator ends the
+    threads.
+    """
+    options, device = task.options, task.network.device
+    batch_size = options.batch_size or suitable_batch_size(device, backbone)
+    images_per_batch = max(1, batch_size // max(1, options.augment_runs))
+    groups = _grouped(task, shards, images_per_batch)
+    if device.type != "cpu":
+        return _on_gpu(task, backbone, groups, clock)
+    if backbone.preprocessing.size <= SMALL_SIZE:
+        return _on_threads(task, backbone, groups, clock)
+    turns = iter(lambda: list(islice(groups, max(1, IMAGES_PER_TURN // batch_size))), [])
+    return _in_turns(task, backbone, turns, clock)
+
+
+def _on_gpu(
+    task: ExtractionTask, backbone: Backbone, groups: Iterator[Group], clock: StageClock | None
+) -> Generator[Batch, None, None]:
+    """A GPU has a queue of its own: one thread fills it while the others read and decode."""
+    workers = task.options.workers or num_workers()
+    prepare_group = partial(prepare_batch, backbone=backbone, task=task, clock=clock)
+    if clock:
+        clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
+    before: Batch | None = None
+    with closing(
+        map_in_order(prepare_group, groups, workers, initializer=set_up_decoding_thread)
+    ) as batches:
+        for batch in batches:
+            # This only begins the work; the batch before is fetched meanwhile.
+            encoded = encode_batch(batch, backbone, task.network, clock)
+            if before is not None:
+                yield fetch_batch(before, clock)
+            before = encoded
+    if before is not None:
+        yield fetch_batch(before, clock)
+
+
+def _on_threads(
+    task: ExtractionTask, backbone: Backbone, groups: Iterator[Group], clock: StageClock | None
+) -> Generator[Batch, None, None]:
+    """A small network on a CPU gains nothing from a second core: each thread runs whole batches."""
+    workers = task.options.workers or num_workers()
+    if clock:
+        clock.declare(dict.fromkeys((READ, DECODE, FORWARD), workers))
+
+    def extract_batch(group: Group) -> Batch:
+        batch = prepare_batch(group, backbone, task, clock)
+        return encode_batch(batch, backbone, task.network, clock)
+
+    cores_each = max(1, torch.get_num_threads() // workers)
+    initializer = partial(torch.set_num_threads, cores_each)
+    return map_in_order(extract_batch, groups, workers, initializer=initializer)
+
+
+def _in_turns(
+    task: ExtractionTask,
+    backbone: Backbone,
+    turns: Iterable[list[Group]],
+    clock: StageClock | None,
+) -> Generator[Batch, None, None]:
+    """On a CPU a larger network and the decoders take turns at all cores.
+
+    The network's threads wait for each other after every layer, so all of them lose time when
+    other work takes one core; two batches at once would evict each other from the cache. Files
+    are read meanwhile.
+    """
+    workers = task.options.workers or num_workers()
+    prepare_group = partial(prepare_batch, backbone=backbone, task=task, clock=clock)
+    if clock:
+        clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
+    with ReadAhead() as ahead:
+
+        def begin(group: Group) -> Group:
+            samples = [replace(each, open=ahead.begin(each.open)) for each in group.samples]
+            return replace(group, samples=samples)
+
+        begun = one_ahead([begin(group) for group in turn] for turn in turns)
+        one_core = partial(torch.set_num_threads, 1)
+        for batch in map_in_turns(prepare_group, begun, workers, initializer=one_core):
+            yield encode_batch(batch, backbone, task.network, clock)
+
+
+def suitable_batch_size(device: torch.device, backbone: Backbone) -> int:
+    """Many images on a GPU; on a CPU so few that most activations stay in its cache and heap.
+
+    Activations above 32 MB are allocated anew in every layer.
+    """
+    if device.type != "cpu":
+        return 256
+    return 64 if backbone.preprocessing.size <= SMALL_SIZE else 8
+
+
+def _grouped(task: ExtractionTask, shards: Iterable[int], images_per_batch: int) -> Iterator[Group]:
+    for shard in shards:
+        remaining = task.dataset.read_shard(shard)
+        while samples := list(islice(remaining, images_per_batch)):
+            yield make_group(shard, samples, task.known)

@@ -1,0 +1,215 @@
+"""Features of earlier runs, of which the parts of a changed dataset are put together.
+
+They lie in the folder `previous` of a store, and what a stopped run has extracted of a shard joins
+them when it is resumed. When the dataset has changed, the parts are moved there before anything
+else, so that the store is incomplete until all new ones are written. At the end, features that are
+in a part again are deleted there; those of images that left the dataset stay.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from difficulty_service.errors import FeatureStoreError, Setting
+from difficulty_service.feature_store.known_images import (
+    ImageList,
+    KnownImages,
+    index_images,
+    join_images,
+)
+from difficulty_service.feature_store.part import open_part, read_bad_images
+from difficulty_service.feature_store.part_images import (
+    bad_images_list,
+    has_digests,
+    keep_images,
+    read_images,
+)
+from difficulty_service.feature_store.store import (
+    FREE_TO_CHANGE,
+    PART_FILES,
+    PREVIOUS_FILES,
+    PREVIOUS_FOLDER,
+    UNFINISHED_FILES,
+    FeatureStore,
+    create_store,
+    is_store,
+    read_description,
+)
+from difficulty_service.files.atomic_file import remove_leftovers
+from difficulty_service.files.differences import differences
+
+OF_DATASET = {"fingerprint", "class_names", "num_samples", "num_shards", "shard_size"}
+"""Keys of a description on which the features of an image do not depend."""
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """What a run did with the features of earlier runs.
+
+    Attributes:
+        num_new: Number of images whose features were not known before.
+        num_left_over: Number of images that are not in the dataset, and whose features are kept.
+    """
+
+    num_new: int
+    num_left_over: int
+
+
+@dataclass(frozen=True)
+class PreviousFeatures:
+    """Features of images that an earlier run has read.
+
+    Attributes:
+        files: Files that hold them.
+        starts: Number of images before each file. Shape (files,).
+        runs: Number of rows of an image.
+        known: Index of the images.
+    """
+
+    files: Sequence[Path]
+    starts: NDArray[np.int64]
+    runs: int
+    known: KnownImages
+
+    def read_features(self, rows: NDArray[np.int64]) -> Tensor:
+        """Features of images.
+
+        Args:
+            rows: Rows of the images in the index, at least one. Shape (images,).
+
+        Returns:
+            The runs of an image together. Shape (images * runs, dim).
+
+        Raises:
+            FeatureStoreError: A file is missing or damaged.
+        """
+        open_file = cache(partial(open_part, columns=[]))
+        pieces = [
+            open_file(self.files[file]).read_features(of_part, torch.empty)
+            for file, of_part in self._pieces(np.sort(rows))
+        ]
+        ascending = torch.cat(pieces).view(len(rows), self.runs, -1)
+        places = np.argsort(np.argsort(rows, kind="stable"), kind="stable")
+        return ascending[torch.from_numpy(places)].flatten(0, 1)
+
+    def _pieces(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
+        """Ascending rows as files and slices of their parts."""
+        files = np.searchsorted(self.starts, rows, side="right") - 1
+        breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(files) != 0)) + 1
+        for begin, end in zip([0, *breaks.tolist()], [*breaks.tolist(), len(rows)], strict=True):
+            file = int(files[begin])
+            first = int(rows[begin] - self.starts[file])
+            yield file, slice(first * self.runs, (first + end - begin) * self.runs)
+
+
+def prepare_store(
+    folder: Path, description: Mapping[str, Any], *, resume: bool = True
+) -> FeatureStore:
+    """A store to write parts to; features of a dataset that has changed since are set aside.
+
+    Args:
+        folder: Folder of the store.
+        description: Settings by which the features are extracted.
+        resume: Whether to keep the features of an earlier run; otherwise they are deleted first.
+
+    Raises:
+        FeatureStoreError: As for `create_store`; or the dataset has changed and the features are
+            those of version 0.1, which did not write of which images they are.
+    """
+    if resume and is_store(folder):
+        store = FeatureStore(folder, json.loads(json.dumps(description)))
+        before = read_description(folder)
+        changes = differences(before, store.description, ignored=FREE_TO_CHANGE)
+        of_features = FREE_TO_CHANGE | OF_DATASET
+        if changes and not differences(before, store.description, ignored=of_features):
+            parts = sorted(folder.glob(PART_FILES))
+            _require_digests(folder, parts, changes)
+            _set_aside(store, parts)
+            store.write_description()  # last, so that whatever it describes is new
+    return create_store(folder, description, resume=resume)
+
+
+def _require_digests(folder: Path, parts: Sequence[Path], changes: Sequence[str]) -> None:
+    if all(has_digests(part) for part in parts):
+        return
+    raise FeatureStoreError(
+        f"{folder} holds features of another dataset ({'; '.join(changes)}), and version 0.1 did "
+        "not write by what to recognise their images",
+        "use ",
+        Setting("resume", value=False),
+        " to replace them, or another ",
+        Setting("out"),
+    )
+
+
+def _set_aside(store: FeatureStore, files: Sequence[Path]) -> None:
+    """Moves files of a store to its previous features."""
+    folder = store.folder / PREVIOUS_FOLDER
+    folder.mkdir(exist_ok=True)
+    first = max((int(path.stem) for path in folder.glob(PREVIOUS_FILES)), default=-1) + 1
+    for number, file in enumerate(files, first):
+        file.rename(folder / f"{number:05d}.parquet")
+
+
+def open_previous(store: FeatureStore) -> PreviousFeatures | None:
+    """The features of earlier runs that are in no part; None if there are none.
+
+    Raises:
+        FeatureStoreError: A file is damaged.
+    """
+    if unfinished := sorted(store.folder.glob(UNFINISHED_FILES)):
+        _set_aside(store, unfinished)
+    remove_leftovers(store.folder / PREVIOUS_FOLDER)
+    files = previous_files(store)
+    if not files:
+        return None
+    lists = [_images(store, file) for file in files]
+    bad = [bad for file in files for bad in read_bad_images(file) if bad.content]
+    lengths = np.array([len(each.contents) for each in lists])
+    images = join_images([*lists, bad_images_list(bad, with_ids=store.has_augmentation)])
+    known = index_images(images, [each.reason for each in bad])
+    return PreviousFeatures(files, np.cumsum(lengths) - lengths, store.runs, known)
+
+
+def delete_reused(store: FeatureStore) -> int:
+    """Deletes previous features that are in a part again.
+
+    Returns:
+        Number of images whose features stay although they are not in the dataset.
+
+    Raises:
+        FeatureStoreError: A part is damaged.
+    """
+    present = set(range(store.num_parts)) - set(store.missing_parts())
+    parts = [store.part_file(shard) for shard in sorted(present)]
+    keys = [_images(store, part).content_keys() for part in parts if has_digests(part)]
+    in_parts = np.unique(np.concatenate(keys))
+    num_unused = 0
+    for file in previous_files(store):
+        unused = ~np.isin(_images(store, file).content_keys(), in_parts)
+        if not unused.any():
+            file.unlink()
+        elif not unused.all():
+            keep_images(file, unused, store.runs)
+        num_unused += int(unused.sum())
+    folder = store.folder / PREVIOUS_FOLDER
+    if not any(folder.iterdir()):
+        folder.rmdir()
+    return num_unused
+
+
+def previous_files(store: FeatureStore) -> list[Path]:
+    """The files of previous features, in the order in which they were set aside."""
+    return sorted((store.folder / PREVIOUS_FOLDER).glob(PREVIOUS_FILES))
+
+
+def _images(store: FeatureStore, file: Path) -> ImageList:
+    return read_images(file, store.runs, with_ids=store.has_augmentation)

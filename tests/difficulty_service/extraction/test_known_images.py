@@ -1,0 +1,130 @@
+"""Extraction with the features of an earlier run."""
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from difficulty_service.backbones.backbone import Preprocessing
+from difficulty_service.datasets.sample import Dataset, FileOpener, ImageOpener
+from difficulty_service.errors import ImageError
+from difficulty_service.extraction.part_writer import PartWriter
+from difficulty_service.extraction.schedules import SMALL_SIZE
+from difficulty_service.extraction.shards import extract_shard
+from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.feature_store.previous import open_previous, prepare_store
+
+SIZE = 8
+DESCRIPTION = {"num_shards": 1, "shard_size": 99, "augment_runs": 0, "class_names": ["a", "b"]}
+
+
+class AveragePixel:
+    """A backbone whose features are the mean of each channel, before normalisation."""
+
+    name = "average"
+    feature_dim = 3
+    weights_sha256 = "none"
+
+    def __init__(self, size: int = SIZE) -> None:
+        self.preprocessing = Preprocessing(size, size, "bilinear", (0.0,) * 3, (1.0,) * 3)
+        self.encoded = 0
+
+    def encode(self, images: Tensor) -> Tensor:
+        self.encoded += len(images)
+        return images.mean(dim=(2, 3)) * 255
+
+
+def png(level: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (SIZE, SIZE), (level, level, 0)).save(file, "PNG")
+    return file.getvalue()
+
+
+def opener(data: bytes) -> Callable[[], BinaryIO]:
+    return lambda: io.BytesIO(data)
+
+
+def unreachable() -> BinaryIO:
+    raise AssertionError("a file that has not changed is read")
+
+
+def make_dataset(openers: list[ImageOpener], fingerprint: str = "before") -> Dataset:
+    return Dataset(
+        location="memory",
+        class_names=("a", "b"),
+        sample_ids=[f"{fingerprint} {index}" for index in range(len(openers))],
+        labels=np.arange(len(openers), dtype=np.int32) % 2,
+        fingerprint=fingerprint,
+        shard_size=99,
+        open_images=lambda positions: iter([openers[position] for position in positions]),
+    )
+
+
+def extract_into(folder: Path, dataset: Dataset, backbone: AveragePixel) -> Tensor:
+    """Extracts a dataset as the pipeline does; gives the features."""
+    store = prepare_store(folder, DESCRIPTION | {"fingerprint": dataset.fingerprint})
+    previous = open_previous(store)
+    task = ExtractionTask(dataset, "average", options=ExtractOptions(batch_size=4))
+    task = replace(task, known=previous.known if previous else None)
+    writer = PartWriter(store, dataset, previous)
+    writer.write(0, extract_shard(task, backbone, 0))
+    return store.read_part(0).features
+
+
+@pytest.mark.parametrize("size", [SIZE, SMALL_SIZE + 8])
+def test_files_that_have_not_changed_are_not_even_read(tmp_path: Path, size: int) -> None:
+    files = [tmp_path / f"{level}.png" for level in range(10)]
+    for level, file in enumerate(files):
+        file.write_bytes(png(level))
+    before: list[ImageOpener] = [FileOpener(str(file), partial_open(file)) for file in files]
+    features = extract_into(tmp_path / "store", make_dataset(before), AveragePixel(size))
+    backbone = AveragePixel(size)
+
+    after: list[ImageOpener] = [FileOpener(str(file), unreachable) for file in files]
+    after[3] = FileOpener(str(files[3]), partial_open(files[3]))
+    files[3].write_bytes(png(200) + b"longer")
+    again = extract_into(tmp_path / "store", make_dataset(after, "after"), backbone)
+
+    assert backbone.encoded == 1
+    assert again[3, 0] == pytest.approx(200, abs=1e-3)
+    rows = [row for row in range(10) if row != 3]
+    assert torch.equal(again[rows], features[rows])
+
+
+def partial_open(file: Path) -> Callable[[], BinaryIO]:
+    return lambda: file.open("rb")
+
+
+def test_images_in_a_table_are_recognised_by_their_bytes(tmp_path: Path) -> None:
+    backbone = AveragePixel()
+    extract_into(tmp_path, make_dataset([opener(png(level)) for level in range(10)]), backbone)
+
+    levels = [4, 9, 9, 77, 0]
+    after = make_dataset([opener(png(level)) for level in levels], "after")
+    features = extract_into(tmp_path, after, backbone)
+
+    assert backbone.encoded == 11
+    torch.testing.assert_close(features[:, 0], torch.tensor(levels, dtype=torch.float32))
+
+
+def test_an_image_that_cannot_be_read_any_more_is_bad(tmp_path: Path) -> None:
+    def refuse() -> BinaryIO:
+        raise ImageError("no such file")
+
+    extract_into(tmp_path, make_dataset([opener(png(1)), opener(png(2))]), AveragePixel())
+    after = make_dataset([opener(png(2)), refuse], "after")
+
+    features = extract_into(tmp_path, after, AveragePixel())
+
+    store = prepare_store(tmp_path, DESCRIPTION | {"fingerprint": "after"})
+    assert features[:, 0].tolist() == pytest.approx([2], abs=1e-3)
+    assert [(bad.sample_id, bad.reason) for bad in store.bad_images()] == [
+        ("after 1", "no such file")
+    ]

@@ -1,0 +1,196 @@
+"""What was extracted outlives a key press, SIGTERM, an error and a kill, also during an update."""
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.errors import FeatureStoreError
+from difficulty_service.extraction import shards
+from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.feature_store.store import FeatureStore, open_store, read_description
+from difficulty_service.pipeline import ExtractProgress, ExtractRequest, extract
+
+ForkCommand = Callable[..., ForkServerProcess]
+
+KILLS = 12
+LONGEST_DELAY_SECONDS = 0.1
+POLL_SECONDS = 0.001
+
+
+@pytest.fixture
+def request_of(photos: Path, tmp_path: Path, builtin: tuple[str, ...]) -> ExtractRequest:
+    weights = builtin[builtin.index("--weights") + 1]
+    return ExtractRequest(
+        location=str(photos),
+        out=tmp_path / "store",
+        backbone="builtin",
+        dataset=DatasetOptions(limit=200, shard_size=200),
+        network=BackboneOptions(weights),
+        options=ExtractOptions(batch_size=16, workers=1),
+    )
+
+
+def interrupt_after(images: int, error: BaseException) -> Callable[[ExtractProgress], None]:
+    def on_progress(progress: ExtractProgress) -> None:
+        if progress.done >= images:
+            raise error
+
+    return on_progress
+
+
+def assert_same_parts(one: Path, other: Path) -> None:
+    names = sorted(path.name for path in other.glob("part*"))
+    assert sorted(path.name for path in one.glob("part*")) == names
+    assert names
+    for name in names:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("the network is gone")])
+def test_the_finished_batches_of_a_shard_are_kept(
+    request_of: ExtractRequest, tmp_path: Path, error: BaseException
+) -> None:
+    whole = extract(replace(request_of, out=tmp_path / "whole"))
+
+    with pytest.raises(type(error)):
+        extract(request_of, interrupt_after(80, error))
+    partial = pq.read_table(tmp_path / "store" / "partial-00000.parquet")
+    with pytest.raises(FeatureStoreError, match="lacks 1 of 1 parts"):
+        open_store(tmp_path / "store")
+    resumed = extract(request_of)
+
+    assert len(partial) == 80
+    assert resumed.reuse is not None
+    assert resumed.reuse.num_new == 120
+    assert_same_parts(resumed.store.folder, whole.store.folder)
+    assert not (tmp_path / "store" / "previous").exists()
+
+
+def test_two_interruptions_lose_no_more_than_one(
+    request_of: ExtractRequest, tmp_path: Path
+) -> None:
+    whole = extract(replace(request_of, out=tmp_path / "whole"))
+
+    for images in (48, 112):
+        with pytest.raises(KeyboardInterrupt):
+            extract(request_of, interrupt_after(images, KeyboardInterrupt()))
+    resumed = extract(request_of)
+
+    assert resumed.reuse is not None
+    assert resumed.reuse.num_new == 200 - 112
+    assert_same_parts(resumed.store.folder, whole.store.folder)
+
+
+def test_finished_batches_are_written_from_time_to_time_in_case_of_a_crash(
+    request_of: ExtractRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "UNFINISHED_SECONDS", 0.0)
+    sizes = []
+
+    def look(_progress: ExtractProgress) -> None:
+        files = request_of.out.glob("partial-*")
+        sizes.extend(pq.read_metadata(file).num_rows for file in files)
+
+    extract(request_of, look)
+
+    assert sizes == list(range(16, 200, 16))
+    assert not list(request_of.out.glob("partial-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_the_images_of_a_shard_that_is_not_complete(
+    fork_command: ForkCommand,
+    photos: Path,
+    tmp_path: Path,
+    builtin: tuple[str, ...],
+    number: int,
+) -> None:
+    store, errors = tmp_path / "store", tmp_path / "errors"
+    words = ("extract", photos, *builtin, "--shard-size", 50, "--augment-runs", 60)
+
+    process = fork_command(*words, "--out", store, errors=errors)
+    while process.is_alive() and not (store / "part-00000.parquet").exists():
+        time.sleep(POLL_SECONDS)
+    time.sleep(0.5)  # for the first images of the next shard
+    os.kill(process.pid, number)
+    process.join()
+
+    assert process.exitcode == 128 + number
+    assert errors.read_text().splitlines()[-1].startswith("stopped; the same command resumes")
+    (partial,) = store.glob("partial-*")
+    assert 0 < pq.read_metadata(partial).num_rows < 50 * 60
+
+
+@pytest.mark.slow
+def test_kills_during_an_update_lose_no_feature_and_leave_no_store_that_only_looks_complete(
+    forkserver: ForkServerContext,
+    request_of: ExtractRequest,
+    photos: Path,
+    tmp_path: Path,
+) -> None:
+    changed = tmp_path / "photos"
+    shutil.copytree(photos, changed)
+    request = replace(request_of, location=str(changed), dataset=DatasetOptions(shard_size=2))
+    before = mark_features(extract(request).store)
+    (changed / "bird" / "100.png").rename(changed / "cat" / "moved.png")
+    expected = {name: values for name, values in before.items() if name != "bird/100.png"}
+    expected["cat/moved.png"] = before["bird/100.png"]
+    chance = random.Random(5)  # noqa: S311 - moments, not secrets
+
+    num_incomplete = 0
+    for _ in range(KILLS):
+        process = forkserver.Process(target=extract, args=(request,), daemon=True)
+        process.start()
+        wait_for_change(request.out, process)
+        time.sleep(chance.uniform(0, LONGEST_DELAY_SECONDS))
+        process.kill()
+        process.join()
+        store = FeatureStore(request.out, read_description(request.out))
+        num_incomplete += bool(store.missing_parts())
+        assert store.missing_parts() or features_by_id(store) in (before, expected)
+    last = extract(request)
+
+    assert num_incomplete > KILLS / 2
+    assert features_by_id(last.store) == expected
+    assert not (request.out / "previous").exists()
+
+
+def wait_for_change(store: Path, process: ForkServerProcess) -> None:
+    """Waits until a part is written or moved."""
+    before = len(list(store.glob("part-*")))
+    while process.is_alive() and len(list(store.glob("part-*"))) == before:
+        time.sleep(POLL_SECONDS)
+
+
+def mark_features(store: FeatureStore) -> dict[str, list[float]]:
+    """Gives every image features that no network gives, so that an extracted one is noticed."""
+    for shard in range(store.num_parts):
+        file = store.part_file(shard)
+        table = pq.read_table(file)
+        marked = torch.tensor(table["features"].to_pylist()) + 1000
+        column = (
+            table["features"].combine_chunks().from_arrays(marked.ravel().numpy(), marked.shape[1])
+        )
+        pq.write_table(table.set_column(5, table.field("features"), column), file)
+    return features_by_id(store)
+
+
+def features_by_id(store: FeatureStore) -> dict[str, list[float]]:
+    features: dict[str, list[float]] = {}
+    for shard in range(store.num_parts):
+        part = store.read_part(shard)
+        features |= dict(zip(part.sample_ids, part.features.tolist(), strict=True))
+    return features
