@@ -8,6 +8,7 @@ import typer
 
 from difficulty_service.commands.audit import audit
 from difficulty_service.commands.backbones import backbones
+from difficulty_service.commands.clean import clean
 from difficulty_service.commands.console import err
 from difficulty_service.commands.demo import demo
 from difficulty_service.commands.extract import extract
@@ -21,7 +22,7 @@ from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep
 PLUGIN_GROUP = "difficulty.commands"
 """Group of entry points: functions of other packages that add commands to the application."""
 
-COMMANDS = (demo, backbones, extract, merge, fit, score, audit)
+COMMANDS = (demo, backbones, extract, merge, fit, score, audit, clean)
 
 
 def show_version(requested: bool) -> None:  # noqa: FBT001 - typer passes it by position

@@ -33,8 +33,9 @@ ERRORS_FILE = "errors.parquet"
 PREFETCHED_PARTS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
-FREE_TO_CHANGE = {"dataset", "package_version"}
-"""Keys of a description that a resumed run need not share with the first one."""
+FREE_TO_CHANGE = {"dataset", "dataset_options", "package_version"}
+"""Keys of a description that a resumed run need not share with the first one; the fingerprint
+tells whether the samples are the same."""
 
 ERRORS_SCHEMA = pa.schema(
     [pa.field(name, pa.string(), nullable=False) for name in ("sample_id", "reason")]
