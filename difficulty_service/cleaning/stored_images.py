@@ -65,7 +65,7 @@ class ImageSource:
                 try:
                     yield sample.sample_id, find_image(sample.open)
                 except ImageError as error:
-                    on_problem(sample.sample_id, f"its image {error}")
+                    on_problem(sample.sample_id, f"image: {error}")
         for sample_id in sample_ids:
             if sample_id in missing:
                 on_problem(sample_id, f"it is not in {self.dataset.location}")

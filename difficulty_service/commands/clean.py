@@ -13,6 +13,7 @@ from difficulty_service.commands.scored_images import (
     ImagesLocation,
     Scores,
     find_images,
+    find_images_or_warn,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def clean(
         rules = _with_marks(rules, marks, score_file.table["sample_id"].to_pylist())
     decisions = decide(score_file, rules)
     reading = DatasetOptions(split, image_column, label_column, id_column)
-    source = find_images(score_file, ImageOptions(images, reading), required=not is_list(out))
+    find = find_images_or_warn if is_list(out) else find_images
+    source = find(score_file, ImageOptions(images, reading))
     report_decisions(decisions)
     if dry_run:
         console.print("nothing is written")

@@ -39,29 +39,30 @@ class ImageOptions:
     reading: "DatasetOptions"
 
 
-def find_images(
-    scores: "ScoreFile", options: ImageOptions, *, required: bool
-) -> "ImageSource | None":
+def find_images(scores: "ScoreFile", options: ImageOptions) -> "ImageSource":
     """Opens the dataset of a score file and prints the warnings about it.
 
-    Args:
-        scores: The score file.
-        options: Where the images are.
-        required: Whether to raise where the dataset cannot be read; otherwise that is a warning
-            unless a location was given.
-
     Raises:
-        DifficultyError: The dataset cannot be read.
+        DifficultyError: The dataset cannot be read, or has none of the samples.
     """
     from difficulty_service.cleaning.stored_images import open_images
 
     ids = scores.table["sample_id"].to_pylist()
+    source = open_images(scores.provenance, ids, options.location, options.reading)
+    print_warnings(source.warnings)
+    return source
+
+
+def find_images_or_warn(scores: "ScoreFile", options: ImageOptions) -> "ImageSource | None":
+    """As `find_images`, but only warns where the dataset that the score file names is gone.
+
+    Raises:
+        DifficultyError: The dataset at the given location cannot be read.
+    """
     try:
-        source = open_images(scores.provenance, ids, options.location, options.reading)
+        return find_images(scores, options)
     except DifficultyError as error:
-        if required or options.location is not None:
+        if options.location is not None:
             raise
         print_warnings([f"no images are written: {error.message(as_option)}; or name --images"])
         return None
-    print_warnings(source.warnings)
-    return source
