@@ -6,13 +6,14 @@ Images that could not be read are listed in the part that they would have been i
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from torch import Tensor
 
 from difficulty_service.errors import FeatureStoreError, Setting
 from difficulty_service.feature_store.part import (
@@ -49,10 +50,13 @@ class FeatureStore:
     Attributes:
         folder: Folder of the parts.
         description: JSON values: dataset, fingerprint, backbone, weights, preprocessing, classes.
+        labels: Labels to use instead of those on disk, class indices of all rows of each part;
+            None to use those on disk.
     """
 
     folder: Path
     description: Mapping[str, Any]
+    labels: Sequence[Tensor] | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -127,7 +131,10 @@ class FeatureStore:
         Raises:
             FeatureStoreError: The part is missing or damaged.
         """
-        return open_part(self.part_file(shard), columns, rows)
+        part = open_part(self.part_file(shard), columns, rows)
+        if self.labels is None:
+            return part
+        return replace(part, labels=self.labels[shard][rows or slice(None)])
 
     def bad_images(self) -> list[BadImage]:
         """Images that could not be read so far, in the order of the dataset.
