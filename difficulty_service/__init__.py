@@ -1,1 +1,44 @@
-"""How hard is each sample? Images in, one difficulty score per sample out, as Parquet."""
+"""How hard is each sample? Images in, one difficulty score per sample out, as Parquet.
+
+`import difficulty_service as ds` gives the names below; each is loaded when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from difficulty_service import errors as errors
+    from difficulty_service.interface.encoder import Encoder as Encoder
+    from difficulty_service.interface.encoder import backbone as backbone
+    from difficulty_service.interface.estimator import RelativeMahalanobis as RelativeMahalanobis
+    from difficulty_service.interface.score_arrays import score as score
+    from difficulty_service.interface.score_images import score_dataset as score_dataset
+    from difficulty_service.interface.scores import Scores as Scores
+    from difficulty_service.interface.scores import open_scores as open_scores
+
+    __version__: str
+
+__all__ = [
+    "Encoder",
+    "RelativeMahalanobis",
+    "Scores",
+    "__version__",
+    "backbone",
+    "errors",
+    "open_scores",
+    "score",
+    "score_dataset",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Loads one of the public names; importing the package loads none of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from difficulty_service.interface.names import load
+
+    value = globals()[name] = load(name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,9 +8,7 @@ DifficultyError
 ├── BackboneError          pretrained weights are missing, unreadable or do not fit the network
 ├── EngineError            a cluster cannot be reached, has no room, or loses its actors
 ├── FeatureStoreError      a folder of features is incomplete, damaged or from another run
-├── StatisticsError        no reliable Gaussian can be fitted to the features
-│   ├── TooFewSamples      there are too few samples for a covariance of this dimension
-│   └── SingularCovariance a covariance is singular and the shrinkage does not change that
+├── StatisticsError        no Gaussian can be fitted to the features
 ├── ScoreFileError         a Parquet file does not follow the score schema
 ├── AuditError             scores cannot be compared with a column
 ├── CleaningError          scores cannot be used to clean or export a dataset as requested
@@ -114,15 +112,7 @@ class FeatureStoreError(DifficultyError):
 
 
 class StatisticsError(DifficultyError):
-    """No reliable Gaussian can be fitted to the features."""
-
-
-class TooFewSamples(StatisticsError):
-    """There are too few samples for a covariance of this dimension."""
-
-
-class SingularCovariance(StatisticsError):
-    """A covariance is singular and the shrinkage does not change that."""
+    """No Gaussian can be fitted to the features."""
 
 
 class ScoreFileError(DifficultyError):

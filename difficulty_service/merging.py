@@ -19,6 +19,7 @@ from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.same_features import FEATURE_KEYS
 from difficulty_service.statistics.gaussian import fit_gaussians
 from difficulty_service.statistics.moments import merge
+from difficulty_service.statistics.ridge import needs_ridge
 
 
 def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
@@ -55,7 +56,12 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
     merged = create_store(out, first.description)
     for shard in merged.missing_parts():
         _link_or_copy(holders[shard].part_file(shard), merged.part_file(shard))
-    merged.write_errors(merged.bad_images())
+    bad_images = merged.bad_images()
+    # Each run also listed what was skipped before there were parts.
+    listed = dict.fromkeys(error for store in stores for error in store.read_errors())
+    unreadable = set(bad_images)
+    skipped = [error for error in listed if error not in unreadable]
+    merged.write_errors([*skipped, *bad_images])
     return merged
 
 
@@ -76,8 +82,9 @@ def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
 
     Args:
         files: Gaussians of datasets with the same classes and the same kind of features. The
-            shrinkage of the first file applies to all; with `leave-one-out`
-            that is the smallest ridge of any file.
+            shrinkage of the first file applies to all. Where a ridge is needed, it is the smallest
+            one of any file, and features are not scaled to unit length, because each file did so
+            around another point.
 
     Raises:
         StatisticsError: The files differ in kind of features, classes or augmentation, and the
@@ -97,10 +104,11 @@ def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
         )
     moments = merge([each.gaussians.moments for each in fitted])
     ridge = 0.0
-    if options.shrinkage == "leave-one-out":
+    few = options.shrinkage == "auto" and needs_ridge(moments, options.runs)
+    if few or options.shrinkage == "leave-one-out":
         # The best ridge needs the features; more samples need no larger one than any part did.
         ridges = [each.gaussians.within.ridge for each in fitted]
-        ridge = min(ridge for ridge in ridges if ridge > 0)
+        ridge = min((ridge for ridge in ridges if ridge > 0), default=0.0)
     merged = fit_gaussians(moments, options, ridge=ridge)
     return FittedGaussians(merged, _describe([each.description for each in fitted]))
 

@@ -18,11 +18,12 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.engine import Engine
 from difficulty_service.engines.local import LocalEngine
-from difficulty_service.errors import DatasetError
 from difficulty_service.extraction.description import describe_features
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.extraction.unreadable_classes import warn_of_unreadable_classes
 from difficulty_service.feature_store.part import BadImage
+from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
@@ -117,12 +118,14 @@ class ExtractedDataset:
     Attributes:
         store: Feature store of the run.
         bad_images: Images that could not be read, in all parts that are there.
-        errors_file: File that lists them.
+        skipped: Entries of the dataset that are no samples, such as rows without a label.
+        errors_file: File that lists both.
         num_samples: Number of images in the shards of the run, readable or not.
     """
 
     store: FeatureStore
     bad_images: Sequence[BadImage]
+    skipped: Sequence[BadImage]
     errors_file: Path
     num_samples: int
 
@@ -191,9 +194,9 @@ def score_dataset(
 
 
 def score_features(
-    store: FeatureStore, request: ScoreRequest, callbacks: Callbacks = NO_CALLBACKS
+    store: FeatureSource, request: ScoreRequest, callbacks: Callbacks = NO_CALLBACKS
 ) -> ScoreSummary:
-    """Scores a complete feature store, against Gaussians fitted to it unless others are given.
+    """Scores features on disk or in memory, against Gaussians fitted to them or to others.
 
     Raises:
         StatisticsError: The features allow no trustworthy Gaussian, or the given Gaussians were
@@ -232,7 +235,7 @@ def extract_dataset(
             features of another kind are refused before the first image is read.
 
     Raises:
-        DatasetError: The dataset cannot be read, no image of it, or no image of one class.
+        DatasetError: The dataset or all of its images cannot be read.
         BackboneError: The pretrained weights are missing.
         EngineError: The cluster cannot be reached, has no room, or loses its actors.
         FeatureStoreError: The folder holds features that were extracted with other settings.
@@ -261,10 +264,13 @@ def extract_dataset(
 
     _choose_engine(request).run_shards(task, backbone, missing, store, on_batch)
     bad_images = store.bad_images()
-    errors_file = store.write_errors(bad_images)
+    skipped = [BadImage(*entry) for entry in dataset.skipped]
+    errors_file = store.write_errors([*skipped, *bad_images])
+    warnings = list(dataset.warnings)
     if request.subset.num_subsets == 1:
-        _require_every_class(dataset, bad_images, errors_file)
-    return ExtractedDataset(store, bad_images, errors_file, total)
+        warnings += warn_of_unreadable_classes(dataset, bad_images)
+    store = store.with_warnings(warnings)
+    return ExtractedDataset(store, bad_images, skipped, errors_file, total)
 
 
 def _choose_engine(request: ExtractRequest) -> Engine:
@@ -273,24 +279,3 @@ def _choose_engine(request: ExtractRequest) -> Engine:
     from difficulty_service.engines.ray_cluster import RayEngine
 
     return RayEngine(request.cluster)
-
-
-def _require_every_class(
-    dataset: Dataset, bad_images: Sequence[BadImage], errors_file: Path
-) -> None:
-    """Raises where no image, or no image of some class, could be read."""
-    if not bad_images:
-        return
-    first = f"the first is {bad_images[0].sample_id}: {bad_images[0].reason}"
-    if len(bad_images) == len(dataset.labels):
-        raise DatasetError(f"none of the {len(bad_images)} images can be read; {first}")
-    bad_ids = {bad.sample_id for bad in bad_images}
-    readable = [sample_id not in bad_ids for sample_id in dataset.sample_ids]
-    unreadable = sorted(set(dataset.labels.tolist()) - set(dataset.labels[readable].tolist()))
-    if unreadable:
-        names = [dataset.class_names[label] for label in unreadable]
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""  # noqa: PLR2004
-        raise DatasetError(
-            f"no image of these classes can be read: {', '.join(names[:5])}{more}",
-            f"see {errors_file}",
-        )

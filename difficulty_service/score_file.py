@@ -74,13 +74,19 @@ def write_scores(
         pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
     ):
         for part in [parts] if isinstance(parts, pa.Table) else parts:
-            unknown = sorted(set(part.column_names) - set(SCHEMA.names))
-            if unknown:
-                raise ScoreFileError(
-                    f"unknown score columns {unknown}; the schema has {SCHEMA.names}"
-                )
-            columns = [_column(part, field) for field in SCHEMA]
-            writer.write_table(pa.table(columns, schema=schema))
+            writer.write_table(to_schema(part).replace_schema_metadata(schema.metadata))
+
+
+def to_schema(part: pa.Table) -> pa.Table:
+    """The columns of SCHEMA, in its order and types; nulls where a nullable column is missing.
+
+    Raises:
+        ScoreFileError: A column is unknown, missing or cannot take its type.
+    """
+    unknown = sorted(set(part.column_names) - set(SCHEMA.names))
+    if unknown:
+        raise ScoreFileError(f"unknown score columns {unknown}; the schema has {SCHEMA.names}")
+    return pa.table([_column(part, field) for field in SCHEMA], schema=SCHEMA)
 
 
 def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,6 +22,14 @@ RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder that `difficulty train` wrote.")
 ]
 RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]
+OnErrorOption = Annotated[
+    Literal["skip", "stop"] | None,
+    typer.Option(
+        "--on-error",
+        help="skip: check all images first, list unreadable ones and go on; default: as the recipe "
+        "says, else skip.",
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 
 
@@ -54,6 +62,7 @@ def train(
     seed: Annotated[
         int | None, typer.Option(min=0, help="Train this seed instead of the recipe's seeds.")
     ] = None,
+    on_error: OnErrorOption = None,
 ) -> None:
     """Trains a classifier from a recipe, one run for each of its seeds.
 
@@ -63,7 +72,8 @@ def train(
     """
     from trainer.recipes.file import read_recipe
 
-    chosen = read_recipe(recipe, settings or [])
+    on_error_settings = [] if on_error is None else [f"data.on_error={on_error}"]
+    chosen = read_recipe(recipe, [*(settings or []), *on_error_settings])
     if scores is not None:
         chosen = replace(chosen, regulariser=replace(chosen.regulariser, scores=str(scores)))
     seeds = chosen.training.seeds if seed is None else (seed,)
@@ -91,6 +101,7 @@ def evaluate(
         bool,
         typer.Option("--corruptions", help="Evaluate on test images with ten kinds of corruption."),
     ] = False,
+    on_error: OnErrorOption = None,
     device: Device = "auto",
 ) -> None:
     """Evaluates the models of a run: every metric, before and after temperature scaling.
@@ -98,7 +109,7 @@ def evaluate(
     Prints mean and standard deviation over the seeds, and writes all metrics into the folders of
     the seeds: evaluation.json, ood.json and corruptions.json.
     """
-    from difficulty_service.commands.console import out
+    from difficulty_service.commands.console import out, print_warnings
     from trainer.console import watch_passes
     from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
     from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
@@ -109,11 +120,15 @@ def evaluate(
         raise typer.BadParameter(
             "--split and --label-column belong to --data; name that dataset too"
         )
+    if on_error is not None and data is None and not ood and not corruptions:
+        raise typer.BadParameter(
+            "--on-error belongs to --data, --ood and --corruptions; otherwise no image is read"
+        )
     choice = None if data is None else DatasetChoice(data, split, label_column)
-    request = EvaluationRequest(choice, tuple(ood or ()), corruptions)
+    request = EvaluationRequest(choice, tuple(ood or ()), corruptions, on_error)
     passes = len(CORRUPTIONS) * len(SEVERITIES) * len(seed_folders(run)) if corruptions else 0
     with watch_passes(passes) as advance:
-        tables = evaluate_seeds(run, request, device, advance)
+        tables = evaluate_seeds(run, request, device, advance, print_warnings)
     for table in tables:
         out.print(table, markup=False)
 

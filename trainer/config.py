@@ -44,6 +44,8 @@ class DataConfig:
         image_size: Height and width in pixels; None is the size of the images, which must then be
             equal.
         max_pixels: Maximum number of pixels of an image file; larger ones are refused.
+        on_error: What to do with images that cannot be read: "skip" checks all images before the
+            run starts, lists those and goes on without them; "stop" ends the run.
         augmentation: Random augmentation of training images.
         crop_padding: Width in pixels of the black border added before a "flip_crop".
         label_noise: Fraction of training labels replaced by another class at random.
@@ -70,6 +72,7 @@ class DataConfig:
     limit: Count | None = None
     image_size: Count | None = None
     max_pixels: Count = DEFAULT_MAX_PIXELS
+    on_error: Literal["skip", "stop"] = "skip"
     augmentation: Augmentation = "none"
     crop_padding: Annotated[int, Field(ge=0)] = 4
     label_noise: Fraction = 0.0

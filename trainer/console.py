@@ -14,7 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from difficulty_service.commands.console import RateColumn, err, out
+from difficulty_service.commands.console import RateColumn, err, out, print_warnings
 from trainer.runs.signals import stop_on_signals
 from trainer.runs.train import RunCallbacks
 from trainer.training.checkpoint import Progress as RunProgress
@@ -73,6 +73,7 @@ def watch_run(epochs: int, num_processes: int, *, is_main: bool) -> Iterator[Run
             on_step=lambda samples: bar.advance(task, samples),
             on_epoch=end_epoch,
             should_stop=lambda: received_signal() != 0,
+            on_warnings=lambda sentences: print_warnings(sentences if is_main else ()),
         )
 
 

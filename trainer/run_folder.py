@@ -3,18 +3,23 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 
 from difficulty_service.errors import Setting, TrainingError
 from difficulty_service.files.atomic_file import replacing
-from trainer.samples import InputSpec
+from trainer.samples import InputSpec, SkippedEntry
 
 CHECKPOINT = "checkpoint.pt"
 CORRUPTIONS = "corruptions.json"
+ERRORS = "errors.parquet"
 EVALUATION = "evaluation.json"
+EVALUATION_ERRORS = "evaluation_errors.parquet"
 EVALUATION_PREDICTIONS = "evaluation.npz"
 HISTORY = "history.jsonl"
 INPUTS = "inputs.json"
@@ -81,6 +86,16 @@ def write_history(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     """Writes one line of JSON per epoch."""
     with replacing(path) as temporary:
         temporary.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def write_errors(path: Path, skipped: Sequence[SkippedEntry]) -> None:
+    """Writes the entries of datasets that are not used; removes the file where there are none."""
+    if not skipped:
+        path.unlink(missing_ok=True)
+        return
+    rows = [asdict(entry) for entry in dict.fromkeys(skipped)]
+    with replacing(path) as temporary:
+        pq.write_table(pa.Table.from_pylist(rows), temporary, compression="zstd")
 
 
 def write_inputs(path: Path, spec: InputSpec, class_names: Sequence[str]) -> None:

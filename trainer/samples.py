@@ -48,6 +48,21 @@ class InputSpec:
 
 
 @dataclass(frozen=True)
+class SkippedEntry:
+    """An entry of a dataset that is not used: an unreadable image, or no sample.
+
+    Attributes:
+        dataset: Location of the dataset.
+        sample_id: Id, or path in the dataset.
+        reason: Reason why it is not used.
+    """
+
+    dataset: str
+    sample_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Samples:
     """The samples of one split.
 
@@ -56,12 +71,16 @@ class Samples:
         labels: Class indices, int64 on the CPU. Shape (samples,).
         class_names: Name of each class index.
         inputs: Images, features or texts of the samples.
+        skipped: Entries of the dataset of this split that are not used.
+        warnings: Warnings about that dataset, one sentence each.
     """
 
     sample_ids: Sequence[str]
     labels: Tensor
     class_names: tuple[str, ...]
     inputs: Inputs
+    skipped: Sequence[SkippedEntry] = ()
+    warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Number of samples."""

@@ -128,7 +128,7 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     return ScorePage(samples=rows, matching=page.matching, next=page.next)
 
 
-@router.get("/errors", summary="Images that could not be read", responses=NOT_FINISHED)
+@router.get("/errors", summary="What has no score", responses=NOT_FINISHED)
 def read_errors(
     job_id: str,
     request: Request,
@@ -138,7 +138,7 @@ def read_errors(
         int, Query(ge=0, le=LARGEST_OFFSET, description="`next` of the previous page")
     ] = 0,
 ) -> ErrorPage:
-    """The images that have no score, each with the reason."""
+    """Unreadable images and entries of the dataset that are no samples, each with the reason."""
     job = _succeeded_job(request, key, job_id)
     with _parquet(request, job, ERRORS_FILE) as file:
         total = file.metadata.num_rows

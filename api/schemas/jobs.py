@@ -93,7 +93,8 @@ class JobCreate(BaseModel):
         default=None, description="Column of a table with labels; null detects it"
     )
     id_column: Column | None = Field(
-        default=None, description="Column of a table with sample ids; null uses file#row"
+        default=None,
+        description="Column of a table with sample ids; null uses unique paths, else file#row",
     )
     limit: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = Field(
         default=None, description="Score this many samples, evenly spaced over the dataset"
@@ -152,6 +153,11 @@ class JobResult(BaseModel):
     num_samples: int
     num_scored: int
     num_bad_images: int = Field(description="Listed at GET /v1/jobs/{id}/errors")
+    num_skipped: int = Field(
+        default=0,
+        description="Entries of the dataset that are no samples, such as rows without a label and "
+        "empty class folders; listed beside the unreadable images",
+    )
     scores_bytes: int
     scores_sha256: str
     warnings: list[str]

@@ -94,11 +94,12 @@ def run_job(
             dataset = open_job_dataset(job, location)
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
         reporter.between_stages()
-        bad_images = [
-            replace(bad, reason=hide_paths(bad.reason, public_names(settings)))
-            for bad in scored.extracted.bad_images
+        extracted = scored.extracted
+        errors = [
+            replace(error, reason=hide_paths(error.reason, public_names(settings)))
+            for error in (*extracted.skipped, *extracted.bad_images)
         ]
-        files.append(scored.extracted.store.write_errors(bad_images))
+        files.append(extracted.store.write_errors(errors))
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
         return _result(job, scored, scoring.out)
@@ -207,6 +208,7 @@ def _result(job: Job, scored: ScoredDataset, scores: Path) -> dict[str, Any]:
         "num_samples": int(store.description["num_samples"]),
         "num_scored": scored.scores.num_scored,
         "num_bad_images": len(scored.extracted.bad_images),
+        "num_skipped": len(scored.extracted.skipped),
         "scores_bytes": scores.stat().st_size,
         "scores_sha256": digest,
         "warnings": list(scored.scores.warnings),

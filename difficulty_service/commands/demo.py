@@ -19,14 +19,12 @@ def demo(
     from difficulty_service.commands.score import report_scores, run_score
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.pipeline import ExtractRequest, ScoreRequest
-    from difficulty_service.statistics.fit_options import FitOptions
 
     with as_file(files("difficulty_service.demo") / "digits.parquet") as digits:
         extraction = ExtractRequest(
             str(digits), out / "scores.features", "builtin", DatasetOptions(id_column="id")
         )
-        # 1,797 samples are few for 512 dimensions, which is what shrinkage is for.
-        scoring = ScoreRequest(out / "scores.parquet", fit=FitOptions("ledoit-wolf"))
+        scoring = ScoreRequest(out / "scores.parquet")
         summary = run_score(extraction, scoring, verbose=False)
         report_scores(summary, scoring.out)
         draw_extremes(summary, digits, out)

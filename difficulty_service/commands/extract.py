@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from difficulty_service.commands.console import err, out, print_table
+from difficulty_service.commands.console import err, out, print_table, print_warnings
 from difficulty_service.commands.extraction import Extraction, takes_extraction
 from difficulty_service.commands.options import (
     Engine,
@@ -173,6 +173,7 @@ def run_extract(request: "ExtractRequest") -> None:
     with show_extraction(request) as bar:
         extracted = extract_features(request, bar.update)
     report_extraction(request, extracted)
+    print_warnings(extracted.store.warnings)
 
 
 @contextmanager
@@ -193,7 +194,11 @@ def show_extraction(request: "ExtractRequest") -> Iterator[ImageProgressBar]:
 
 def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
     """Prints the number of images with features, and the list of the others."""
-    total, bad = extracted.num_samples, len(extracted.bad_images)
+    total, bad, skipped = (
+        extracted.num_samples,
+        len(extracted.bad_images),
+        len(extracted.skipped),
+    )
     out.print(f"{total - bad:,} of {total:,} images have features in {request.out}", markup=False)
     subset = request.subset
     if subset.num_subsets > 1:
@@ -202,8 +207,10 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
             "with `difficulty merge`",
             markup=False,
         )
-    if bad:
+    counts = [f"{bad:,} images could not be read"] if bad else []
+    counts += [f"{skipped:,} entries of the dataset were skipped"] if skipped else []
+    if counts:
         err.print(
-            f"{bad:,} images could not be read; {extracted.errors_file} lists each with its reason",
+            f"{' and '.join(counts)}; {extracted.errors_file} lists each with its reason",
             markup=False,
         )

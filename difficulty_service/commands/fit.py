@@ -8,7 +8,6 @@ import typer
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_warnings
 from difficulty_service.commands.options import (
-    Force,
     MatmulDtype,
     MatmulDtypeName,
     ShrinkageName,
@@ -26,7 +25,6 @@ def fit(
     out: Annotated[Path, typer.Option(help="Safetensors file to write.")],
     shrinkage: ShrinkageName = "auto",
     matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
-    force: Force = False,
     verbose: Verbose = False,
 ) -> None:
     """Fits a Gaussian per class, with one shared covariance, and one without labels."""
@@ -34,7 +32,7 @@ def fit(
     from difficulty_service.scoring.fit_store import fit_store
     from difficulty_service.statistics.fit_options import FitOptions
 
-    options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value, force=force)
+    options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
     fitted = fit_store(open_store(store), options)
     fitted.save(out)
     report_fit(fitted.gaussians, verbose=verbose)

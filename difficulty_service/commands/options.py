@@ -96,7 +96,7 @@ LabelColumn = Annotated[
 IdColumn = Annotated[
     str | None,
     typer.Option(
-        help="Column whose text is the sample id; default: relative path or file#row.",
+        help="Column whose text is the sample id; default: a unique path, else file#row.",
         rich_help_panel=DATA,
     ),
 ]
@@ -207,8 +207,8 @@ ShrinkageName = Annotated[
     str,
     typer.Option(
         "--shrinkage",
-        help="auto (none where well conditioned), none, ledoit-wolf, oas, leave-one-out (a ridge "
-        "chosen by leave-one-out likelihood: best with few images), or a number in [0, 1].",
+        help="auto (leave-one-out with few images, otherwise none), none, ledoit-wolf, oas, "
+        "leave-one-out (a ridge chosen by leave-one-out likelihood), or a number in [0, 1].",
         rich_help_panel=STATISTICS,
     ),
 ]
@@ -217,14 +217,6 @@ MatmulDtypeName = Annotated[
     typer.Option(
         "--matmul-dtype",
         help="dtype of the matrix products; auto: float64 where float32 would not do.",
-        rich_help_panel=STATISTICS,
-    ),
-]
-Force = Annotated[
-    bool,
-    typer.Option(
-        "--force",
-        help="Fit even with fewer samples than dimensions; the scores are marked as unreliable.",
         rich_help_panel=STATISTICS,
     ),
 ]

@@ -11,7 +11,6 @@ from difficulty_service.commands.extract import build_request, report_extraction
 from difficulty_service.commands.extraction import OPTION_NAMES, Extraction, takes_extraction
 from difficulty_service.commands.fit import report_fit
 from difficulty_service.commands.options import (
-    Force,
     MatmulDtype,
     MatmulDtypeName,
     ShrinkageName,
@@ -31,18 +30,29 @@ SHOWN = 5
 def score(
     context: typer.Context,
     source: Annotated[
-        str, typer.Argument(metavar="STORE|DATASET", help="Features, or a dataset to extract.")
+        str,
+        typer.Argument(
+            metavar="STORE|DATASET",
+            help="Features (what `difficulty extract` wrote, .npz, .npy, or Parquet with a column "
+            "of vectors), or a dataset to extract.",
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Parquet file to write.")],
     gaussians: Annotated[
         Path | None, typer.Option(help="Score against Gaussians that `difficulty fit` wrote.")
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Labels of features in a file: .npy, or text with a label on each line; default: "
+            "those in the file, or labels.npy beside it."
+        ),
     ] = None,
     scorers: Annotated[
         str, typer.Option(help="Some of rmd, kmeans, knn, separated by commas.")
     ] = "rmd",
     shrinkage: ShrinkageName = "auto",
     matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
-    force: Force = False,
     verbose: Verbose = False,
     *,
     extraction: Extraction,
@@ -52,6 +62,7 @@ def score(
     Given a dataset, the features are extracted first and kept in a folder beside the output, so
     that a second run with other statistics reads no image.
     """
+    from difficulty_service.feature_store.array_files import is_array_file, read_array_file
     from difficulty_service.feature_store.store import is_store, open_store
     from difficulty_service.pipeline import Callbacks, ScoreRequest, score_features
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
@@ -60,13 +71,17 @@ def score(
     scoring = ScoreRequest(
         out,
         parse_scorers(scorers),
-        FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value, force=force),
+        FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value),
         None if gaussians is None else FittedGaussians.load(gaussians),
     )
-    if is_store(Path(source)):
+    is_file = is_array_file(Path(source))
+    if labels is not None and not is_file:
+        raise typer.BadParameter(f"--labels needs a file of features, which {source} is not")
+    if is_file or is_store(Path(source)):
         refuse_extraction_options(context, source)
+        features = read_array_file(Path(source), labels) if is_file else open_store(Path(source))
         callbacks = Callbacks(fitted=lambda fitted: report_fit(fitted.gaussians, verbose=verbose))
-        summary = score_features(open_store(Path(source)), scoring, callbacks)
+        summary = score_features(features, scoring, callbacks)
     else:
         request = build_request(source, out.with_suffix(".features"), extraction)
         summary = run_score(request, scoring, verbose=verbose)

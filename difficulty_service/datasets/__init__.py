@@ -1,4 +1,4 @@
-"""Labelled image datasets: folders, tables, WebDataset shards, archives and Hugging Face."""
+"""Labelled image datasets: folders, tables, tars, archives, Hugging Face and published files."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,7 @@ from difficulty_service.datasets.archive import open_archive
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.hugging_face import open_hugging_face
 from difficulty_service.datasets.image_folder import open_image_folder
+from difficulty_service.datasets.published import PUBLISHED_DATASETS
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.table import open_table
 from difficulty_service.datasets.webdataset import open_webdataset
@@ -16,6 +17,7 @@ DATASETS: dict[str, Callable[[str, DatasetOptions], Dataset]] = {
     "webdataset": open_webdataset,
     "archive": open_archive,
     "hugging-face": open_hugging_face,
+    **PUBLISHED_DATASETS,
 }
 
 
@@ -30,4 +32,5 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
         DatasetError: There is nothing at the location, or it cannot be read as the detected kind.
         MissingPackage: The kind needs an optional package.
     """
-    return DATASETS[detect_kind(location, options.boundary)](location, options)
+    kind = detect_kind(location, options.boundary, options.split)
+    return DATASETS[kind](location, options)

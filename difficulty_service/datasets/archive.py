@@ -15,6 +15,7 @@ from difficulty_service.datasets.class_folders import (
     ClassFolders,
     Tree,
     find_class_folders,
+    strays,
     visible,
 )
 from difficulty_service.datasets.file_search import find_files
@@ -75,7 +76,7 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
     folders = _folders(members, files[0].place.name)
     top = _single_top(folders, options.split)
     classes = find_class_folders(_tree(folders, top), location, options.split)
-    classes = _with_prefix(classes, top)
+    classes = _below(classes, top, folders[""])
     samples = _Samples(files[0].place, [members.get(path) for path in classes.paths], classes.paths)
     listing = classes.listing((files[0].size,))
     open_at = partial(_open_at, samples)
@@ -141,8 +142,18 @@ def _tree(folders: dict[str, list[Entry]], top: str) -> Tree:
     )
 
 
-def _with_prefix(classes: ClassFolders, prefix: str) -> ClassFolders:
-    return replace(classes, paths=[prefix + path for path in classes.paths])
+def _below(classes: ClassFolders, top: str, root: list[Entry]) -> ClassFolders:
+    """Class folders inside a top-level folder, with their paths and strays in the archive."""
+    if not top:
+        return classes
+    return replace(
+        classes,
+        paths=[top + path for path in classes.paths],
+        skipped=[
+            *strays(sorted(visible(root))),
+            *((top + path, reason) for path, reason in classes.skipped),
+        ],
+    )
 
 
 def _open_at(samples: _Samples, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:

@@ -1,10 +1,11 @@
 """The layout with one folder per class, for folders on disk, on remote storage or in an archive.
 
 Nothing is dropped silently: every entry of a class folder is a sample, even if it cannot be an
-image. Only hidden files and metadata files of file managers are ignored.
+image, and what is outside a class folder is listed as skipped, as are empty class folders. Only
+hidden files and metadata files of file managers are ignored.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.listing import Listing, as_text
+from difficulty_service.datasets.sample import Skipped
 from difficulty_service.datasets.storage import Entry
 from difficulty_service.errors import DatasetError, Setting
 
@@ -39,21 +41,25 @@ class ClassFolders:
     """The content of the class folders, class by class.
 
     Attributes:
-        names: Names of the classes.
+        names: Names of the classes, those of empty folders included.
         paths: Paths of the samples, relative to the location.
         labels: Class indices. Shape (samples,).
         sizes: Sizes of the samples in bytes. Shape (samples,).
+        skipped: Paths, relative to the location, of empty class folders and of what is outside
+            class folders.
     """
 
     names: tuple[str, ...]
     paths: list[str]
     labels: NDArray[np.int32]
     sizes: NDArray[np.int64]
+    skipped: list[Skipped]
 
     def listing(self, files: tuple[object, ...] = ()) -> Listing:
         """A listing with the paths as ids."""
         ids = [as_text(path) for path in self.paths]
-        return Listing(self.names, ids, self.labels, self.sizes, files)
+        skipped = [(as_text(path), reason) for path, reason in self.skipped]
+        return Listing(self.names, ids, self.labels, self.sizes, files, skipped)
 
     def describe(self, position: int) -> str:
         """The path of a sample, for messages."""
@@ -64,25 +70,25 @@ def find_class_folders(tree: Tree, location: str, split: str | None) -> ClassFol
     """Finds the samples of a tree whose folders are the classes, sorted by name.
 
     Raises:
-        DatasetError: There are no class folders, an empty one or images outside class folders, or
-            there are splits and none is chosen.
+        DatasetError: There are no class folders, or there are splits and none is chosen.
     """
-    folders = _class_folders(tree, location, split)
-    paths, labels, sizes = [], [], []
-    for label, folder in enumerate(folders):
+    folders, skipped = _class_folders(tree, location, split)
+    paths: list[str] = []
+    sizes: list[int] = []
+    counts = []
+    for folder in folders:
         entries = sorted(_walk(tree, folder))
         if not entries:
-            raise DatasetError(
-                f"the class folder {folder!r} of {location!r} is empty", "remove it or fill it"
-            )
+            skipped.append((folder, _why_empty(tree, folder)))
         paths += [path for path, _ in entries]
         sizes += [size for _, size in entries]
-        labels.append(np.full(len(entries), label, dtype=np.int32))
+        counts.append(len(entries))
     return ClassFolders(
         names=tuple(as_text(folder.rpartition("/")[2]) for folder in folders),
         paths=paths,
-        labels=np.concatenate(labels),
+        labels=np.repeat(np.arange(len(folders), dtype=np.int32), counts),
         sizes=np.array(sizes, dtype=np.int64),
+        skipped=skipped,
     )
 
 
@@ -91,8 +97,8 @@ def visible(entries: list[Entry]) -> list[Entry]:
     return [e for e in entries if not e[0].startswith(".") and e[0] not in IGNORED_NAMES]
 
 
-def _class_folders(tree: Tree, location: str, split: str | None) -> list[str]:
-    """Class folders relative to the location, sorted.
+def _class_folders(tree: Tree, location: str, split: str | None) -> tuple[list[str], list[Skipped]]:
+    """Class folders, sorted, and the entries beside them; paths relative to the location.
 
     Raises:
         DatasetError: The layout is not one folder per class.
@@ -110,7 +116,6 @@ def _class_folders(tree: Tree, location: str, split: str | None) -> list[str]:
         top, prefix = _scan_top(tree, location, split), f"{split}/"
     folders = sorted(name for name, folder, _ in top if folder and not has_image_extension(name))
     files = sorted(name for name, folder, _ in top if not folder)
-    images = [name for name in files if has_image_extension(name)]
     where = f"{location!r}, split {split!r}," if split else repr(location)
     if not folders:
         raise DatasetError(
@@ -118,14 +123,27 @@ def _class_folders(tree: Tree, location: str, split: str | None) -> list[str]:
             "expected one sub-folder per class, or give the table or tar file itself",
             parameter="location",
         )
-    if images:
-        raise DatasetError(
-            f"{where} has the image {images[0]!r} outside any class folder",
-            "move it into the folder of its class",
-        )
     if split is None:
         _refuse_unchosen_splits(tree, location, folders)
-    return [prefix + folder for folder in folders]
+    return [prefix + folder for folder in folders], list(strays(sorted(top), prefix))
+
+
+def strays(entries: list[Entry], prefix: str = "") -> Iterator[Skipped]:
+    """The entries beside class folders, each with the reason why it is no sample."""
+    for name, is_folder, _ in entries:
+        if is_folder and has_image_extension(name):
+            yield prefix + name, "a folder with the extension of an image"
+        elif not is_folder:
+            kind = "an image" if has_image_extension(name) else "a file"
+            yield prefix + name, f"{kind} outside the class folders"
+
+
+def _why_empty(tree: Tree, folder: str) -> str:
+    try:
+        tree.scan(folder)
+    except OSError as error:
+        return f"a class folder that cannot be listed: {error.strerror or error}"
+    return "an empty class folder"
 
 
 def _scan_top(tree: Tree, location: str, folder: str) -> list[Entry]:

@@ -3,6 +3,10 @@
 from difficulty_service.datasets.archive_index import ZIP_EXTENSION, holds_class_folders
 from difficulty_service.datasets.boundary import Boundary
 from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.published.detection import (
+    kind_of_published_file,
+    kind_of_published_folder,
+)
 from difficulty_service.datasets.storage import is_folder, list_folder, resolve
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
 from difficulty_service.datasets.tar_headers import TAR_EXTENSIONS
@@ -13,15 +17,16 @@ HUB_PREFIX = "hf:"
 _SAVED_TO_DISK = ({"dataset_dict.json"}, {"dataset_info.json", "state.json"})
 
 
-def detect_kind(location: str, boundary: Boundary | None = None) -> str:
+def detect_kind(location: str, boundary: Boundary | None = None, split: str | None = None) -> str:
     """Detects the kind of dataset by the prefix of its location, its files or their extensions.
 
     Args:
         location: Path, URI, glob of either, or `hf:NAME`.
         boundary: Root outside which nothing may be read.
+        split: Split that will be read, if one is chosen.
 
     Returns:
-        `image-folder`, `table`, `webdataset`, `archive` or `hugging-face`.
+        One of the keys of `datasets.DATASETS`.
 
     Raises:
         DatasetError: There is nothing at the location, or nothing that this package can read.
@@ -34,9 +39,13 @@ def detect_kind(location: str, boundary: Boundary | None = None) -> str:
             entries = list_folder(place)
         except (OSError, ValueError) as error:
             raise DatasetError(f"{location!r} cannot be listed: {error}") from error
-        return _kind_of_folder(entries, location)
+        published = kind_of_published_folder(place, entries, split)
+        return published or _kind_of_folder(entries, location)
     files = find_files(location, boundary)
     names = [file.place.name for file in files]
+    published = kind_of_published_file(files[0].place) if len(files) == 1 else None
+    if published is not None:
+        return published
     if all(name.lower().endswith(ZIP_EXTENSION) for name in names):
         return "archive"
     kind = _kind_of_files(names, location)

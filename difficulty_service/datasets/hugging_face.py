@@ -1,7 +1,7 @@
 """Hugging Face datasets: `hf:NAME` or `hf:NAME@CONFIG` on the hub, or saved to disk."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from difficulty_service.datasets.detection import HUB_PREFIX
 from difficulty_service.datasets.image_openers import cell_opener
-from difficulty_service.datasets.labels import Describe, index_labels
+from difficulty_service.datasets.labels import index_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import StoredPath, resolve
 from difficulty_service.datasets.table_columns import (
-    TableColumns,
     choose_columns,
     holds_text,
     sample_ids_of,
@@ -26,6 +25,21 @@ from difficulty_service.errors import DatasetError, MissingPackage, Setting
 
 _ROWS_PER_READ = 64
 _ROWS_PER_SIZES = 16_384
+
+
+@dataclass(frozen=True)
+class _Images:
+    """The images of a dataset.
+
+    Attributes:
+        rows: All rows, as Arrow tables.
+        column: Column with the images.
+        folder: Folder that relative paths are relative to.
+    """
+
+    rows: Any
+    column: str
+    folder: StoredPath
 
 
 def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
@@ -49,25 +63,57 @@ def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
             "save it as Parquet tables",
             parameter="location",
         )
-    rows, place = _load(location, options.split)
+    rows, place, split = _load(location, options.split)
+    return open_rows(rows, place, location, replace(options, split=split))
+
+
+def open_rows(
+    rows: Any,  # noqa: ANN401 - the package ships no types
+    place: StoredPath,
+    location: str,
+    options: DatasetOptions,
+) -> Dataset:
+    """Opens a `datasets.Dataset` that is loaded; its images stay encoded.
+
+    Args:
+        rows: The dataset.
+        place: Folder that relative image paths are relative to.
+        location: Description of where it comes from.
+        options: Options; the split has been chosen already, and is the name in the ids.
+
+    Raises:
+        DatasetError: Columns or labels are invalid.
+        DuplicateSampleId: Two rows have the same id.
+    """
+    split = options.split or str(rows.split or "data")
     schema = rows.features.arrow_schema
     columns = choose_columns(schema, replace(options, split=None), repr(location))
-    split = str(rows.split or "data")
     texts = rows.select_columns(columns.of_labels()).with_format("arrow")[:]
 
-    def describe(position: int) -> str:
-        return f"{split}#{position}"
+    def describe(row: int) -> str:
+        return f"{split}#{row}"
 
-    class_names, labels = _index_labels(rows, texts, columns, describe)
+    declared = getattr(rows.features[columns.label], "names", None) or ()
+    beside = None if declared or columns.label_name is None else texts.column(columns.label_name)
+    source = f"label column {columns.label!r}"
+    labels = index_labels(texts.column(columns.label), beside, source, describe, declared)
+    ids = sample_ids_of(texts, columns, map(describe, range(len(texts))), describe)
     images = rows.select_columns([columns.image]).with_format("arrow")
+    others = columns.other_labels
     listing = Listing(
-        class_names,
-        sample_ids_of(texts, columns, map(describe, range(len(labels))), describe),
-        labels,
-        _sizes(images, columns.image),
+        labels.class_names,
+        [ids[row] for row in labels.rows.tolist()],
+        labels.labels,
+        _sizes(images, columns.image)[labels.rows],
+        skipped=[(ids[row], reason) for row, reason in labels.unlabelled],
+        warnings=(several_labels_warning(columns.label, others),) if others else (),
     )
-    open_at = partial(_open_at, images, columns.image, place)
-    return build_dataset(location, options, listing, open_at, describe)
+    open_at = partial(_open_at, _Images(images, columns.image, place), labels.rows)
+
+    def describe_sample(position: int) -> str:
+        return describe(int(labels.rows[position]))
+
+    return build_dataset(location, options, listing, open_at, describe_sample)
 
 
 def _package() -> Any:  # noqa: ANN401 - the package ships no types
@@ -82,11 +128,12 @@ def _package() -> Any:  # noqa: ANN401 - the package ships no types
     return datasets
 
 
-def _load(location: str, split: str | None) -> tuple[Any, StoredPath]:
-    """Loads the rows and the folder that relative image paths are relative to."""
+def _load(location: str, split: str | None) -> tuple[Any, StoredPath, str]:
+    """Loads the rows, the folder that image paths are relative to, and the name of the split."""
     package = _package()
     if location.startswith(HUB_PREFIX):
-        return _load_from_hub(package, location, split), resolve(".")
+        rows = _load_from_hub(package, location, split)
+        return rows, resolve("."), str(rows.split or "data")
     place = resolve(location)
     if not place.is_local:
         raise DatasetError(
@@ -99,7 +146,8 @@ def _load(location: str, split: str | None) -> tuple[Any, StoredPath]:
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DatasetError(f"{location!r} cannot be read: {error}", "save it again") from error
     if isinstance(dataset, package.DatasetDict):
-        return dataset[_choose_split(list(dataset), split, location)], place
+        chosen = choose_split(list(dataset), split, location)
+        return dataset[chosen], place, chosen
     if split not in (None, str(dataset.split)):
         raise DatasetError(
             f"{location!r} holds {dataset.split or 'one unnamed split'}, not {split!r}",
@@ -107,7 +155,7 @@ def _load(location: str, split: str | None) -> tuple[Any, StoredPath]:
             Setting("split"),
             parameter="split",
         )
-    return dataset, place
+    return dataset, place, str(dataset.split or "data")
 
 
 def _load_from_hub(
@@ -118,7 +166,7 @@ def _load_from_hub(
     name, _, config = location.removeprefix(HUB_PREFIX).partition("@")
     try:
         splits = package.get_dataset_split_names(name, config or None)
-        chosen = _choose_split(splits, split, location)
+        chosen = choose_split(splits, split, location)
         return package.load_dataset(name, config or None, split=chosen)
     except (OSError, ValueError, RuntimeError, package.exceptions.DatasetsError) as error:
         raise DatasetError(
@@ -129,7 +177,12 @@ def _load_from_hub(
         ) from error
 
 
-def _choose_split(splits: list[str], split: str | None, location: str) -> str:
+def choose_split(splits: list[str], split: str | None, location: str) -> str:
+    """The split to read: the one that is named, or the only one.
+
+    Raises:
+        DatasetError: There is no such split, or none is named and there are several.
+    """
     if split is None and len(splits) == 1:
         return splits[0]
     if split is None or split not in splits:
@@ -141,19 +194,6 @@ def _choose_split(splits: list[str], split: str | None, location: str) -> str:
             parameter="split",
         )
     return split
-
-
-def _index_labels(
-    rows: Any,  # noqa: ANN401 - the package ships no types
-    texts: pa.Table,
-    columns: TableColumns,
-    describe: Describe,
-) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    declared = getattr(rows.features[columns.label], "names", None)
-    beside = None if declared or columns.label_name is None else texts.column(columns.label_name)
-    source = f"label column {columns.label!r}"
-    class_names, labels = index_labels(texts.column(columns.label), beside, source, describe)
-    return (tuple(declared) if declared else class_names), labels
 
 
 def _sizes(images: Any, column: str) -> NDArray[np.int64]:  # noqa: ANN401
@@ -172,12 +212,9 @@ def _sizes(images: Any, column: str) -> NDArray[np.int64]:  # noqa: ANN401
 
 
 def _open_at(
-    images: Any,  # noqa: ANN401
-    column: str,
-    folder: StoredPath,
-    positions: NDArray[np.int64],
+    images: _Images, rows: NDArray[np.int64], positions: NDArray[np.int64]
 ) -> Iterator[ImageOpener]:
     for start in range(0, len(positions), _ROWS_PER_READ):
-        rows = images[positions[start : start + _ROWS_PER_READ].tolist()]
-        for cell in rows.column(column).to_pylist():
-            yield cell_opener(cell, folder)
+        chosen = rows[positions[start : start + _ROWS_PER_READ]]
+        for cell in images.rows[chosen.tolist()].column(images.column).to_pylist():
+            yield cell_opener(cell, images.folder)

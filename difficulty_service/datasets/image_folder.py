@@ -35,8 +35,8 @@ def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
         options: Options, of which the split, the limit and the shard size apply.
 
     Raises:
-        DatasetError: The folder does not exist, has no class folders, an empty one or images
-            outside class folders, or it has splits and none is chosen.
+        DatasetError: The folder does not exist, has no class folders or no files in them, or it
+            has splits and none is chosen.
     """
     unused = ("image_column", "label_column", "id_column")
     check_options(options, "a folder of class folders", unused)

@@ -21,7 +21,7 @@ from difficulty_service.errors import DifficultyError, ImageError
 
 _JPEG_EXTENSIONS = frozenset(("jpg", "jpeg", "jpe", "jfif"))
 IMAGE_EXTENSIONS = _JPEG_EXTENSIONS.union(
-    ("png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "avif")
+    ("png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "avif", "heic", "heif", "hif")
 )
 MAX_IMAGE_BYTES = 1 << 30
 

@@ -1,6 +1,8 @@
 """Converts the labels of a dataset, integers or text, to class names and class indices."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,47 +16,95 @@ LABEL_NAMES = ("label", "labels", "class", "target", "fine_label", "category", "
 
 MAX_LABEL = 1_000_000
 
+_LABEL_LIKE = re.compile(r".*[_\- ](labels?|class|target|category)", re.IGNORECASE)
+
 Describe = Callable[[int], str]
 """Function that describes where the sample of a row is, for messages."""
 
 
+@dataclass(frozen=True)
+class IndexedLabels:
+    """The labels of the rows that have one.
+
+    Attributes:
+        class_names: Name of each class index.
+        labels: Class indices, int32. Shape (samples,).
+        rows: Row of each sample, ascending. Shape (samples,).
+        unlabelled: The other rows, ascending, each with the reason.
+    """
+
+    class_names: tuple[str, ...]
+    labels: NDArray[np.int32]
+    rows: NDArray[np.int64]
+    unlabelled: Sequence[tuple[int, str]] = ()
+
+
+def label_like(names: Iterable[str]) -> list[str]:
+    """The names that a label column may have: the default ones by priority, then the others."""
+    names = list(names)
+    usual = [name for name in LABEL_NAMES if name in names]
+    return usual + [name for name in names if name not in usual and _LABEL_LIKE.fullmatch(name)]
+
+
+def several_labels_warning(used: str, others: Sequence[str]) -> str:
+    """The sentence that names the label columns that are not used."""
+    one = len(others) == 1
+    return (
+        f"labels are read from {used!r}; {', '.join(map(repr, others))} "
+        f"{'looks' if one else 'look'} like labels too"
+    )
+
+
 def index_labels(
-    values: pa.ChunkedArray, names: pa.ChunkedArray | None, source: str, describe: Describe
-) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Class names and one class index per row.
+    values: pa.ChunkedArray,
+    names: pa.ChunkedArray | None,
+    source: str,
+    describe: Describe,
+    declared: Sequence[str] = (),
+) -> IndexedLabels:
+    """Class names, and the class index of every row that has a label.
 
     Texts are replaced by indices into the sorted distinct texts. Integers and booleans are kept;
-    the name of such a class is its entry in `names`, or else its number.
+    the name of such a class is its entry in `names` or `declared`, or else its number. A row has
+    no label where the value is null, NaN, an empty text or negative.
 
     Args:
-        values: Integers, booleans or text, possibly dictionary-encoded. Shape (samples,).
+        values: Integers, booleans, whole floating-point numbers or text, possibly
+            dictionary-encoded. Shape (rows,).
         names: Class name of each integer label, possibly null; None if there are no names. Shape
-            (samples,).
+            (rows,).
         source: Description of the column, for messages.
         describe: Function that describes where a row is, for messages.
+        declared: Names that the dataset declares for the first integer labels.
 
     Raises:
-        DatasetError: A label is null, negative, above 1,000,000 or of another type, or one
+        DatasetError: No row has a label, labels are above 1,000,000 or of another type, or one
             integer has two names.
     """
-    values = decode_dictionary(values)
-    _refuse_nulls(values, source, describe)
-    if is_text(values.type):
-        return _index_text(values)
-    if not (pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)):
+    values = _integers_or_text(decode_dictionary(values), source)
+    missing = _missing(values)
+    rows = np.flatnonzero(~missing)
+    if len(values) and not len(rows):
         raise DatasetError(
-            f"{source} is of type {values.type}, but labels are integers or text",
-            "name another column as ",
+            f"{source} holds no label: all {len(values):,} values are missing or negative",
+            "label some samples, or name another column as ",
             Setting("label_column"),
-            " or convert it",
             parameter="label_column",
         )
+    unlabelled: Sequence[tuple[int, str]] = ()
+    if len(rows) < len(values):
+        unlabelled = _reasons(values, np.flatnonzero(missing))
+        values = values.take(pa.array(rows))
+        names = None if names is None else names.take(pa.array(rows))
+    if is_text(values.type):
+        return IndexedLabels(*_index_text(values), rows, unlabelled)
     labels = values.cast(pa.int64()).to_numpy()
-    _refuse_out_of_range(labels, source, describe)
+    _refuse_too_large(labels, source, lambda position: describe(int(rows[position])))
     class_names = [str(label) for label in range(int(labels.max(initial=-1)) + 1)]
+    class_names[: len(declared)] = declared
     if names is not None:
         _name_integers(class_names, labels, decode_dictionary(names), source)
-    return tuple(class_names), labels.astype(np.int32)
+    return IndexedLabels(tuple(class_names), labels.astype(np.int32), rows, unlabelled)
 
 
 def decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -70,24 +120,51 @@ def is_text(data_type: pa.DataType) -> bool:
     return any(is_kind(data_type) for is_kind in kinds)
 
 
-def _refuse_nulls(values: pa.ChunkedArray, source: str, describe: Describe) -> None:
-    if values.null_count:
-        first = int(pc.index(pc.is_null(values), value=True).as_py())
-        raise DatasetError(
-            f"{source} is null {values.null_count} times, first at {describe(first)}",
-            "every sample needs a label: remove or label them",
-        )
+def _integers_or_text(values: pa.ChunkedArray, source: str) -> pa.ChunkedArray:
+    """The labels as integers or text; pandas writes integers beside missing ones as floats."""
+    kind = values.type
+    if is_text(kind):
+        return values.cast(pa.large_string())
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return values if pa.types.is_integer(kind) else values.cast(pa.int64())
+    if pa.types.is_floating(kind):
+        numbers = values.cast(pa.float64()).combine_chunks()
+        whole = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
+        if pc.all(pc.equal(whole, pc.floor(whole))).as_py() is not False:
+            return pa.chunked_array([whole.cast(pa.int64(), safe=False)])
+    raise DatasetError(
+        f"{source} is of type {kind}, but labels are integers or text",
+        "name another column as ",
+        Setting("label_column"),
+        " or convert it",
+        parameter="label_column",
+    )
+
+
+def _missing(values: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Whether each row has no label. Shape (rows,)."""
+    if is_text(values.type):
+        absent = pc.equal(pc.utf8_trim_whitespace(values), "")
+    else:
+        absent = pc.less(values, pa.scalar(0, values.type))
+    return pc.fill_null(absent, fill_value=True).to_numpy()
+
+
+def _reasons(values: pa.ChunkedArray, rows: NDArray[np.int64]) -> list[tuple[int, str]]:
+    return [
+        (row, f"the label is {label}" if isinstance(label, int) else "the label is missing")
+        for row, label in zip(rows.tolist(), values.take(pa.array(rows)).to_pylist(), strict=True)
+    ]
 
 
 def _index_text(values: pa.ChunkedArray) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    values = values.cast(pa.large_string())
     class_names = sorted(pc.unique(values).to_pylist())
     labels = pc.index_in(values, value_set=pa.array(class_names, values.type))
     return tuple(class_names), labels.to_numpy().astype(np.int32)
 
 
-def _refuse_out_of_range(labels: NDArray[np.int64], source: str, describe: Describe) -> None:
-    wrong = np.flatnonzero((labels < 0) | (labels > MAX_LABEL))
+def _refuse_too_large(labels: NDArray[np.int64], source: str, describe: Describe) -> None:
+    wrong = np.flatnonzero(labels > MAX_LABEL)
     if len(wrong):
         raise DatasetError(
             f"{source} holds {labels[wrong[0]]} at {describe(int(wrong[0]))}",

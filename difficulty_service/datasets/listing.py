@@ -4,19 +4,21 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Skipped
 from difficulty_service.errors import DatasetError, DuplicateSampleId, Setting
 
 OpenAt = Callable[[NDArray[np.int64]], Iterator[ImageOpener]]
 """Function that yields the openers of the images at ascending positions in a listing."""
 
 _IDS_PER_HASH = 65_536
+_SHOWN = 3
+_SHOWN_REASONS = 5
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Listing:
         labels: Class indices. Shape (samples,).
         sizes: Encoded bytes of each image, 0 if unknown. Shape (samples,).
         files: Properties of the files that are part of the fingerprint.
+        skipped: Entries of the dataset that cannot be samples.
+        warnings: Warnings about how the dataset was read, one sentence each.
     """
 
     class_names: tuple[str, ...]
@@ -36,6 +40,8 @@ class Listing:
     labels: NDArray[np.int32]
     sizes: NDArray[np.int64]
     files: tuple[object, ...] = ()
+    skipped: Sequence[Skipped] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def as_text(path: str) -> str:
@@ -82,21 +88,21 @@ def build_dataset(
         DatasetError: There are no samples.
         DuplicateSampleId: Two samples have the same id.
     """
+    warnings = (*listing.warnings, *skip_warnings(listing.skipped))
     if not len(listing.labels):
         raise DatasetError(
-            f"{location!r} has no samples",
+            "; ".join((f"{location!r} has no samples", *warnings)),
             "check the path, the split and the files",
             parameter="location",
         )
     _refuse_duplicates(listing.sample_ids, describe)
     chosen = choose_positions(listing.labels, options.limit)
     if len(chosen) < len(listing.labels):
-        listing = Listing(
-            listing.class_names,
-            [listing.sample_ids[position] for position in chosen.tolist()],
-            listing.labels[chosen],
-            listing.sizes[chosen],
-            listing.files,
+        listing = replace(
+            listing,
+            sample_ids=[listing.sample_ids[position] for position in chosen.tolist()],
+            labels=listing.labels[chosen],
+            sizes=listing.sizes[chosen],
         )
     return Dataset(
         location=location,
@@ -106,7 +112,26 @@ def build_dataset(
         fingerprint=fingerprint(listing),
         shard_size=options.shard_size,
         open_images=partial(_open_chosen, open_at, chosen),
+        skipped=listing.skipped,
+        warnings=warnings,
     )
+
+
+def skip_warnings(skipped: Sequence[Skipped]) -> list[str]:
+    """One sentence for each reason, with the number of skipped entries and the first few."""
+    entries: dict[str, list[str]] = {}
+    for name, reason in skipped:
+        entries.setdefault(reason, []).append(name)
+    sentences = []
+    for reason, names in list(entries.items())[:_SHOWN_REASONS]:
+        what = "1 entry is" if len(names) == 1 else f"{len(names):,} entries are"
+        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        shown = ", ".join(map(repr, names[:_SHOWN]))
+        sentences.append(f"{what} skipped ({reason}): {shown}{more}")
+    others = sum(len(names) for names in list(entries.values())[_SHOWN_REASONS:])
+    if others:
+        sentences.append(f"{others:,} more entries are skipped for other reasons")
+    return sentences
 
 
 def _open_chosen(

@@ -12,6 +12,9 @@ from difficulty_service.datasets.boundary import Boundary
 ImageOpener = Callable[[], BinaryIO]
 """Opens one encoded image as a seekable file; raises ImageError."""
 
+Skipped = tuple[str, str]
+"""Path or id of an entry of a dataset that cannot be a sample, and the reason."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -36,7 +39,8 @@ class DatasetOptions:
         split: Sub-folder or named split to read, if the dataset has several.
         image_column: Column of a table with image bytes or paths; None to detect it.
         label_column: Column of a table with the labels; None to detect it.
-        id_column: Column whose text is the sample id; None to use `file#row`.
+        id_column: Column whose text is the sample id; None to use a column of unique paths, or
+            else `file#row`.
         limit: Number of samples to use, evenly spaced over the dataset; None for all.
         shard_size: Number of samples per shard, the unit of work and of resuming.
         boundary: Root outside which nothing may be read; None to allow links, paths and URIs that
@@ -64,6 +68,9 @@ class Dataset:
         fingerprint: Hex SHA-256 that changes with the ids, labels or sizes of the samples.
         shard_size: Number of samples per shard; the last shard may hold fewer.
         open_images: Function that yields the openers of the samples at ascending positions.
+        skipped: Entries of the dataset that cannot be samples: without a label, or without a class
+            folder. They are not part of the fingerprint, and no limit applies to them.
+        warnings: Warnings about skipped entries and guessed columns, one sentence each.
     """
 
     location: str
@@ -73,6 +80,8 @@ class Dataset:
     fingerprint: str
     shard_size: int
     open_images: Callable[[range], Iterator[ImageOpener]]
+    skipped: Sequence[Skipped] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def num_shards(self) -> int:

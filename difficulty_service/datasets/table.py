@@ -12,14 +12,20 @@ from numpy.typing import NDArray
 
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import cell_opener
-from difficulty_service.datasets.labels import decode_dictionary, index_labels
+from difficulty_service.datasets.labels import (
+    decode_dictionary,
+    index_labels,
+    several_labels_warning,
+)
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import (
     IMAGE_NAMES,
     TableColumns,
+    are_ids,
     choose_columns,
+    path_columns,
     sample_ids_of,
 )
 from difficulty_service.datasets.table_files import (
@@ -28,12 +34,13 @@ from difficulty_service.datasets.table_files import (
     open_table_file,
     read_cells,
     read_columns,
+    read_paths,
 )
 from difficulty_service.errors import DatasetError
 
 
 @dataclass(frozen=True)
-class _Rows:
+class TableRows:
     """The rows of the samples in several files, which are numbered consecutively.
 
     Attributes:
@@ -68,6 +75,21 @@ class _Rows:
                 yield table, rows[first:last] - start
 
 
+@dataclass(frozen=True)
+class ListedTable:
+    """The samples of a table, before any limit.
+
+    Attributes:
+        listing: Ids, labels and skipped rows.
+        rows: Rows of the samples.
+        image_column: Column with the images.
+    """
+
+    listing: Listing
+    rows: TableRows
+    image_column: str
+
+
 def open_table(location: str, options: DatasetOptions) -> Dataset:
     """Opens one table: a file, the files that match a glob, or those in a folder, in sorted order.
 
@@ -76,8 +98,27 @@ def open_table(location: str, options: DatasetOptions) -> Dataset:
         options: Options, all of which apply; a split selects the rows by their column `split`.
 
     Raises:
-        DatasetError: A file cannot be read, a column is missing, or labels are invalid.
+        DatasetError: As for `list_table`.
         DuplicateSampleId: Two rows have the same id.
+    """
+    return build_table(list_table(location, options), location, options)
+
+
+def build_table(table: ListedTable, location: str, options: DatasetOptions) -> Dataset:
+    """Makes a dataset of a listed table; arguments and errors as for `open_table`."""
+    open_at = partial(_open_at, table.rows, table.image_column)
+    return build_dataset(location, options, table.listing, open_at, table.rows.describe)
+
+
+def list_table(location: str, options: DatasetOptions) -> ListedTable:
+    """Lists the rows of a table that have a label; the others are listed as skipped.
+
+    Args:
+        location: Path, URI or glob.
+        options: Options, of which the limit and the shard size are not used.
+
+    Raises:
+        DatasetError: A file cannot be read, a column is missing, or labels are invalid.
     """
     check_options(options, "a table", unused=())
     tables = _open_files(location, options)
@@ -91,22 +132,44 @@ def open_table(location: str, options: DatasetOptions) -> Dataset:
     keep = _rows_of_split(texts, options.split, location)
     texts = texts.take(pa.array(keep))
     lengths = np.array([table.num_rows for table in tables], dtype=np.int64)
-    rows = _Rows(tuple(_only_images(tables, columns)), np.cumsum(lengths) - lengths, keep)
-    class_names, labels = index_labels(
+    rows = TableRows(tuple(tables), np.cumsum(lengths) - lengths, keep)
+    labels = index_labels(
         texts.column(columns.label),
         texts.column(columns.label_name) if columns.label_name else None,
         f"label column {columns.label!r}",
         rows.describe,
+        columns.class_names,
     )
+    ids = _sample_ids(rows, texts, columns)
+    unlabelled = [(ids[row], reason) for row, reason in labels.unlabelled]
+    if unlabelled:
+        ids = [ids[row] for row in labels.rows.tolist()]
+    others = columns.other_labels
     listing = Listing(
-        class_names,
-        sample_ids_of(texts, columns, rows.names(), rows.describe),
-        labels,
-        np.zeros(len(labels), dtype=np.int64),
+        labels.class_names,
+        ids,
+        labels.labels,
+        np.zeros(len(labels.labels), dtype=np.int64),
         tuple((table.name, table.file.size, table.num_rows) for table in tables),
+        skipped=unlabelled,
+        warnings=(several_labels_warning(columns.label, others),) if others else (),
     )
-    open_at = partial(_open_at, rows, columns.image)
-    return build_dataset(location, options, listing, open_at, rows.describe)
+    rows = TableRows(tuple(_only_images(tables, columns)), rows.starts, keep[labels.rows])
+    return ListedTable(listing, rows, columns.image)
+
+
+def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list[str]:
+    """The id column, or else the first column of unique paths, or else `file#row`."""
+    if columns.sample_id is None:
+        usable = [path_columns(table.schema, columns.image) for table in rows.tables]
+        for name in usable[0]:
+            if not all(name in names for names in usable):
+                continue
+            chunks = [part for table in rows.tables for part in read_paths(table, name).chunks]
+            paths = pa.chunked_array(chunks, pa.large_string()).take(pa.array(rows.rows))
+            if are_ids(paths):
+                return list(paths.to_pylist())
+    return sample_ids_of(texts, columns, rows.names(), rows.describe)
 
 
 def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
@@ -172,7 +235,7 @@ def _rows_of_split(texts: pa.Table, split: str | None, location: str) -> NDArray
     return rows
 
 
-def _open_at(rows: _Rows, column: str, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
+def _open_at(rows: TableRows, column: str, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
     for table, numbers in rows.split_by_file(positions):
         for cell in read_cells(table, column, numbers):
             yield cell_opener(cell, table.file.place.parent, is_base64=table.is_json)

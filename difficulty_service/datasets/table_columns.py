@@ -1,30 +1,20 @@
 """The columns of a table that hold images, labels, class names, ids and splits."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from difficulty_service.datasets.labels import LABEL_NAMES, Describe, is_text
+from difficulty_service.datasets.labels import LABEL_NAMES, Describe, is_text, label_like
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import DatasetError, Setting
 
-IMAGE_NAMES = (
-    "image",
-    "img",
-    "image_bytes",
-    "bytes",
-    "jpg",
-    "png",
-    "webp",
-    "path",
-    "image_path",
-    "file",
-    "file_path",
-    "filename",
-    "file_name",
-)
+PATH_NAMES = ("path", "image_path", "file", "file_path", "filename", "file_name")
+"""Names of columns whose paths become the sample ids if they are unique, by priority."""
+
+IMAGE_NAMES = ("image", "img", "image_bytes", "bytes", "jpg", "png", "webp", *PATH_NAMES)
 """Default names of image columns, by priority; columns of bytes come before paths."""
 
 
@@ -38,6 +28,8 @@ class TableColumns:
         label_name: Column with the class names of integer labels, or None.
         sample_id: Column with the sample ids, or None.
         split: Column with the splits, or None.
+        other_labels: Columns that look like labels too, where the label column was guessed.
+        class_names: Names that the schema declares for integer labels; empty if it declares none.
     """
 
     image: str
@@ -45,6 +37,8 @@ class TableColumns:
     label_name: str | None
     sample_id: str | None
     split: str | None
+    other_labels: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
 
     def of_labels(self) -> list[str]:
         """All columns except the images, without duplicates."""
@@ -61,7 +55,8 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
         source: Description of the table, for messages.
 
     Raises:
-        DatasetError: A column is missing or has an unsuitable type.
+        DatasetError: A column is missing or has an unsuitable type, or several columns may be the
+            label column and none has a usual name.
     """
     image = _find(schema, options.image_column, _images_first(schema), ("image", source))
     kind = schema.field(image).type
@@ -73,14 +68,67 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
             Setting("image_column"),
             parameter="image_column",
         )
-    label = _find(schema, options.label_column, LABEL_NAMES, ("label", source))
+    label, *other_labels = _label_columns(schema, options.label_column, source)
     return TableColumns(
         image=image,
         label=label,
         label_name=_label_name(schema, label, options.label_column),
         sample_id=options.id_column and _require(schema, options.id_column, ("id", source)),
         split=options.split and _require(schema, "split", ("split", source)),
+        other_labels=tuple(other_labels),
+        class_names=_declared_class_names(schema, label),
     )
+
+
+def _label_columns(schema: pa.Schema, chosen: str | None, source: str) -> list[str]:
+    """The label column, followed by the others that look like one where none is chosen."""
+    like = [name for name in label_like(schema.names) if _may_hold_labels(schema.field(name).type)]
+    if chosen is not None or not like:
+        return [_find(schema, chosen, LABEL_NAMES, ("label", source))]
+    if like[0] in LABEL_NAMES or len(like) == 1:
+        return like
+    raise DatasetError(
+        f"{source} has several columns that may be the labels: {', '.join(map(repr, like))}",
+        "name one of them as ",
+        Setting("label_column"),
+        parameter="label_column",
+    )
+
+
+def _may_hold_labels(data_type: pa.DataType) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating, pa.types.is_null)
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
+    return is_text(data_type) or any(is_kind(data_type) for is_kind in kinds)
+
+
+def _declared_class_names(schema: pa.Schema, label: str) -> tuple[str, ...]:
+    """The names of a `ClassLabel` that `datasets.Dataset.to_parquet` wrote into the schema."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return tuple(map(str, features[label]["names"]))
+    except (KeyError, TypeError, ValueError):  # another writer, or a column of another kind
+        return ()
+
+
+def path_columns(schema: pa.Schema, image: str) -> list[str]:
+    """The columns whose paths may serve as sample ids: the image column first, if it has paths."""
+    return [
+        name
+        for name in dict.fromkeys((image, *PATH_NAMES))
+        if name in schema.names
+        and (
+            _has_field(schema.field(name).type, "path")
+            or (name in PATH_NAMES and holds_text(schema.field(name).type))
+        )
+    ]
+
+
+def are_ids(paths: pa.ChunkedArray) -> bool:
+    """Whether paths are present in every row and differ from each other."""
+    if paths.null_count or not pc.all(pc.not_equal(paths, "")).as_py():
+        return False
+    return int(pc.count_distinct(paths).as_py()) == len(paths)
 
 
 def _label_name(schema: pa.Schema, label: str, label_column: str | None) -> str | None:
@@ -132,9 +180,13 @@ def _require(schema: pa.Schema, name: str, what: tuple[str, str]) -> str:
 def holds_bytes(data_type: pa.DataType) -> bool:
     """Whether cells are binary, or a struct with `bytes` or `path`."""
     if pa.types.is_struct(data_type):
-        return any(field.name in ("bytes", "path") for field in data_type)
+        return _has_field(data_type, "bytes") or _has_field(data_type, "path")
     kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
     return any(is_kind(data_type) for is_kind in kinds)
+
+
+def _has_field(data_type: pa.DataType, name: str) -> bool:
+    return pa.types.is_struct(data_type) and any(field.name == name for field in data_type)
 
 
 def holds_text(data_type: pa.DataType) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
@@ -97,11 +98,33 @@ def read_columns(table: TableFile, columns: list[str]) -> pa.Table:
         )
     if table.rows is not None:
         return table.rows.select(columns)
+    return _read_parquet(table, columns)
+
+
+def _read_parquet(table: TableFile, columns: list[str]) -> pa.Table:
     try:
         with open_arrow_file(table.file.place) as source:
             return pq.ParquetFile(source).read(columns=columns)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from error
+
+
+def read_paths(table: TableFile, column: str) -> pa.ChunkedArray:
+    """Reads a column of paths, or only the paths of a column of structs `{bytes, path}`.
+
+    Returns:
+        Text, null where there is no path. Shape (rows,).
+
+    Raises:
+        DatasetError: The file is damaged.
+    """
+    is_struct = pa.types.is_struct(table.schema.field(column).type)
+    if is_struct and table.rows is None:
+        # Parquet stores each field of a struct by itself, so the bytes are not read.
+        cells = _read_parquet(table, [f"{column}.path"]).column(column)
+    else:
+        cells = read_columns(table, [column]).column(column)
+    return (pc.struct_field(cells, "path") if is_struct else cells).cast(pa.large_string())
 
 
 def read_cells(table: TableFile, column: str, rows: NDArray[np.int64]) -> Iterator[object]:

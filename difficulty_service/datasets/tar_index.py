@@ -15,8 +15,9 @@ from difficulty_service.datasets.image_openers import (
     MAX_IMAGE_BYTES,
     has_image_extension,
 )
-from difficulty_service.datasets.labels import LABEL_NAMES
+from difficulty_service.datasets.labels import LABEL_NAMES, label_like
 from difficulty_service.datasets.listing import as_text
+from difficulty_service.datasets.sample import Skipped
 from difficulty_service.datasets.storage import StoredFile
 from difficulty_service.datasets.tar_headers import (
     TAR_ERRORS,
@@ -24,11 +25,12 @@ from difficulty_service.datasets.tar_headers import (
     read_headers,
     why_unreadable,
 )
-from difficulty_service.errors import DatasetError, DuplicateSampleId
+from difficulty_service.errors import DatasetError, DuplicateSampleId, Setting
 
 _MAX_TEXT_BYTES = 16 << 20
 _MAX_TEXTS_BYTES = 1 << 30  # all labels of an archive are in memory together
 _TEXTS = ("cls", "json")
+_CLS = ".cls"
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 
@@ -70,15 +72,32 @@ class TarSample:
     problem: str | None
 
 
-def read_tar_index(file: StoredFile, label_key: str | None) -> list[TarSample]:
-    """Reads the samples of an archive, in the order of their images.
+@dataclass(frozen=True)
+class TarIndex:
+    """The content of an archive.
+
+    Attributes:
+        samples: Samples with a label, in the order of their images.
+        skipped: Keys of the others, with the reason.
+        labels: Where the labels come from: `.cls` or a key of the `.json` members; and then the
+            other keys that look like labels, where the key was guessed.
+    """
+
+    samples: list[TarSample]
+    skipped: list[Skipped]
+    labels: tuple[str, ...]
+
+
+def read_tar_index(file: StoredFile, label_key: str | None) -> TarIndex:
+    """Reads the samples of an archive.
 
     Args:
         file: Path and size of the archive.
         label_key: Key of the label in `.json` members; None to try the default names.
 
     Raises:
-        DatasetError: The archive is damaged or truncated, or a sample has no label.
+        DatasetError: The archive is damaged or truncated, or several keys may be the label and
+            none has a usual name.
         DuplicateSampleId: A key has two members with the same extension.
     """
     groups: dict[str, dict[str, TarMember]] = {}
@@ -94,8 +113,20 @@ def read_tar_index(file: StoredFile, label_key: str | None) -> list[TarSample]:
             f"the tar {file.place.path!r} is damaged or truncated: {error}",
             "fetch or write it again, or exclude it from the glob",
         ) from error
-    samples = [_sample(key, group, file.place.name, label_key) for key, group in groups.items()]
-    return sorted(samples, key=lambda sample: sample.offset)
+    samples: list[TarSample] = []
+    skipped: list[Skipped] = []
+    labels: tuple[str, ...] = ()
+    for key, group in groups.items():
+        values, problem = _json_values(group)
+        sources = _label_sources(group, values, label_key)
+        labels = max(labels, sources, key=len)
+        label = _label(group, values, sources)
+        if isinstance(label, int | str):
+            samples.append(_sample(key, group, label, values))
+        else:
+            skipped.append((key, problem or _label_problem(label, label_key)))
+    _refuse_guess(labels, file.place.name)
+    return TarIndex(sorted(samples, key=lambda sample: sample.offset), skipped, labels)
 
 
 def _visible_headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:
@@ -143,17 +174,8 @@ def _read_text(header: tarfile.TarInfo, archive: BinaryIO) -> str:
 
 
 def _sample(
-    key: str, group: dict[str, TarMember], tar_name: str, label_key: str | None
+    key: str, group: dict[str, TarMember], label: int | str, values: dict[str, object]
 ) -> TarSample:
-    values = _json_values(key, group, tar_name)
-    label = _label(group, values, label_key)
-    if not isinstance(label, int | str):
-        raise DatasetError(
-            f"the sample {key!r} in {tar_name!r} has "
-            f"{'no label' if label is None else f'the label {label!r}'}",
-            f"expected an integer or text in {key}.cls, or in {key}.json as "
-            f"{repr(label_key) if label_key else 'one of ' + ', '.join(LABEL_NAMES)}",
-        )
     name = values.get("label_name")
     image = _image(group)
     return TarSample(
@@ -166,27 +188,61 @@ def _sample(
     )
 
 
-def _json_values(key: str, group: dict[str, TarMember], tar_name: str) -> dict[str, object]:
+def _json_values(group: dict[str, TarMember]) -> tuple[dict[str, object], str | None]:
+    """The values of the `.json` member, and the reason why it has none."""
     text = group["json"].text if "json" in group else None
     if text is None:
-        return {}
+        return {}, None
     try:
         values = json.loads(text)
-    except ValueError as error:
-        raise DatasetError(f"{key}.json in {tar_name!r} is not JSON: {error}") from error
+    except ValueError:
+        return {}, "its .json member is not JSON"
     if not isinstance(values, dict):
-        raise DatasetError(f"{key}.json in {tar_name!r} holds {text[:40]!r}", "expected an object")
-    return values
+        return {}, "its .json member is not a JSON object"
+    return values, None
 
 
-def _label(group: dict[str, TarMember], values: dict[str, object], label_key: str | None) -> object:
-    """The label of a sample: at the given key in `.json`, or else in `.cls` before `.json`."""
+def _label_sources(
+    group: dict[str, TarMember], values: dict[str, object], label_key: str | None
+) -> tuple[str, ...]:
+    """Where a label may be, by priority: the given key, or else `.cls` before keys of `.json`."""
     if label_key is not None:
-        return values.get(label_key)
-    text = group["cls"].text if "cls" in group else None
-    if text:
-        return int(text) if _INTEGER.fullmatch(text) else text
-    return next((values[name] for name in LABEL_NAMES if name in values), None)
+        return (label_key,)
+    keys = label_like(name for name, value in values.items() if isinstance(value, int | str))
+    has_text = "cls" in group and group["cls"].text
+    return (*([_CLS] if has_text else []), *keys)
+
+
+def _label(
+    group: dict[str, TarMember], values: dict[str, object], sources: tuple[str, ...]
+) -> object:
+    """The label of a sample at the first of its sources; None if there is none."""
+    if not sources:
+        return next((values[name] for name in LABEL_NAMES if name in values), None)
+    if sources[0] != _CLS:
+        return values.get(sources[0])
+    text = group["cls"].text or ""
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+def _label_problem(label: object, label_key: str | None) -> str:
+    if label is not None:
+        return "the label is neither an integer nor text"
+    if label_key is not None:
+        return f"no label: no {label_key!r} in its .json member"
+    return f"no label: no .cls member, and no .json with one of {', '.join(LABEL_NAMES)}"
+
+
+def _refuse_guess(labels: tuple[str, ...], tar_name: str) -> None:
+    """Refuses to choose among several keys, none of which has a usual name."""
+    if len(labels) > 1 and labels[0] not in (_CLS, *LABEL_NAMES):
+        raise DatasetError(
+            f"the .json members of {tar_name!r} have several keys that may be the label: "
+            f"{', '.join(map(repr, labels))}",
+            "name one of them as ",
+            Setting("label_column"),
+            parameter="label_column",
+        )
 
 
 def _image(group: dict[str, TarMember]) -> TarMember:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import open_bytes, refusing
-from difficulty_service.datasets.labels import Describe, index_labels
+from difficulty_service.datasets.labels import Describe, index_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
@@ -52,7 +52,7 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
             is the key of the label in `.json` members.
 
     Raises:
-        DatasetError: A tar is damaged, or a sample has no label.
+        DatasetError: A tar is damaged, no sample has a label, or labels are invalid.
         DuplicateSampleId: Two samples have the same key.
     """
     check_options(options, "WebDataset tars", ("split", "image_column", "id_column"))
@@ -67,27 +67,34 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
             f"expected files ending in {', '.join(TAR_EXTENSIONS)}",
             parameter="location",
         )
-    samples: list[TarSample] = []
-    archives: list[int] = []
-    for archive, file in enumerate(files):
-        index = read_tar_index(file, options.label_column)
-        samples += index
-        archives += [archive] * len(index)
-    members = _members(files, archives, samples)
+    indices = [read_tar_index(file, options.label_column) for file in files]
+    samples = [sample for index in indices for sample in index.samples]
+    archives = [archive for archive, index in enumerate(indices) for _ in index.samples]
+    skipped = [entry for index in indices for entry in index.skipped]
+    sources = max((index.labels for index in indices), key=len)
 
-    def describe(position: int) -> str:
-        return f"{samples[position].key!r} in {files[archives[position]].place.name!r}"
+    def describe(row: int) -> str:
+        return f"{samples[row].key!r} in {files[archives[row]].place.name!r}"
 
     values, names = _labels(samples, describe)
-    class_names, labels = index_labels(values, names, "the label", describe)
+    labels = index_labels(values, names, "the label", describe)
+    rows = labels.rows.tolist()
+    members = _members(files, [archives[row] for row in rows], [samples[row] for row in rows])
     listing = Listing(
-        class_names,
-        [sample.key for sample in samples],
-        labels,
+        labels.class_names,
+        [samples[row].key for row in rows],
+        labels.labels,
         members.sizes,
         tuple((file.place.name, file.size) for file in files),
+        skipped=[*skipped, *((samples[row].key, reason) for row, reason in labels.unlabelled)],
+        warnings=(several_labels_warning(sources[0], sources[1:]),) if len(sources) > 1 else (),
     )
-    return build_dataset(location, options, listing, partial(_open_at, members), describe)
+
+    def describe_sample(position: int) -> str:
+        return describe(rows[position])
+
+    open_at = partial(_open_at, members)
+    return build_dataset(location, options, listing, open_at, describe_sample)
 
 
 def _members(files: list[StoredFile], archives: list[int], samples: list[TarSample]) -> _Members:

@@ -1,7 +1,8 @@
 """Features on disk: one Parquet part per shard, and a description of how they were made.
 
 A part appears whole or not at all, so a run that was killed resumes at the first missing part.
-Images that could not be read are listed in the part that they would have been in.
+Images that could not be read are listed in the part that they would have been in, and in
+`errors.parquet` together with the entries of the dataset that are no samples.
 """
 
 import json
@@ -13,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from torch import Tensor
 
 from difficulty_service.errors import FeatureStoreError, Setting
 from difficulty_service.feature_store.part import (
@@ -25,6 +25,7 @@ from difficulty_service.feature_store.part import (
     read_bad_images,
     write_part,
 )
+from difficulty_service.files.arrow_columns import strings_to_arrow
 from difficulty_service.files.atomic_file import remove_leftovers, replacing
 from difficulty_service.files.differences import differences
 
@@ -34,7 +35,7 @@ ERRORS_FILE = "errors.parquet"
 PREFETCHED_PARTS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
-FREE_TO_CHANGE = {"dataset", "dataset_options", "package_version"}
+FREE_TO_CHANGE = {"dataset", "dataset_options", "package_version", "warnings"}
 """Keys of a description that a resumed run need not share with the first one; the fingerprint
 tells whether the samples are the same."""
 
@@ -49,19 +50,22 @@ class FeatureStore:
 
     Attributes:
         folder: Folder of the parts.
-        description: JSON values: dataset, fingerprint, backbone, weights, preprocessing, classes.
-        labels: Labels to use instead of those on disk, class indices of all rows of each part;
-            None to use those on disk.
+        description: JSON values: dataset, fingerprint, backbone, weights, preprocessing, classes,
+            and the warnings of the extraction once it is complete.
     """
 
     folder: Path
     description: Mapping[str, Any]
-    labels: Sequence[Tensor] | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """Name of each class index."""
         return tuple(self.description["class_names"])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about the dataset, one sentence each."""
+        return tuple(self.description.get("warnings", ()))
 
     @property
     def num_parts(self) -> int:
@@ -131,10 +135,7 @@ class FeatureStore:
         Raises:
             FeatureStoreError: The part is missing or damaged.
         """
-        part = open_part(self.part_file(shard), columns, rows)
-        if self.labels is None:
-            return part
-        return replace(part, labels=self.labels[shard][rows or slice(None)])
+        return open_part(self.part_file(shard), columns, rows)
 
     def bad_images(self) -> list[BadImage]:
         """Images that could not be read so far, in the order of the dataset.
@@ -145,19 +146,45 @@ class FeatureStore:
         present = sorted(set(range(self.num_parts)) - set(self.missing_parts()))
         return [bad for shard in present for bad in read_bad_images(self.part_file(shard))]
 
-    def write_errors(self, bad_images: Sequence[BadImage]) -> Path:
-        """Writes `errors.parquet`: sample_id and reason of each image that could not be read."""
-        table = pa.table(
-            {
-                "sample_id": [bad.sample_id for bad in bad_images],
-                "reason": [bad.reason for bad in bad_images],
-            },
-            schema=ERRORS_SCHEMA,
-        )
+    def write_errors(self, errors: Sequence[BadImage]) -> Path:
+        """Writes `errors.parquet`: id and reason of each skipped entry and unreadable image."""
         path = self.folder / ERRORS_FILE
         with replacing(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+            pq.write_table(errors_table(errors), temporary, compression="zstd")
         return path
+
+    def read_errors(self) -> list[BadImage]:
+        """The content of `errors.parquet`; nothing where it was not written.
+
+        Raises:
+            FeatureStoreError: The file is damaged.
+        """
+        path = self.folder / ERRORS_FILE
+        if not path.exists():
+            return []
+        try:
+            table = pq.read_table(path, columns=ERRORS_SCHEMA.names)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise FeatureStoreError(f"{path} is damaged ({error})", "delete it") from error
+        return [BadImage(**row) for row in table.to_pylist()]
+
+    def with_warnings(self, warnings: Sequence[str]) -> "FeatureStore":
+        """The same store with other warnings, which are written into its description."""
+        store = replace(self, description={**self.description, "warnings": list(warnings)})
+        store.write_description()
+        return store
+
+    def write_description(self) -> None:
+        """Writes the description into the folder."""
+        with replacing(self.folder / DESCRIPTION_FILE) as temporary:
+            temporary.write_text(json.dumps(self.description, indent=1, sort_keys=True))
+
+
+def errors_table(errors: Sequence[BadImage]) -> pa.Table:
+    """Columns sample_id and reason of skipped entries and unreadable images."""
+    ids, reasons = [error.sample_id for error in errors], [error.reason for error in errors]
+    columns = [strings_to_arrow(ids), strings_to_arrow(reasons)]
+    return pa.Table.from_arrays(columns, schema=ERRORS_SCHEMA)
 
 
 def create_store(
@@ -192,8 +219,7 @@ def create_store(
         for part in parts:
             part.unlink()
     remove_leftovers(folder)
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(store.description, indent=1, sort_keys=True))
+    store.write_description()
     return store
 
 

@@ -1,23 +1,27 @@
 """Reads one encoded image and its header, without decoding any pixels."""
 
 import functools
+import importlib
 import io
 import os
 import warnings
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from PIL import Image, ImageFile
 
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError, Setting
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "HEIF", "AVIF")
 DEFAULT_MAX_PIXELS = 50_000_000
 
 BYTES_PER_PIXEL = 8
 METADATA_BYTES = 16 << 20
-SIGNATURE_BYTES = 16
+SIGNATURE_BYTES = 64
+HEVC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs")
+CONTAINER_BRANDS = (b"mif1", b"msf1")
+AVIF_BRANDS = (b"avif", b"avis")
 
 Plugin = Callable[[BinaryIO, str], ImageFile.ImageFile]
 
@@ -83,8 +87,13 @@ def find_plugin(head: bytes) -> tuple[str, Plugin]:
     """Name and PIL plugin of the accepted format that starts with these bytes.
 
     Raises:
-        ImageError: No accepted format does.
+        ImageError: No accepted format does, or the package that decodes it is not installed.
     """
+    if is_heif(head) and "HEIF" not in plugins():
+        raise ImageError(
+            "a HEIC image, which the package pillow-heif decodes, and it is not installed",
+            "pip install 'difficulty-service[heic]'",
+        )
     for name, (plugin, accepts) in plugins().items():
         if accepts(head) is True:
             return name, plugin
@@ -94,9 +103,34 @@ def find_plugin(head: bytes) -> tuple[str, Plugin]:
 
 @functools.cache
 def plugins() -> dict[str, tuple[Plugin, Callable[[bytes], bool | str]]]:
-    """PIL's plugin and its signature check for each accepted format."""
+    """The plugin and the signature check for each accepted format; HEIF if it is installed."""
     Image.init()
-    return {name: Image.OPEN[name] for name in FORMATS if name in Image.OPEN}  # type: ignore[misc]
+    found: dict[str, Any] = dict(Image.OPEN)
+    if (heif := heif_plugin()) is not None:
+        found["HEIF"] = (heif, is_heif)
+    return {name: found[name] for name in FORMATS if name in found}
+
+
+def heif_plugin() -> Plugin | None:
+    """The plugin of pillow-heif; None where the package is not installed or cannot be loaded."""
+    try:
+        plugin: Plugin = importlib.import_module("pillow_heif").HeifImageFile
+    except (ImportError, OSError):
+        return None
+    return plugin
+
+
+def is_heif(head: bytes) -> bool:
+    """Whether a file that starts with these bytes is HEIC or HEIF, and not AVIF.
+
+    Both are in the same container, and some writers name it instead of the codec.
+    """
+    if head[4:8] != b"ftyp":
+        return False
+    length = min(int.from_bytes(head[:4], "big"), len(head))
+    others = [head[start : start + 4] for start in range(16, length, 4)]
+    is_container = head[8:12] in CONTAINER_BRANDS and not set(AVIF_BRANDS) & set(others)
+    return head[8:12] in HEVC_BRANDS or is_container
 
 
 def silence_pil_warnings() -> None:

@@ -32,6 +32,7 @@ from difficulty_service.statistics.products import (
     projection,
     squared_lengths,
 )
+from difficulty_service.statistics.unit_length import scale_to_unit_length
 
 DISTANCES_PER_BLOCK = 1 << 20
 """Approximate number of distances to classes that are compared at a time; they fit into a cache."""
@@ -66,6 +67,7 @@ class RelativeMahalanobis:
     """Scores samples; made by `relative_mahalanobis`.
 
     Attributes:
+        centre: As for `Gaussians`. Shape (dim,).
         mean: Mean of all samples. Shape (dim,).
         whitening: Whitening map of the covariance within classes.
         discriminant: Map to the space of the class points; None where that is the whitened space.
@@ -76,6 +78,7 @@ class RelativeMahalanobis:
         class_constants: RMD minus the squared distance in that space. Shape (classes,).
     """
 
+    centre: Tensor | None
     mean: Tensor
     whitening: Projection
     discriminant: Projection | None
@@ -113,7 +116,7 @@ class RelativeMahalanobis:
         """
         if self.discriminant is None:
             return self.distances_of_block(features, labels, work).rmd
-        points = self._project(self.discriminant, "points", work.centred(features, self.mean), work)
+        points = self._project(self.discriminant, "points", self._centred(features, work), work)
         squared = squared_lengths(self._from_own_class(points, labels, work)).double()
         return self._mask_unfitted(squared + self.class_constants[labels.clamp(min=0)], labels)
 
@@ -132,7 +135,7 @@ class RelativeMahalanobis:
 
         Args and returns as for `rmd_of_block`.
         """
-        centred = work.centred(features, self.mean)
+        centred = self._centred(features, work)
         whitened = self._project(self.whitening, "whitened", centred, work)
         points = whitened
         if self.discriminant is not None:
@@ -171,6 +174,12 @@ class RelativeMahalanobis:
             margin = 2 * (own_distance.double() - smallest_other.double())
             margins.append(torch.where(torch.isfinite(margin) & (own >= 0), margin, torch.nan))
         return torch.cat(nearest), torch.cat(margins)
+
+    def _centred(self, features: Tensor, work: Workspace) -> Tensor:
+        """Features minus the mean, scaled to unit length before where that is how to see them."""
+        if self.centre is None:
+            return work.centred(features, self.mean)
+        return scale_to_unit_length(features, self.centre).to(self.mean.dtype).sub_(self.mean)
 
     def _from_own_class(self, points: Tensor, labels: Tensor, work: Workspace) -> Tensor:
         """Points minus the mean of their own class."""
@@ -248,7 +257,9 @@ def relative_mahalanobis(
     else:
         points, constants, discriminant = whitened, torch.zeros(len(means)).double(), None
         agnostic = projection(gaussians.agnostic.whitening, dtype, device)
+    centre = gaussians.centre
     return RelativeMahalanobis(
+        centre=None if centre is None else centre.to(device),
         mean=gaussians.mean.to(device, dtype),
         whitening=projection(gaussians.within.whitening, dtype, device),
         discriminant=discriminant,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from difficulty_service.feature_store.store import FeatureStore
+from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit_chunks, pilot_rows
@@ -27,7 +27,7 @@ Piece = tuple[int, slice]
 """A shard and some rows of its part."""
 
 
-def fit_store(store: FeatureStore, options: FitOptions) -> FittedGaussians:
+def fit_store(store: FeatureSource, options: FitOptions) -> FittedGaussians:
     """Gaussians of all features of a complete store, read part by part.
 
     Args:
@@ -50,7 +50,7 @@ def fit_store(store: FeatureStore, options: FitOptions) -> FittedGaussians:
 class StoreChunks:
     """All features of a complete store and their labels, as a source of chunks."""
 
-    store: FeatureStore
+    store: FeatureSource
 
     def chunks(self) -> Iterator[Sequence[Piece]]:
         """Pieces of the store, about as many rows at a time as are summed in one go."""
@@ -71,7 +71,7 @@ class StoreChunks:
         return torch.cat([part.labels for part in parts]), blocks
 
 
-def _pilot_rows(store: FeatureStore) -> Tensor:
+def _pilot_rows(store: FeatureSource) -> Tensor:
     """Some rows from all over a store. Shape (rows, dim)."""
     chosen = sorted({int(shard) for shard in np.linspace(0, store.num_parts - 1, PILOT_PARTS)})
     rows: list[Tensor] = []

@@ -1,16 +1,17 @@
 """Labels that are made wrong on purpose, to see how many of them the label margin finds."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from difficulty_service.errors import StatisticsError
-from difficulty_service.feature_store.store import FeatureStore
+from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.relabelled_features import RelabelledFeatures
 from difficulty_service.scoring.score_rows import match_classes, score_rows
 from difficulty_service.statistics.fit_options import FitOptions
 
@@ -63,7 +64,7 @@ class _Compared:
     margins: Numbers
 
 
-def flip_and_score(store: FeatureStore, fit: FitOptions, options: FlipOptions) -> FlippedMargins:
+def flip_and_score(store: FeatureSource, fit: FitOptions, options: FlipOptions) -> FlippedMargins:
     """Scores a store as it is, and again with some labels flipped.
 
     The Gaussians are fitted anew each time, with the flipped labels, as they would be if these had
@@ -98,7 +99,7 @@ def flip_and_score(store: FeatureStore, fit: FitOptions, options: FlipOptions) -
     return FlippedMargins(ids, given.margins[known], at_random, confused)
 
 
-def _compare(store: FeatureStore, fit: FitOptions) -> _Compared:
+def _compare(store: FeatureSource, fit: FitOptions) -> _Compared:
     gaussians = fit_store(store, fit).gaussians
     classes = match_classes(store.class_names, store.class_names)
     batches = list(score_rows(store, gaussians, classes, (), left_out=True))
@@ -110,11 +111,11 @@ def _compare(store: FeatureStore, fit: FitOptions) -> _Compared:
     )
 
 
-def _with_labels(store: FeatureStore, labels: Labels) -> FeatureStore:
+def _with_labels(store: FeatureSource, labels: Labels) -> FeatureSource:
     """The store with other labels, one per sample."""
     rows = torch.from_numpy(labels).repeat_interleave(store.runs)
     lengths = [len(store.open_part(shard, []).labels) for shard in range(store.num_parts)]
-    return replace(store, labels=rows.split(lengths))
+    return RelabelledFeatures(store, rows.split(lengths))
 
 
 def _uniform(counts: Labels) -> ChooseClasses:

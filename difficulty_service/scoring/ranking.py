@@ -2,7 +2,7 @@
 
 import mmap
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -41,14 +41,9 @@ class UnrankedScores:
         ordered = np.frombuffer(_mapped(self._scores), np.float64)
         ordered.sort()
         reader = pa.ipc.open_file(pa.py_buffer(_mapped(self._rows)))
-
-        def rank(batch: pa.RecordBatch) -> pa.RecordBatch:
-            column = percentiles(to_numpy(batch["rmd"]), ordered)
-            return batch.append_column("percentile", to_arrow(column))
-
         # Read by this thread because the reader is not thread-safe; it only points into the file.
         batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
-        yield from map_in_order(rank, batches, num_workers())
+        yield from with_percentiles(batches, ordered)
 
 
 @contextmanager
@@ -58,6 +53,23 @@ def unranked_scores(folder: Path) -> Iterator[UnrankedScores]:
     with ExitStack() as stack:
         rows, scores = (stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in range(2))
         yield UnrankedScores(rows, scores)
+
+
+def with_percentiles(
+    batches: Iterable[pa.RecordBatch], ordered: NDArray[np.float64]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of scores, each with a column `percentile`.
+
+    Args:
+        batches: Rows with a column `rmd`.
+        ordered: All scores, ascending. Shape (scores,).
+    """
+
+    def rank(batch: pa.RecordBatch) -> pa.RecordBatch:
+        column = percentiles(to_numpy(batch["rmd"]), ordered)
+        return batch.append_column("percentile", to_arrow(column))
+
+    return map_in_order(rank, batches, num_workers())
 
 
 def percentiles(scores: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """The rows of a score file: the columns of each sample of a feature store."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.feature_store.store import FeatureStore
+from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow
 from difficulty_service.runtime.parallel import map_in_order, num_workers
 from difficulty_service.scorers.faiss_package import load_faiss
@@ -60,7 +60,7 @@ def require_packages(scorers: Sequence[str]) -> None:
 
 
 def score_rows(
-    store: FeatureStore,
+    store: FeatureSource,
     gaussians: Gaussians,
     classes: Classes,
     scorers: Sequence[str],
@@ -81,12 +81,14 @@ def score_rows(
         A few thousand rows at a time, in the order of the store.
     """
     baselines = _baseline_scores(store, scorers)
+    prepared = replace(gaussians, centre=None)  # because each block is prepared once
     score_piece = _PieceScorer(
         store=store,
         classes=classes,
         names=strings_to_arrow(classes.names),
-        gaussians=gaussians,
-        distances=relative_mahalanobis(gaussians).distances_of_block,
+        gaussians=prepared,
+        prepare=gaussians.prepare,
+        distances=relative_mahalanobis(prepared).distances_of_block,
         left_out=left_out,
         work=Workspace(),
     )
@@ -110,16 +112,18 @@ class _PieceScorer:
         store: The store.
         classes: Classes of the score file.
         names: Names of the classes, as a column.
-        gaussians: Gaussians to score against.
+        gaussians: Gaussians to score against, of features that are prepared.
+        prepare: Prepares a block of features for them.
         distances: Distances of a block of features to them.
         left_out: Whether the Gaussians were fitted to these samples.
         work: Memory for intermediate results.
     """
 
-    store: FeatureStore
+    store: FeatureSource
     classes: Classes
     names: pa.StringArray
     gaussians: Gaussians
+    prepare: Callable[[Tensor], Tensor]
     distances: Callable[[Tensor, Tensor, Workspace], Distances]
     left_out: bool
     work: Workspace
@@ -148,6 +152,7 @@ class _PieceScorer:
     def _columns(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Columns of one block; the runs of a sample are averaged."""
         runs = self.store.runs
+        features = self.prepare(features)
         fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
         rows = self.distances(features, fitted, self.work)
         by_sample = {
@@ -192,7 +197,9 @@ class _PieceScorer:
         return nearest_label, rows.label_margin.view(-1, runs).mean(dim=1)
 
 
-def _baseline_scores(store: FeatureStore, scorers: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+def _baseline_scores(
+    store: FeatureSource, scorers: Sequence[str]
+) -> dict[str, NDArray[np.float32]]:
     """The K-means and nearest-neighbour columns among `scorers`; holds all features in memory."""
     if not BASELINES & set(scorers):
         return {}

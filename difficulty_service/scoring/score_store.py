@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from difficulty_service.feature_store.store import FeatureStore
-from difficulty_service.score_file import write_scores
+from difficulty_service.feature_store.source import FeatureSource
+from difficulty_service.files.arrow_columns import to_numpy
+from difficulty_service.score_file import ScoreFile, to_schema, write_scores
 from difficulty_service.scoring.extremes import Extremes
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
-from difficulty_service.scoring.ranking import UnrankedScores, unranked_scores
+from difficulty_service.scoring.ranking import UnrankedScores, unranked_scores, with_percentiles
 from difficulty_service.scoring.same_features import are_same_samples, require_same_features
 from difficulty_service.scoring.score_rows import Classes, match_classes, score_rows
 from difficulty_service.statistics.factor import Factor
@@ -45,7 +47,7 @@ class ScoreSummary:
 
 
 @dataclass
-class _Counts:
+class Counts:
     """Counts over the rows of a score file.
 
     Attributes:
@@ -59,13 +61,14 @@ class _Counts:
     labels: set[int] = field(default_factory=set)
 
     def update(self, batch: pa.RecordBatch) -> None:
+        """Counts the rows of a batch."""
         self.samples += len(batch)
         self.scored += len(batch) - batch["rmd"].null_count
         self.labels.update(pc.unique(batch["label"]).to_pylist())
 
 
 def score_store(
-    store: FeatureStore, fitted: FittedGaussians, scorers: Sequence[str], out: Path
+    store: FeatureSource, fitted: FittedGaussians, scorers: Sequence[str], out: Path
 ) -> ScoreSummary:
     """Scores a store and writes the score file, in memory that does not grow with the store.
 
@@ -78,29 +81,53 @@ def score_store(
     Raises:
         StatisticsError: The Gaussians were fitted to another kind of features.
     """
+    extremes = Extremes(EXTREMES_KEPT)
+    counts = Counts()
+    with unranked_scores(out.parent) as unranked:
+        classes, batches = _scored_batches(store, fitted, scorers, counts)
+        for batch in batches:
+            unranked.append(batch)
+        description = provenance(store, fitted, classes, counts)
+        write_scores(out, _ranked_tables(unranked, extremes), description)
+    warnings = tuple(description["warnings"])
+    return ScoreSummary(counts.samples, counts.scored, warnings, extremes.hardest, extremes.easiest)
+
+
+def score_in_memory(
+    store: FeatureSource, fitted: FittedGaussians, scorers: Sequence[str]
+) -> ScoreFile:
+    """Like `score_store`, with the contents of the score file as the result.
+
+    Raises:
+        StatisticsError: As for `score_store`.
+    """
+    counts = Counts()
+    classes, scored = _scored_batches(store, fitted, scorers, counts)
+    batches = list(scored)
+    ordered = np.concatenate([to_numpy(batch["rmd"].drop_null()) for batch in batches])
+    ordered.sort()
+    table = pa.Table.from_batches(with_percentiles(batches, ordered))
+    return ScoreFile(to_schema(table), provenance(store, fitted, classes, counts))
+
+
+def _scored_batches(
+    store: FeatureSource, fitted: FittedGaussians, scorers: Sequence[str], counts: Counts
+) -> tuple[Classes, Iterator[pa.RecordBatch]]:
+    """The classes and the rows of a score file; the rows are counted as they are taken."""
     require_same_features(store.description, fitted.description)
     classes = match_classes(store.class_names, fitted.description["class_names"])
     left_out = are_same_samples(store.description, fitted.description)
-    extremes = Extremes(EXTREMES_KEPT)
-    with unranked_scores(out.parent) as unranked:
-        counts = _Counts()
+
+    def count_rows() -> Iterator[pa.RecordBatch]:
         for batch in score_rows(store, fitted.gaussians, classes, scorers, left_out=left_out):
             counts.update(batch)
-            unranked.append(batch)
-        warnings = [*fitted.gaussians.warnings, *_warnings(counts, classes)]
-        description = provenance(store, fitted, counts.scored, counts.samples, warnings)
-        write_scores(out, _ranked_tables(unranked, extremes), description)
-    return ScoreSummary(
-        counts.samples, counts.scored, tuple(warnings), extremes.hardest, extremes.easiest
-    )
+            yield batch
+
+    return classes, count_rows()
 
 
 def provenance(
-    store: FeatureStore,
-    fitted: FittedGaussians,
-    num_scored: int,
-    num_samples: int,
-    warnings: Sequence[str],
+    store: FeatureSource, fitted: FittedGaussians, classes: Classes, counts: Counts
 ) -> dict[str, Any]:
     """The metadata of a score file: where the scores came from and how they were computed."""
     gaussians, fitted_on = fitted.gaussians, fitted.description
@@ -110,11 +137,12 @@ def provenance(
         "shrinkage": gaussians.options.shrinkage,
         "products": gaussians.options.matmul_dtype,
         "reliable": gaussians.reliable,
+        "unit_length": gaussians.centre is not None,
         **_describe_factor("within", gaussians.within),
         **_describe_factor("agnostic", gaussians.agnostic),
-        "num_scored": num_scored,
-        "num_bad_images": int(store.description["num_samples"]) - num_samples,
-        "warnings": list(warnings),
+        "num_scored": counts.scored,
+        "num_bad_images": int(store.description["num_samples"]) - counts.samples,
+        "warnings": [*store.warnings, *fitted.gaussians.warnings, *_warnings(counts, classes)],
     }
 
 
@@ -147,7 +175,7 @@ def grouped(batches: Iterable[pa.RecordBatch], num_rows: int) -> Iterator[pa.Tab
         yield pa.Table.from_batches(held)
 
 
-def _warnings(counts: _Counts, classes: Classes) -> list[str]:
+def _warnings(counts: Counts, classes: Classes) -> list[str]:
     """Sentences about samples without scores."""
     sentences = []
     unfitted = sorted(label for label in counts.labels if label >= classes.num_fitted)

@@ -1,7 +1,7 @@
 """Factors a covariance into its whitening map, as far as its condition number allows.
 
-`auto` leaves a well-conditioned covariance as it is; otherwise it drops the directions that hold
-only rounding noise. Only `leave-one-out` adds a ridge.
+Without shrinkage a well-conditioned covariance stays as it is, and an ill-conditioned one loses the
+directions that hold only rounding noise.
 """
 
 import math
@@ -13,13 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import Setting, SingularCovariance, StatisticsError
+from difficulty_service.errors import StatisticsError
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.products import one_thread_per_product
 from difficulty_service.statistics.shrinkage import ledoit_wolf_intensity, oas_intensity, shrink
 
 WORST_CONDITION = {"float32": 1e8, "float64": 1e14}
-"""Condition number beyond which `auto` drops directions, by the dtype of the matrix products."""
+"""Largest condition number with which a covariance is inverted, by the dtype of the products."""
+
+ALL_THE_SAME = "all features are the same, so distances between them are undefined"
 
 NOISE_FLOOR = {"float32": 1e-6, "float64": 1e-10}
 """Share of the largest eigenvalue below which one is rounding noise, by the dtype of the matrix
@@ -66,25 +68,17 @@ def factorise(
         mean_fourth_power: See `ledoit_wolf_intensity`; NaN if not computed.
 
     Raises:
-        SingularCovariance: The covariance is singular and the rule neither shrinks nor truncates.
+        StatisticsError: All features are the same.
     """
     scale_tril = _cholesky(covariance)
     condition = _condition(covariance, scale_tril)
     intensity = _intensity(covariance, options, num_samples, mean_fourth_power)
     if intensity > 0:
         scale_tril = _cholesky(shrink(covariance, intensity))
-    if options.shrinkage == "auto" and condition > WORST_CONDITION[options.matmul_dtype]:
+    elif condition > WORST_CONDITION[options.matmul_dtype]:
         return Factor(_truncated_whitening(covariance, options.matmul_dtype), 0.0, condition)
     if scale_tril is None:
-        raise SingularCovariance(
-            f"the covariance is singular (condition number {condition:.1e}) and shrinkage "
-            f"{options.shrinkage!r} does not change that",
-            "use ",
-            Setting("shrinkage", "auto"),
-            " or ",
-            Setting("shrinkage", "ledoit-wolf"),
-            parameter="shrinkage",
-        )
+        raise StatisticsError(ALL_THE_SAME)
     return Factor(_whitening(scale_tril), intensity, condition)
 
 
@@ -102,7 +96,7 @@ def factorise_with_ridge(covariance: Tensor, ridge: float, variance: float) -> F
     identity = torch.eye(len(covariance), dtype=covariance.dtype)
     scale_tril = _cholesky(covariance + ridge * variance * identity)
     if scale_tril is None:
-        raise StatisticsError("all features are the same, so distances between them are undefined")
+        raise StatisticsError(ALL_THE_SAME)
     return Factor(_whitening(scale_tril), 0.0, condition_number(covariance), ridge)
 
 
@@ -156,5 +150,5 @@ def _truncated_whitening(covariance: Tensor, matmul_dtype: str) -> Tensor:
     eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
     kept = eigenvalues > NOISE_FLOOR[matmul_dtype] * eigenvalues[-1]
     if not kept.any():
-        raise StatisticsError("all features are the same, so distances between them are undefined")
+        raise StatisticsError(ALL_THE_SAME)
     return eigenvectors[:, kept].T / eigenvalues[kept, None].sqrt()

@@ -15,15 +15,14 @@ class FitOptions:
     """Options of a fit. Fitted Gaussians keep the options they were fitted with.
 
     Attributes:
-        shrinkage: Shrinkage rule (`auto`, `none`, `ledoit-wolf`, `oas` or `leave-one-out`), or an
-            intensity in [0, 1].
+        shrinkage: Shrinkage rule, or an intensity in [0, 1]. `auto` is `leave-one-out` where there
+            are few samples or the covariance is ill-conditioned, otherwise `none`; the others are
+            `ledoit-wolf` and `oas`.
         matmul_dtype: dtype of the matrix products: `float32`, `float64`, or `auto` to choose by
             the condition number of the features. Fitted Gaussians hold the dtype that was chosen.
         runs: Number of feature rows per sample, one for each augmentation run.
-        force: Whether to fit with too few samples and mark the result as unreliable.
     """
 
     shrinkage: Shrinkage = "auto"
     matmul_dtype: str = "auto"
     runs: int = 1
-    force: bool = False

@@ -1,13 +1,13 @@
 """Fits Gaussians to labelled features in one pass, or in more if the numerics require it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import SingularCovariance
 from difficulty_service.statistics.chunks import Chunk, ChunkSource, TensorChunks, with_labels
-from difficulty_service.statistics.factor import condition_number
+from difficulty_service.statistics.factor import WORST_CONDITION, condition_number
 from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
 from difficulty_service.statistics.gaussian import (
     FourthPowers,
@@ -23,7 +23,13 @@ from difficulty_service.statistics.moments import (
     pilot_of,
 )
 from difficulty_service.statistics.products import Workspace, one_thread_per_product
-from difficulty_service.statistics.ridge import MOST_SAMPLES, LabelledRows, choose_ridge
+from difficulty_service.statistics.ridge import (
+    MOST_SAMPLES,
+    LabelledRows,
+    choose_ridge,
+    needs_ridge,
+)
+from difficulty_service.statistics.unit_length import UnitLengthChunks, require_spread
 
 PILOT_CONDITION = 1e5
 """Condition number of the pilot rows above which float64 products are used from the start."""
@@ -47,7 +53,7 @@ def fit(
         options: Options of the fit; None for the defaults.
 
     Raises:
-        StatisticsError: The features allow no trustworthy Gaussian; the message says why.
+        StatisticsError: A feature is not finite, or all features are the same.
     """
     source = TensorChunks(features, labels)
     return fit_chunks(source, pilot_rows(features), num_classes, options or FitOptions())
@@ -84,23 +90,56 @@ def fit_chunks(
     def fit_with(matmul_dtype: str) -> Gaussians:
         dtype = MATMUL_DTYPES[matmul_dtype]
         moments = accumulate_moments(source, pilot, num_classes, matmul_dtype=dtype)
+        chosen = replace(options, matmul_dtype=matmul_dtype)
+        few = options.shrinkage == "auto" and needs_ridge(moments, options.runs)
+        if few or options.shrinkage == "leave-one-out":
+            return _fit_with_ridge(source, moments, chosen)
         powers = _fourth_powers(source, moments) if options.shrinkage == "ledoit-wolf" else None
-        ridge = 0.0
-        if options.shrinkage == "leave-one-out":
-            ridge = choose_ridge(_sample(source, moments, options.runs), moments)
-        return fit_gaussians(moments, replace(options, matmul_dtype=matmul_dtype), powers, ridge)
+        return fit_gaussians(moments, chosen, powers)
 
-    if options.matmul_dtype != "auto":
-        return fit_with(options.matmul_dtype)
+    gaussians = _choose_matmul_dtype(fit_with, first_rows, options.matmul_dtype)
+    worst_condition = WORST_CONDITION[gaussians.options.matmul_dtype]
+    ill_conditioned = gaussians.within.condition > worst_condition
+    if options.shrinkage == "auto" and ill_conditioned and not gaussians.within.ridge:
+        return _fit_with_ridge(source, gaussians.moments, gaussians.options)
+    return gaussians
+
+
+def _choose_matmul_dtype(
+    fit_with: Callable[[str], Gaussians], first_rows: Tensor, matmul_dtype: str
+) -> Gaussians:
+    """Fits with a dtype, or where that is `auto` with the cheapest one that is accurate."""
+    if matmul_dtype != "auto":
+        return fit_with(matmul_dtype)
     if _needs_float64(first_rows):
         return fit_with("float64")
-    try:
-        gaussians = fit_with("float32")
-        if gaussians.within.condition <= FLOAT32_CONDITION:
-            return gaussians
-    except SingularCovariance:
-        pass  # rounding may be the only reason
+    gaussians = fit_with("float32")
+    # A ridge is far above the rounding errors of float32.
+    if gaussians.within.ridge or gaussians.within.condition <= FLOAT32_CONDITION:
+        return gaussians
     return fit_with("float64")
+
+
+def _fit_with_ridge(source: ChunkSource[Chunk], moments: Moments, options: FitOptions) -> Gaussians:
+    """Fits Gaussians to unit vectors around the mean, with the ridge of the likeliest labels.
+
+    Args:
+        source: Labelled features.
+        moments: Moments of the features as they are.
+        options: Options of the fit, with the dtype of the matrix products.
+    """
+    centre = moments.pilot + moments.class_sums.sum(dim=0) / moments.num_samples
+    unit_source = UnitLengthChunks(source, centre)
+    unit_moments = accumulate_moments(
+        unit_source,
+        torch.zeros_like(centre),
+        moments.num_classes,
+        matmul_dtype=MATMUL_DTYPES[options.matmul_dtype],
+    )
+    require_spread(unit_moments)
+    ridge = choose_ridge(_sample(unit_source, unit_moments, options.runs), unit_moments)
+    gaussians = fit_gaussians(unit_moments, options, ridge=ridge)
+    return replace(gaussians, moments=moments, centre=centre)
 
 
 def _needs_float64(first_rows: Tensor) -> bool:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import Setting, StatisticsError, TooFewSamples
+from difficulty_service.errors import StatisticsError
 from difficulty_service.statistics.factor import Factor, factorise, factorise_with_ridge
 from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
 from difficulty_service.statistics.moments import Moments
 from difficulty_service.statistics.products import matmul, one_thread_per_product
+from difficulty_service.statistics.unit_length import scale_to_unit_length
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,16 @@ class Gaussians:
     """Fitted Gaussians, with what is needed to score samples and to merge. Float64, on the CPU.
 
     Attributes:
-        moments: Moments that they were fitted from.
+        moments: Moments of the features as they are, by which Gaussians are merged.
         mean: Mean of all samples. Shape (dim,).
         class_means: Mean of each class; NaN for a class without samples. Shape (classes, dim).
         within: Factor of the covariance that all classes share.
         agnostic: Factor of the covariance of all samples, which ignores labels.
         options: Options of the fit, with the dtype that was used in place of `auto`.
         warnings: Warnings for the reader of the scores, one sentence each.
+        centre: Point around which features are scaled to unit length before everything else, so
+            that the means and factors are those of unit vectors; None for features as they are.
+            Shape (dim,).
     """
 
     moments: Moments
@@ -45,6 +49,13 @@ class Gaussians:
     agnostic: Factor
     options: FitOptions
     warnings: tuple[str, ...] = field(default=())
+    centre: Tensor | None = None
+
+    def prepare(self, features: Tensor) -> Tensor:
+        """Features as the means and factors describe them. Both of shape (samples, dim)."""
+        if self.centre is None:
+            return features
+        return scale_to_unit_length(features, self.centre.to(features.device))
 
     @property
     def matmul_dtype(self) -> torch.dtype:
@@ -87,18 +98,16 @@ def fit_gaussians(
         options: Shrinkage, and the dtype that the moments were computed in; never `auto`.
         fourth_powers: Fourth powers from a second pass over the features; only for `ledoit-wolf`.
         ridge: Variance to add to every direction, as a share of the mean variance of all samples;
-            only for `leave-one-out`. Both covariances get the same, so that the total covariance
-            stays the sum of the covariances within and between classes.
+            0 for none. Both covariances get the same, so that the total covariance stays the sum
+            of the covariances within and between classes.
 
     Raises:
-        TooFewSamples: Fewer samples than dimensions and classes together, without shrinkage.
-        SingularCovariance: A covariance is singular and the shrinkage is `none`.
+        StatisticsError: There are no samples, or all features are the same.
     """
     if moments.num_samples == 0:
         raise StatisticsError("no samples to fit Gaussians to")
     if options.matmul_dtype not in MATMUL_DTYPES:
         raise ValueError(f"{options.matmul_dtype!r} is not the dtype that moments are computed in")
-    _require_enough_samples(moments, options)
     within, agnostic = covariances(moments)
     counts = moments.counts.double()[:, None]
     class_means = moments.pilot + moments.class_sums / counts
@@ -126,23 +135,6 @@ def _spare_samples(moments: Moments, runs: int) -> int:
     """Number of samples beyond those that class means and a full-rank covariance need."""
     classes = int((moments.counts > 0).sum())
     return moments.num_samples // runs - classes - moments.dim
-
-
-def _require_enough_samples(moments: Moments, options: FitOptions) -> None:
-    shrunk = options.shrinkage not in ("auto", "none") and options.shrinkage != 0
-    if shrunk or options.force or _spare_samples(moments, options.runs) >= 0:
-        return
-    classes = int((moments.counts > 0).sum())
-    raise TooFewSamples(
-        f"{moments.num_samples // options.runs} samples of {classes} classes are too few for "
-        f"features of {moments.dim} dimensions: at least {moments.dim + classes} are needed, "
-        f"{10 * moments.dim + classes} are better",
-        "use ",
-        Setting("shrinkage", "leave-one-out"),
-        ", a backbone with fewer features, or ",
-        Setting("force", value=True),
-        " for scores marked as unreliable",
-    )
 
 
 def _warnings(moments: Moments, options: FitOptions, factors: list[Factor]) -> list[str]:

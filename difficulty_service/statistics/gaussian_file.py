@@ -21,6 +21,9 @@ METADATA_KEY = "difficulty"
 KEYS = {"matmul_dtype": "products"}
 """Keys in the file of the options that are stored under another name."""
 
+FORMER_OPTIONS = {"force"}
+"""Keys in older files of options that no longer exist."""
+
 
 def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, Any]) -> None:
     """Writes Gaussians and their provenance atomically."""
@@ -35,6 +38,8 @@ def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, An
         "class_means": gaussians.class_means,
         **{f"moments.{name}": tensor for name, tensor in vars(gaussians.moments).items()},
     }
+    if gaussians.centre is not None:
+        tensors["centre"] = gaussians.centre
     for name, factor in (("within", gaussians.within), ("agnostic", gaussians.agnostic)):
         tensors[f"{name}.whitening"] = factor.whitening
         description[name] = {
@@ -71,7 +76,11 @@ def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
             "make one with `difficulty fit`",
         )
     names = {key: name for name, key in KEYS.items()}
-    options = {names.get(key, key): value for key, value in description["options"].items()}
+    options = {
+        names.get(key, key): value
+        for key, value in description["options"].items()
+        if key not in FORMER_OPTIONS
+    }
     moments = Moments(**{name: tensors[f"moments.{name}"] for name in Moments.__dataclass_fields__})
     within, agnostic = (
         Factor(tensors[f"{name}.whitening"], **description[name]) for name in ("within", "agnostic")
@@ -84,5 +93,6 @@ def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
         agnostic=agnostic,
         options=FitOptions(**options),
         warnings=tuple(description["warnings"]),
+        centre=tensors.get("centre"),
     )
     return gaussians, description["provenance"]

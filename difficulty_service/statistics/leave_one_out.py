@@ -2,7 +2,8 @@
 
 Removing a sample changes its class mean, the counts and the scatter by a matrix of low rank, so
 no refit is needed; `docs/method.md` has the derivation. A shrunk covariance keeps its ridge in
-proportion to the rest, and a truncated one keeps its directions.
+proportion to the rest, a truncated one keeps its directions, and features that were scaled to unit
+length keep their centre.
 """
 
 import torch
@@ -90,6 +91,7 @@ def leave_one_out_rmd(
             for distance, rows, factor in zip((md, md_agnostic), groups, factors, strict=True)
         )
         return own - agnostic
+    features = gaussians.prepare(features)
     centres = (gaussians.class_means[labels.clamp(min=0)], gaussians.mean)
     own, agnostic = (
         leave_sample_rows_out(
@@ -124,7 +126,7 @@ def compare_left_out(
     fitted = (gaussians.moments.counts > 0).nonzero().flatten()
     own = torch.searchsorted(fitted, labels[::runs].contiguous())
     whitening = gaussians.within.whitening
-    points = (features.double() - gaussians.mean) @ whitening.T
+    points = (gaussians.prepare(features).double() - gaussians.mean) @ whitening.T
     class_points = (gaussians.class_means[fitted] - gaussians.mean) @ whitening.T
     distances = class_distances_left_out(
         points, own, class_points, gaussians.moments.counts[fitted], runs

@@ -4,7 +4,7 @@ With fewer than some fifty samples per dimension the sample covariance tells lit
 directions in which it is small, and a distance divides by just those. The intensities of Ledoit
 and Wolf and of OAS minimise the squared error of the covariance, which is far too little shrinkage
 for telling classes apart. What is chosen here is the ridge under which the labels of samples
-that were left out of the fit are most probable; the labels given are the only teacher.
+that were left out of the fit are most probable; the labels given are the only evidence.
 """
 
 import math
@@ -25,6 +25,9 @@ MOST_SAMPLES = 5000
 
 MOST_PRODUCTS = 4e9
 """Multiplications for one ridge, which bounds the samples where classes and dimensions are many."""
+
+ENOUGH_SAMPLES = 50
+"""Samples per dimension from which on `auto` adds no ridge."""
 
 RIDGES = tuple(10.0 ** (half / 2) for half in range(-8, 5))
 """From 1e-4 to 100, two a decade, as shares of the mean variance."""
@@ -49,6 +52,11 @@ class LabelledRows:
     features: Tensor
     labels: Tensor
     runs: int = 1
+
+
+def needs_ridge(moments: Moments, runs: int) -> bool:
+    """Whether there are too few samples, of `runs` rows each, for the covariance as it is."""
+    return moments.num_samples // runs < ENOUGH_SAMPLES * moments.dim
 
 
 @one_thread_per_product()

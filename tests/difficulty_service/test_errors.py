@@ -2,9 +2,9 @@
 
 import pickle
 
-from difficulty_service.errors import Setting, SingularCovariance, StatisticsError
+from difficulty_service.errors import DuplicateSampleId, Setting, StatisticsError
 
-ERROR = SingularCovariance(
+ERROR = DuplicateSampleId(
     "the covariance has rank 3 of 6",
     "use ",
     Setting("shrinkage", "auto"),
@@ -33,5 +33,5 @@ def test_an_error_without_a_remedy_shows_only_its_problem() -> None:
 def test_an_error_survives_pickling_between_processes() -> None:
     copy = pickle.loads(pickle.dumps(ERROR))  # noqa: S301 - our own bytes
 
-    assert type(copy) is SingularCovariance
+    assert type(copy) is DuplicateSampleId
     assert (str(copy), copy.remedy, copy.parameter) == (str(ERROR), ERROR.remedy, "shrinkage")

@@ -18,6 +18,7 @@ from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.merging import merge_gaussians, merge_stores
 from difficulty_service.pipeline import ExtractRequest, ShardSubset, extract
 from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions, Shrinkage
 from difficulty_service.statistics.fitting import fit
 
@@ -35,6 +36,7 @@ def request_whole(tmp_path_factory: pytest.TempPathFactory) -> ExtractRequest:
             pixels = generator.integers(0, 150, (12, 12, 3)) + 80 * label
             Image.fromarray(pixels.astype(np.uint8)).save(folder / name / f"{number}.png")
     (folder / "dog" / "damaged.png").write_bytes(b"no image")
+    (folder / "cow").mkdir()
     options = DatasetOptions(shard_size=3)
     return ExtractRequest(str(folder), folder.parent / "whole", "builtin", dataset=options)
 
@@ -59,6 +61,8 @@ def test_subsets_together_are_the_store_of_one_run_byte_for_byte(
     for name in names:
         assert (merged.folder / name).read_bytes() == (whole.store.folder / name).read_bytes()
     assert [bad.sample_id for bad in merged.bad_images()] == ["dog/damaged.png"]
+    assert [error.sample_id for error in merged.read_errors()] == ["cow", "dog/damaged.png"]
+    assert merged.warnings == ("1 entry is skipped (an empty class folder): 'cow'",)
 
 
 def test_a_subset_counts_its_own_images(request_whole: ExtractRequest, tmp_path: Path) -> None:
@@ -183,3 +187,27 @@ def test_an_intensity_that_needs_the_features_is_not_made_up(tmp_path: Path) -> 
 
     with pytest.raises(StatisticsError, match="pass over the features"):
         merge_gaussians(files)
+
+
+def test_gaussians_of_few_samples_become_plain_ones_when_there_are_enough(tmp_path: Path) -> None:
+    files = [fitted(tmp_path / "one", 1, 200, "auto"), fitted(tmp_path / "two", 2, 190, "auto")]
+    pairs = [features(1, 200), features(2, 190)]
+    values, labels = (torch.cat(each) for each in zip(*pairs, strict=True))
+
+    merged = merge_gaussians(files).gaussians
+
+    at_once = fit(values, labels, 3, FitOptions("none", "float64"))
+    assert FittedGaussians.load(files[0]).gaussians.within.ridge > 0
+    assert merged.within.ridge == 0
+    assert merged.centre is None
+    torch.testing.assert_close(merged.within.whitening, at_once.within.whitening)
+
+
+def test_gaussians_of_too_few_samples_keep_the_smallest_ridge(tmp_path: Path) -> None:
+    files = [fitted(tmp_path / "one", 1, 20, "auto"), fitted(tmp_path / "two", 2, 90, "auto")]
+    ridges = [FittedGaussians.load(file).gaussians.within.ridge for file in files]
+
+    merged = merge_gaussians(files).gaussians
+
+    assert merged.within.ridge == min(ridges) > 0
+    assert merged.centre is None

@@ -13,7 +13,7 @@ Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 Scored = tuple[Path, Done]
 
-FIT_OPTIONS = ("--shrinkage", "--matmul-dtype", "--force")
+FIT_OPTIONS = ("--shrinkage", "--matmul-dtype")
 EXTRACT_OPTIONS = (
     *("--backbone", "--weights", "--features", "--split", "--image-column", "--label-column"),
     *("--id-column", "--limit", "--augment-runs", "--seed", "--batch-size", "--device"),
@@ -120,41 +120,29 @@ def test_an_unknown_backbone_brings_the_closest_name(
     assert "clip-vit-b16" in only_line(done.stderr)
 
 
-def test_too_few_samples_are_refused_with_the_remedy(
+def test_twenty_pictures_are_enough_for_scores(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
     scores = tmp_path / "scores.parquet"
 
-    done = difficulty("score", few_photos, "--out", scores, *builtin)
-
-    assert done.returncode == 1
-    assert "--shrinkage leave-one-out" in only_line(done.stderr)
-    assert not scores.exists()
-
-
-def test_too_few_samples_are_scored_with_the_ridge_of_that_remedy(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
-) -> None:
-    scores = tmp_path / "scores.parquet"
-    options = ("--shrinkage", "leave-one-out", "--verbose")
-
-    done = difficulty("score", few_photos, "--out", scores, *builtin, *options)
+    done = difficulty("score", few_photos, "--out", scores, *builtin, "--verbose")
 
     table, provenance = read_scores(scores).table, read_scores(scores).provenance
     assert done.returncode == 0, done.stderr
     assert "unreliable" not in done.stderr
     assert "ridge" in done.stdout
     assert provenance["reliable"] is True
+    assert provenance["unit_length"] is True
     assert provenance["within_ridge"] > 0
     assert table["rmd"].null_count == table["label_margin"].null_count == 0
 
 
-def test_too_few_samples_are_scored_by_force_and_marked(
+def test_twenty_pictures_without_shrinkage_are_scored_and_marked_as_unreliable(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
     scores = tmp_path / "scores.parquet"
 
-    done = difficulty("score", few_photos, "--out", scores, *builtin, "--force")
+    done = difficulty("score", few_photos, "--out", scores, *builtin, "--shrinkage", "none")
 
     assert done.returncode == 0
     assert "warning: these scores are unreliable: there are fewer samples than" in done.stderr

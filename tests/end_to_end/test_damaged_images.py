@@ -18,6 +18,7 @@ from difficulty_service.score_file import read_scores
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 EACH = 1000
+CLASSES_OF_FEW = ("bird", "cat")
 CLASSES = ("cat", "dog")
 BOMB_SIDE = 20_000
 MEMORY_BOUND_KIB = 100 * 1024
@@ -189,14 +190,21 @@ def test_a_dataset_without_a_readable_image_is_an_error(
     assert not scores.exists()
 
 
-def test_a_class_without_a_readable_image_is_an_error_that_names_it(
+def test_a_class_without_a_readable_image_is_a_warning_that_names_it(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
-    for photo in (few_photos / "cat").iterdir():
+    for photo in (few_photos / "bird").iterdir():
         photo.write_text("no image")
+    scores = tmp_path / "scores.parquet"
 
-    done = difficulty("extract", few_photos, "--out", tmp_path / "store", *builtin)
+    done = difficulty(
+        *("score", few_photos, "--out", scores, *builtin, "--shrinkage", "leave-one-out")
+    )
 
-    assert done.returncode == 1
-    assert "error: no image of these classes can be read: cat; see" in done.stderr
-    assert str(tmp_path / "store" / "errors.parquet") in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "warning: no image of these classes can be read: bird" in done.stderr
+    scored = read_scores(scores)
+    assert scored.provenance["class_names"] == list(CLASSES_OF_FEW)
+    assert "no image of these classes can be read: bird" in scored.provenance["warnings"]
+    assert scored.table["label_name"].to_pylist() == ["cat"] * 10
+    assert scored.table["rmd"].null_count == 0

@@ -1,6 +1,6 @@
 """Datasets of images as splits: held-out samples, image size, and storage of the pixels."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -9,58 +9,18 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.errors import ImageError
-from difficulty_service.runtime.parallel import num_workers
-from trainer.config import Augmentation, DataConfig
-from trainer.data.augmentation import augmentation_of
+from trainer.config import DataConfig
 from trainer.data.classes import match_classes, refuse_shared_ids
 from trainer.data.decoding import Fit, decode, failure_reason
-from trainer.data.images import MemoryImages, decode_images, unreadable
-from trainer.data.large_images import BatchReader, LargeImages
+from trainer.data.image_loading import ImageLoading
+from trainer.data.images import MemoryImages, named, unreadable
+from trainer.data.large_images import LargeImages
 from trainer.data.splits import Splits, hold_out, with_label_noise
 from trainer.data.statistics import imagenet_statistics, mean_and_std
 from trainer.samples import InputSpec, Samples
 
-MAX_BYTES_IN_MEMORY = 4 << 30
-"""Maximum size of the decoded images of a dataset, where the recipe does not decide."""
-
 EVALUATION_MARGIN = 256 / 224
 """Margin of the centre crop in evaluation, for models trained on random resized crops."""
-
-
-@dataclass(frozen=True)
-class _ImageLoading:
-    """The size, storage and augmentation of the images of a dataset.
-
-    Attributes:
-        config: Data of the recipe.
-        fit: Size of the images and pixel limit.
-        device: Device of the batches.
-        augmentation: Augmentation in training; "none" for validation and test datasets.
-    """
-
-    config: DataConfig
-    fit: Fit
-    device: torch.device
-    augmentation: Augmentation = "none"
-
-    def open_inputs(self, dataset: Dataset) -> MemoryImages | LargeImages:
-        """Opens all images of a dataset, decoded now or batch by batch."""
-        positions = torch.arange(len(dataset.labels))
-        padding = self.config.crop_padding
-        if self._fits_in_memory(len(positions)):
-            pixels = decode_images(dataset, self.fit).to(self.device)
-            return MemoryImages(pixels, positions, augmentation_of(self.augmentation, padding))
-        reader = BatchReader(dataset.open_images, self.fit, self.augmentation, padding)
-        workers = self.config.workers or num_workers()
-        return LargeImages(dataset, positions, reader, self.device, workers)
-
-    def _fits_in_memory(self, num_samples: int) -> bool:
-        if self.config.in_memory is not None:
-            return self.config.in_memory
-        # Crops must come from the whole image at its full resolution.
-        if self.augmentation == "random_resized_crop" and self.fit.resizes:
-            return False
-        return num_samples * 3 * self.fit.height * self.fit.width <= MAX_BYTES_IN_MEMORY
 
 
 def open_image_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
@@ -80,16 +40,16 @@ def open_image_splits(config: DataConfig, seed: int, device: torch.device) -> Sp
     """
     options = _options(config, config.train, config.split, config.label_column)
     dataset = open_dataset(config.train, replace(options, limit=config.limit))
-    loading = _ImageLoading(config, _training_fit(config, dataset), device, config.augmentation)
-    inputs = loading.open_inputs(dataset)
-    everything = Samples(dataset.sample_ids, _labels(dataset), dataset.class_names, inputs)
+    loading = ImageLoading(config, _training_fit(config, dataset), device, config.augmentation)
+    opened = loading.open(dataset)
+    everything = opened.samples
     kept, held_out = hold_out(everything.labels, _validation_fraction(config), seed)
-    train = _select(everything, inputs, kept)
-    spec = _spec(inputs, loading.fit, kept)
+    train = replace(opened.select(kept), skipped=everything.skipped, warnings=everything.warnings)
+    spec = _spec(opened.inputs, loading.fit, kept)
     return Splits(
         train=with_label_noise(train, config.label_noise, seed),
         validation=(
-            _select(everything, inputs, held_out)
+            opened.select(held_out)
             if len(held_out)
             else _open_validation(config, spec, device, everything)
         ),
@@ -127,8 +87,7 @@ def open_image_samples(
     """
     dataset = open_dataset(location, _options(config, location, split, label_column))
     fit = Fit(spec.shape[1], spec.shape[2], _margin(config), max_pixels=config.max_pixels)
-    inputs = _ImageLoading(config, fit, device).open_inputs(dataset)
-    return Samples(dataset.sample_ids, _labels(dataset), dataset.class_names, inputs)
+    return ImageLoading(config, fit, device).open(dataset).samples
 
 
 def open_test_images(
@@ -171,34 +130,30 @@ def _margin(config: DataConfig) -> float:
 
 
 def _training_fit(config: DataConfig, dataset: Dataset) -> Fit:
-    """The size of the recipe, or else that of the first image."""
+    """The size of the recipe, or else that of the first image that can be read."""
     if config.image_size is not None:
         size = config.image_size
         return Fit(size, size, _margin(config), max_pixels=config.max_pixels)
-    try:
-        image = decode(next(dataset.open_images(range(1))), config.max_pixels)
-    except ImageError as error:
-        failure = (dataset.sample_ids[0], failure_reason(error))
-        raise unreadable([failure], dataset.location) from error
-    return Fit(image.height, image.width, resizes=False, max_pixels=config.max_pixels)
+    failures: dict[int, str] = {}
+    for position, opener in enumerate(dataset.open_images(range(len(dataset.labels)))):
+        try:
+            image = decode(opener, config.max_pixels)
+        except ImageError as error:
+            failures[position] = failure_reason(error)
+            if config.on_error == "stop":
+                break
+        else:
+            return Fit(image.height, image.width, resizes=False, max_pixels=config.max_pixels)
+    raise unreadable(named(failures, dataset), dataset.location)
 
 
 def _validation_fraction(config: DataConfig) -> float:
     return 0.0 if isinstance(config.validation, str) else config.validation
 
 
-def _labels(dataset: Dataset) -> Tensor:
-    return torch.from_numpy(dataset.labels).long()
-
-
-def _select(samples: Samples, inputs: MemoryImages | LargeImages, positions: Tensor) -> Samples:
-    ids = [samples.sample_ids[position] for position in positions.tolist()]
-    return Samples(ids, samples.labels[positions], samples.class_names, inputs.select(positions))
-
-
 def _spec(inputs: MemoryImages | LargeImages, fit: Fit, positions: Tensor) -> InputSpec:
     mean, std = (
-        mean_and_std(inputs.pixels, positions)
+        mean_and_std(inputs.pixels, inputs.positions[positions])
         if isinstance(inputs, MemoryImages)
         else imagenet_statistics()
     )

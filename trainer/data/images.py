@@ -1,6 +1,6 @@
 """Images that fit in memory: decoded once, kept and augmented on the device."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -63,15 +63,51 @@ def decode_images(dataset: Dataset, fit: Fit) -> Tensor:
     Raises:
         DatasetError: Images cannot be read, or have another size and may not be resized.
     """
+    pixels, failures = decode_readable_images(dataset, fit)
+    if failures:
+        raise unreadable(named(failures, dataset), dataset.location)
+    return pixels
+
+
+def decode_readable_images(dataset: Dataset, fit: Fit) -> tuple[Tensor, dict[int, str]]:
+    """As `decode_images`, for a dataset with images that cannot be read.
+
+    Returns:
+        Pixels, which are undefined for those images, of shape (samples, 3, height, width); and the
+        reason for each of those images by its position.
+
+    Raises:
+        DatasetError: Images have another size and may not be resized.
+    """
     num_samples = len(dataset.labels)
     pixels = np.empty((num_samples, 3, fit.height, fit.width), dtype=np.uint8)
     write = partial(_write, pixels, fit)
-    failures: list[Failure] = []
-    for failed in map_in_order(write, _tasks(dataset, num_samples), num_workers()):
-        failures += [(dataset.sample_ids[position], reason) for position, reason in failed]
-    if failures:
-        raise unreadable(failures, dataset.location)
-    return torch.from_numpy(pixels)
+    failures: dict[int, str] = {}
+    misfits: dict[int, str] = {}
+    for failed, misfit in map_in_order(write, _tasks(dataset), num_workers()):
+        failures |= failed
+        misfits |= misfit
+    if misfits:
+        raise unreadable(named(misfits, dataset), dataset.location)
+    return torch.from_numpy(pixels), failures
+
+
+def find_unreadable(dataset: Dataset, max_pixels: int) -> dict[int, str]:
+    """Decodes every image on all cores and keeps none of them.
+
+    Returns:
+        The reason for each image that cannot be read by its position.
+    """
+    check = partial(_check, max_pixels)
+    failures: dict[int, str] = {}
+    for failed in map_in_order(check, _tasks(dataset), num_workers()):
+        failures |= failed
+    return failures
+
+
+def named(failures: Mapping[int, str], dataset: Dataset) -> list[Failure]:
+    """The ids of images by their positions, each with its reason."""
+    return [(dataset.sample_ids[position], reason) for position, reason in failures.items()]
 
 
 def unreadable(failures: Sequence[Failure], location: str) -> DatasetError:
@@ -84,7 +120,8 @@ def unreadable(failures: Sequence[Failure], location: str) -> DatasetError:
     )
 
 
-def _tasks(dataset: Dataset, num_samples: int) -> Iterator[tuple[int, list[ImageOpener]]]:
+def _tasks(dataset: Dataset) -> Iterator[tuple[int, list[ImageOpener]]]:
+    num_samples = len(dataset.labels)
     openers = dataset.open_images(range(num_samples))
     for start in range(0, num_samples, _IMAGES_PER_TASK):
         yield start, list(islice(openers, _IMAGES_PER_TASK))
@@ -92,13 +129,30 @@ def _tasks(dataset: Dataset, num_samples: int) -> Iterator[tuple[int, list[Image
 
 def _write(
     pixels: NDArray[np.uint8], fit: Fit, task: tuple[int, list[ImageOpener]]
-) -> list[tuple[int, str]]:
-    """Decodes a task's images into `pixels`; returns position and reason of each failure."""
+) -> tuple[dict[int, str], dict[int, str]]:
+    """Decodes a task's images into `pixels`; returns unreadable images and those that misfit."""
     start, openers = task
-    failed = []
+    failures: dict[int, str] = {}
+    misfits: dict[int, str] = {}
     for position, opener in enumerate(openers, start):
         try:
-            pixels[position] = pixels_of(fit.apply(decode(opener, fit.max_pixels)))
+            image = decode(opener, fit.max_pixels)
         except ImageError as error:
-            failed.append((position, failure_reason(error)))
-    return failed
+            failures[position] = failure_reason(error)
+            continue
+        try:
+            pixels[position] = pixels_of(fit.apply(image))
+        except ImageError as error:
+            misfits[position] = failure_reason(error)
+    return failures, misfits
+
+
+def _check(max_pixels: int, task: tuple[int, list[ImageOpener]]) -> dict[int, str]:
+    start, openers = task
+    failures: dict[int, str] = {}
+    for position, opener in enumerate(openers, start):
+        try:
+            decode(opener, max_pixels)
+        except ImageError as error:
+            failures[position] = failure_reason(error)
+    return failures

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from difficulty_service.datasets.sample import Dataset
 from difficulty_service.errors import DatasetError
-from trainer.samples import InputSpec, Samples
+from trainer.samples import InputSpec, Samples, SkippedEntry
 
 _SPLIT_STREAM, _NOISE_STREAM = 0, 1
 """Streams of random numbers of one seed, so that noise does not depend on the split."""
@@ -32,6 +33,30 @@ class Splits:
     test: Samples | None
     spec: InputSpec
     all_ids: Sequence[str]
+
+    @property
+    def skipped(self) -> list[SkippedEntry]:
+        """Entries of all datasets that are not used."""
+        return [entry for samples in self._opened for entry in samples.skipped]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about all datasets, one sentence each."""
+        return list(dict.fromkeys(text for samples in self._opened for text in samples.warnings))
+
+    @property
+    def _opened(self) -> list[Samples]:
+        return [each for each in (self.train, self.validation, self.test) if each is not None]
+
+
+def skipped_entries(dataset: Dataset) -> list[SkippedEntry]:
+    """The entries of a dataset that are no samples."""
+    return [SkippedEntry(dataset.location, *entry) for entry in dataset.skipped]
+
+
+def warnings_of(dataset: Dataset) -> tuple[str, ...]:
+    """The warnings about a dataset, with its location."""
+    return tuple(f"{dataset.location}: {sentence}" for sentence in dataset.warnings)
 
 
 def hold_out(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """Labelled texts from tables as splits of tokens."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +12,7 @@ from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.datasets.table import open_table
+from difficulty_service.datasets.table import build_table, list_table
 from difficulty_service.datasets.table_columns import holds_text
 from difficulty_service.datasets.table_files import (
     TABLE_EXTENSIONS,
@@ -23,7 +23,13 @@ from difficulty_service.datasets.table_files import (
 from difficulty_service.errors import DatasetError
 from trainer.config import DataConfig
 from trainer.data.classes import match_classes, refuse_shared_ids
-from trainer.data.splits import Splits, hold_out, with_label_noise
+from trainer.data.splits import (
+    Splits,
+    hold_out,
+    skipped_entries,
+    warnings_of,
+    with_label_noise,
+)
 from trainer.data.vocabulary import build_vocabulary, encode_texts
 from trainer.samples import InputSpec, Samples
 
@@ -87,7 +93,11 @@ def open_text_splits(config: DataConfig, seed: int, device: torch.device) -> Spl
         table.texts_at(chosen[kept]), config.vocabulary_size, config.text_length
     )
     spec = InputSpec(shape=(config.text_length,), vocabulary=vocabulary)
-    train = _encode(table, chosen[kept], spec, device)
+    train = replace(
+        _encode(table, chosen[kept], spec, device),
+        skipped=skipped_entries(table.samples),
+        warnings=warnings_of(table.samples),
+    )
     return Splits(
         train=with_label_noise(train, config.label_noise, seed),
         validation=(
@@ -123,7 +133,10 @@ def open_text_samples(
         DatasetError: The table cannot be read or has no texts, or its labels make no sense.
     """
     table = _read_table(config, location, split, label_column)
-    return _encode(table, torch.arange(len(table.samples.labels)), spec, device)
+    samples = _encode(table, torch.arange(len(table.samples.labels)), spec, device)
+    return replace(
+        samples, skipped=skipped_entries(table.samples), warnings=warnings_of(table.samples)
+    )
 
 
 def _open_validation(
@@ -176,19 +189,16 @@ def _read_table(
     tables = [open_table_file(file, file.place.name, text_columns) for file in files]
     column = _text_column(tables[0], config.text_column)
     # The service reads ids and labels; it takes the texts for paths of images and opens none.
-    samples = open_table(
-        location,
-        DatasetOptions(
-            split=split,
-            image_column=column,
-            label_column=label_column,
-            id_column=config.id_column,
-        ),
+    options = DatasetOptions(
+        split=split,
+        image_column=column,
+        label_column=label_column,
+        id_column=config.id_column,
     )
-    texts = pa.chunked_array(
-        [chunk for table in tables for chunk in _read_texts(table, column, split).chunks],
-        pa.large_string(),
-    )
+    listed = list_table(location, options)
+    samples = build_table(listed, location, options)
+    chunks = [chunk for table in tables for chunk in _read_texts(table, column).chunks]
+    texts = pa.chunked_array(chunks, pa.large_string()).take(pa.array(listed.rows.rows))
     if texts.null_count:
         first = int(pc.index(pc.is_null(texts), value=True).as_py())
         raise DatasetError(
@@ -211,9 +221,5 @@ def _text_column(table: TableFile, requested: str | None) -> str:
     )
 
 
-def _read_texts(table: TableFile, column: str, split: str | None) -> pa.ChunkedArray:
-    if split is None:
-        return decode_dictionary(read_columns(table, [column]).column(0)).cast(pa.large_string())
-    rows = read_columns(table, list(dict.fromkeys([column, "split"])))
-    chosen = pc.equal(rows.column("split").cast(pa.string()), split)
-    return decode_dictionary(rows.column(column).filter(chosen)).cast(pa.large_string())
+def _read_texts(table: TableFile, column: str) -> pa.ChunkedArray:
+    return decode_dictionary(read_columns(table, [column]).column(0)).cast(pa.large_string())

@@ -41,6 +41,12 @@ def _check_data(data: DataConfig) -> Iterator[str]:
             data.augmentation,
             f'applies to images, and data.kind is "{data.kind}"; make it "none"',
         )
+    if data.kind != "images" and data.on_error != "skip":
+        yield wrong_value(
+            "data.on_error",
+            data.on_error,
+            f'applies to images, and data.kind is "{data.kind}"; make it "skip"',
+        )
     for key, kind in KEYS_OF_ONE_KIND.items():
         value = getattr(data, key)
         if value is not None and data.kind != kind:

@@ -2,11 +2,11 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from difficulty_service.errors import Setting, TrainingError
+from difficulty_service.errors import ConfigError, Setting, TrainingError
 from trainer import run_folder
 from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation.prediction_file import write_predictions
@@ -17,12 +17,14 @@ from trainer.reports.columns import COLUMNS, NO_VALUE, TEMPERATURE, Column
 from trainer.runs.evaluate import (
     DatasetChoice,
     Record,
+    TrainedModel,
     evaluate_corruptions,
     evaluate_on_dataset,
     evaluate_ood_dataset,
     evaluate_saved_predictions,
     load_model,
 )
+from trainer.samples import Samples, SkippedEntry
 
 STAGE_TITLES = ("as trained", "temperature by NLL", "temperature by ECE")
 
@@ -49,15 +51,61 @@ class EvaluationRequest:
         data: Dataset of the same classes; None is the recipe's test data.
         ood: Locations of out-of-distribution datasets.
         corruptions: Whether to evaluate on corrupted test images.
+        on_error: What to do with images that cannot be read, "skip" or "stop"; None is what the
+            recipe says.
     """
 
     data: DatasetChoice | None = None
     ood: tuple[str, ...] = ()
     corruptions: bool = False
+    on_error: Literal["skip", "stop"] | None = None
+
+
+@dataclass(frozen=True)
+class _Seed:
+    """A finished seed to evaluate.
+
+    Attributes:
+        folder: Folder of the seed.
+        request: Data to evaluate on.
+        device: "auto", "cpu", "cuda", ...
+        skipped: Receives the entries of the opened datasets that are not used.
+        warnings: Receives the warnings about the opened datasets.
+    """
+
+    folder: Path
+    request: EvaluationRequest
+    device: str
+    skipped: list[SkippedEntry] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def load(self) -> TrainedModel:
+        """Loads the model of the seed."""
+        trained = load_model(self.folder, self.device)
+        data = trained.recipe.data
+        if self.request.on_error is not None:
+            if data.kind != "images":
+                raise ConfigError(
+                    f"on_error applies to images, and this run has kind {data.kind!r}",
+                    "leave out ",
+                    Setting("on_error"),
+                    parameter="on_error",
+                )
+            data = replace(data, on_error=self.request.on_error)
+        recipe = replace(trained.recipe, data=data)
+        return replace(trained, recipe=recipe, on_open=self._note)
+
+    def _note(self, samples: Samples) -> None:
+        self.skipped.extend(samples.skipped)
+        self.warnings.extend(samples.warnings)
 
 
 def evaluate_seeds(
-    run: Path, request: EvaluationRequest, device: str, advance: Callable[[], None]
+    run: Path,
+    request: EvaluationRequest,
+    device: str,
+    advance: Callable[[], None],
+    warn: Callable[[Sequence[str]], None] = lambda _sentences: None,
 ) -> list[str]:
     """Evaluates every finished seed and writes the metrics into its folder.
 
@@ -66,6 +114,7 @@ def evaluate_seeds(
         request: Data to evaluate on.
         device: "auto", "cpu", "cuda", ...
         advance: Called after each corruption of each seed.
+        warn: Called once with the warnings about the datasets.
 
     Returns:
         Markdown tables with mean and standard deviation over the seeds.
@@ -83,25 +132,29 @@ def evaluate_seeds(
             "resume the training with ",
             Setting("resume", value=True),
         )
-    tables = [_metrics_table([_evaluate(folder, request.data, device) for folder in folders])]
+    seeds = [_Seed(folder, request, device) for folder in folders]
+    tables = [_metrics_table([_evaluate(seed) for seed in seeds])]
     if request.ood:
-        tables.append(_ood_table([_evaluate_ood(each, request.ood, device) for each in folders]))
+        tables.append(_ood_table([_evaluate_ood(seed) for seed in seeds]))
     if request.corruptions:
-        seeds = [evaluate_corruptions(load_model(folder, device), advance) for folder in folders]
-        for folder, records in zip(folders, seeds, strict=True):
-            write_metrics(folder / run_folder.CORRUPTIONS, records)
-        tables.append(_corruptions_table(seeds))
+        results = [evaluate_corruptions(seed.load(), advance) for seed in seeds]
+        for seed, records in zip(seeds, results, strict=True):
+            write_metrics(seed.folder / run_folder.CORRUPTIONS, records)
+        tables.append(_corruptions_table(results))
+    for seed in seeds:
+        run_folder.write_errors(seed.folder / run_folder.EVALUATION_ERRORS, seed.skipped)
+    warn(list(dict.fromkeys(text for seed in seeds for text in seed.warnings)))
     return tables
 
 
-def _evaluate(folder: Path, choice: DatasetChoice | None, device: str) -> Record:
+def _evaluate(seed: _Seed) -> Record:
     """Evaluates one seed and writes the record into its folder."""
+    choice, folder = seed.request.data, seed.folder
     if choice is None:
         record = evaluate_saved_predictions(folder, Resampling())
         source = _source_of_saved_predictions(folder)
     else:
-        trained = load_model(folder, device)
-        record, predictions = evaluate_on_dataset(trained, choice, Resampling())
+        record, predictions = evaluate_on_dataset(seed.load(), choice, Resampling())
         source = choice.location
         write_predictions(folder / run_folder.EVALUATION_PREDICTIONS, predictions)
     write_metrics(folder / run_folder.EVALUATION, {"data": source, **record})
@@ -114,10 +167,10 @@ def _source_of_saved_predictions(folder: Path) -> str:
     return "the recipe's test data" if has_test else "the validation samples held out"
 
 
-def _evaluate_ood(folder: Path, locations: Sequence[str], device: str) -> dict[str, Any]:
-    trained = load_model(folder, device)
-    records = {location: evaluate_ood_dataset(trained, location) for location in locations}
-    write_metrics(folder / run_folder.OOD, records)
+def _evaluate_ood(seed: _Seed) -> dict[str, Any]:
+    trained = seed.load()
+    records = {location: evaluate_ood_dataset(trained, location) for location in seed.request.ood}
+    write_metrics(seed.folder / run_folder.OOD, records)
     return records
 
 

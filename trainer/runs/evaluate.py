@@ -42,6 +42,7 @@ class TrainedModel:
         class_names: Name of the class of each logit.
         model: Model in evaluation mode, on the accelerator's device.
         accelerator: Accelerator of this process.
+        on_open: Called with the samples of each dataset that is opened for an evaluation.
     """
 
     folder: Path
@@ -51,6 +52,7 @@ class TrainedModel:
     class_names: tuple[str, ...]
     model: nn.Module
     accelerator: Accelerator
+    on_open: Callable[[Samples], None] = lambda _samples: None
 
     def predict(self, samples: Samples) -> Tensor:
         """Computes the logits of every sample, float32 on the CPU. Shape (samples, classes)."""
@@ -212,6 +214,7 @@ def evaluate_corruptions(
             Setting("corruptions", value=True),
             parameter="corruptions",
         )
+    trained.on_open(samples)
     validation = _validation_predictions(trained.folder)
     records: dict[str, dict[str, Record]] = {}
     for name in CORRUPTIONS:
@@ -234,7 +237,7 @@ def _read_recipe(path: Path) -> tuple[Recipe, int]:
 
 
 def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
-    return open_samples(
+    samples = open_samples(
         trained.recipe.data,
         choice.location,
         trained.spec,
@@ -242,6 +245,8 @@ def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
         split=choice.split,
         label_column=choice.label_column,
     )
+    trained.on_open(samples)
+    return samples
 
 
 def _validation_predictions(folder: Path) -> tuple[Tensor, Tensor] | None:

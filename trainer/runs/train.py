@@ -1,7 +1,7 @@
 """One run, of one recipe and one seed: from the data to a folder with the model and its metrics."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ FREE_TO_CHANGE = (
     ("name",),
     ("data", "in_memory"),
     ("data", "max_pixels"),
+    ("data", "on_error"),
     ("data", "workers"),
     ("regulariser", "scores"),
     ("training", "checkpoint_every"),
@@ -52,12 +53,14 @@ class RunCallbacks:
         on_step: Called with the number of samples of each step.
         on_epoch: Called with the record of each epoch.
         should_stop: Whether to save and stop after this step.
+        on_warnings: Called before `on_start` with the warnings about the datasets.
     """
 
     on_start: Callable[[int, Progress, WeightsDistribution | None], None]
     on_step: Callable[[int], None]
     on_epoch: Callable[[dict[str, Any]], None]
     should_stop: Callable[[], bool]
+    on_warnings: Callable[[Sequence[str]], None] = lambda _sentences: None
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,8 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     if accelerator.is_main_process:
         _write_description(folder, request, identity, distribution)
         run_folder.write_inputs(folder / run_folder.INPUTS, splits.spec, splits.train.class_names)
+        run_folder.write_errors(folder / run_folder.ERRORS, splits.skipped)
+    callbacks.on_warnings(splits.warnings)
     callbacks.on_start(len(splits.train), state.progress, distribution)
 
     def save() -> None:

@@ -14,7 +14,7 @@ from difficulty_service.errors import (
     FeatureStoreError,
     ImageError,
     Setting,
-    TooFewSamples,
+    StatisticsError,
 )
 
 NAMES = {"/srv/data/photos": "photos", "s3://bucket/pictures": "bucket"}
@@ -25,7 +25,7 @@ NAMES = {"/srv/data/photos": "photos", "s3://bucket/pictures": "bucket"}
     [
         (DatasetError("no"), "dataset-error"),
         (BackboneError("no"), "backbone-error"),
-        (TooFewSamples("no"), "too-few-samples"),
+        (StatisticsError("no"), "statistics-error"),
         (ImageError("no"), "image-error"),
         (not_found("upload", "x"), "not-found"),
     ],
@@ -87,7 +87,7 @@ def test_the_message_of_an_unforeseen_error_stays_inside() -> None:
 
 
 def test_a_remedy_names_fields_of_the_job_request() -> None:
-    error = TooFewSamples(
+    error = StatisticsError(
         "40 samples",
         "add samples, or use ",
         Setting("shrinkage", "ledoit-wolf"),
@@ -95,7 +95,7 @@ def test_a_remedy_names_fields_of_the_job_request() -> None:
     )
 
     assert describe_failure(error, NAMES).body() == {
-        "type": "too-few-samples",
+        "type": "statistics-error",
         "detail": "40 samples",
         "remedy": 'add samples, or use "shrinkage": "ledoit-wolf"',
         "field": "shrinkage",

@@ -53,6 +53,7 @@ def result() -> dict[str, object]:
         "num_samples": 4,
         "num_scored": 4,
         "num_bad_images": 0,
+        "num_skipped": 0,
         "scores_bytes": 3,
         "scores_sha256": "0" * 64,
         "warnings": [],

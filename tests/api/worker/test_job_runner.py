@@ -145,6 +145,24 @@ def test_bad_images_are_published_without_the_servers_paths(
         assert (b"cat/broken.png" in content) == (name == "errors.parquet")
 
 
+def test_what_is_no_sample_is_a_warning_of_the_result_and_listed(
+    claimed: Claim, run: Run, photos: Path, artifacts: Artifacts
+) -> None:
+    (photos / "empty class").mkdir()
+    (photos / "notes.txt").write_text("about")
+
+    result = run(claimed())
+
+    assert (result["num_samples"], result["num_bad_images"], result["num_skipped"]) == (40, 0, 2)
+    assert result["warnings"][:2] == [
+        "1 entry is skipped (a file outside the class folders): 'notes.txt'",
+        "1 entry is skipped (an empty class folder): 'empty class'",
+    ]
+    assert "empty class" in result["class_names"]
+    with artifacts.open(f"{result['prefix']}/errors.parquet") as file:
+        assert pq.read_table(file)["sample_id"].to_pylist() == ["notes.txt", "empty class"]
+
+
 def test_no_published_file_names_a_path_of_the_server(
     claimed: Claim, run: Run, artifacts: Artifacts, keys_below: ListKeys, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ def _quiet() -> None:
     hub.disable_progress_bars()
 
 
-def _rows(images: list[bytes], labels: list[int], split: str | None = None) -> "hub.Dataset":
+def _rows(images: list[bytes], labels: list[int | None], split: str | None = None) -> "hub.Dataset":
     features = hub.Features(
         {"image": hub.Image(), "label": hub.ClassLabel(names=["cat", "dog", "horse"])}
     )
@@ -58,6 +58,8 @@ def test_several_splits_need_a_choice(tmp_path: Path, images: list[bytes]) -> No
 
     assert dataset.sample_ids[0] == "train#0"
     assert _bytes(dataset) == images[:4]
+    test = open_dataset(str(tmp_path / "saved"), DatasetOptions(split="test"))
+    assert test.sample_ids == ["test#0"]
     with pytest.raises(DatasetError, match=r"several splits; choose one of \['train', 'test'\]"):
         open_dataset(str(tmp_path / "saved"), DatasetOptions())
     with pytest.raises(DatasetError, match="no split 'val'"):
@@ -76,11 +78,17 @@ def test_the_fingerprint_depends_on_the_sizes_of_the_images(
     assert a.fingerprint != b.fingerprint
 
 
-def test_a_missing_label_is_an_error(tmp_path: Path, images: list[bytes]) -> None:
-    _rows(images[:2], [0, -1]).save_to_disk(tmp_path / "saved")
+def test_rows_without_a_label_are_skipped(tmp_path: Path, images: list[bytes]) -> None:
+    _rows(images[:4], [0, -1, 1, None]).save_to_disk(tmp_path / "saved")
 
-    with pytest.raises(DatasetError, match="holds -1 at data#1"):
-        open_dataset(str(tmp_path / "saved"), DatasetOptions())
+    dataset = open_dataset(str(tmp_path / "saved"), DatasetOptions())
+
+    assert dataset.sample_ids == ["data#0", "data#2"]
+    assert _bytes(dataset) == [images[0], images[2]]
+    assert list(dataset.skipped) == [
+        ("data#1", "the label is -1"),
+        ("data#3", "the label is missing"),
+    ]
 
 
 def test_a_name_is_loaded_through_the_package_and_its_cache(

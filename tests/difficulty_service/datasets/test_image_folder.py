@@ -128,15 +128,26 @@ def test_a_name_that_is_not_unicode_is_escaped_and_can_be_opened(class_folders: 
         assert opened.read() == b"content"
 
 
-def test_files_beside_the_classes_are_ignored_but_images_there_are_an_error(
+def test_what_is_beside_the_classes_and_empty_classes_are_skipped_with_a_reason(
     class_folders: Path,
 ) -> None:
+    before = open_dataset(str(class_folders), DatasetOptions())
     (class_folders / "README.md").write_text("about")
-    assert len(open_dataset(str(class_folders), DatasetOptions()).labels) == 4
     (class_folders / "stray.png").write_bytes(b"")
+    (class_folders / "folder.png").mkdir()
 
-    with pytest.raises(DatasetError, match=r"'stray\.png' outside any class"):
-        open_dataset(str(class_folders), DatasetOptions())
+    dataset = open_dataset(str(class_folders), DatasetOptions())
+
+    assert dataset.sample_ids == before.sample_ids
+    assert dataset.fingerprint == before.fingerprint
+    assert list(dataset.skipped) == [
+        ("README.md", "a file outside the class folders"),
+        ("folder.png", "a folder with the extension of an image"),
+        ("stray.png", "an image outside the class folders"),
+    ]
+    assert "1 entry is skipped (an image outside the class folders): 'stray.png'" in (
+        dataset.warnings
+    )
 
 
 def test_a_folder_without_class_folders_is_an_error(tmp_path: Path) -> None:
@@ -146,11 +157,23 @@ def test_a_folder_without_class_folders_is_an_error(tmp_path: Path) -> None:
         open_dataset(str(tmp_path), DatasetOptions())
 
 
-def test_an_empty_class_folder_is_named(class_folders: Path) -> None:
-    (class_folders / "horse").mkdir()
+def test_an_empty_class_folder_is_skipped_and_keeps_its_name(class_folders: Path) -> None:
+    (class_folders / "cow").mkdir()
+    (class_folders / "鳥").mkdir()
+    (class_folders / "鳥" / ".DS_Store").write_bytes(b"x")
 
-    with pytest.raises(DatasetError, match=r"class folder 'horse' .* is empty"):
-        open_dataset(str(class_folders), DatasetOptions())
+    dataset = open_dataset(str(class_folders), DatasetOptions())
+
+    assert dataset.class_names == ("cat", "cow", "dog", "鳥")
+    assert dataset.labels.tolist() == [0, 0, 2, 2]
+    assert dataset.warnings == ("2 entries are skipped (an empty class folder): 'cow', '鳥'",)
+
+
+def test_empty_class_folders_alone_are_an_error_that_names_them(tmp_path: Path) -> None:
+    (tmp_path / "cow").mkdir()
+
+    with pytest.raises(DatasetError, match=r"no samples; 1 entry is skipped .*: 'cow'"):
+        open_dataset(str(tmp_path), DatasetOptions())
 
 
 def test_a_split_is_a_folder_above_the_classes_and_part_of_the_ids(class_folders: Path) -> None:

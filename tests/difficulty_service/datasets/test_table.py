@@ -14,7 +14,7 @@ import pytest
 
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError, DuplicateSampleId, ImageError
+from difficulty_service.errors import DatasetError, ImageError
 
 
 def _write(path: Path, columns: dict[str, Any], **options: Any) -> str:  # noqa: ANN401
@@ -130,6 +130,23 @@ def test_a_missing_file_and_a_null_image_are_errors_of_that_image(
         null.open()
 
 
+@pytest.mark.parametrize("row_group_size", [2, 100])
+def test_rows_without_a_label_are_skipped_and_the_images_of_the_others_stay(
+    tmp_path: Path, images: list[bytes], row_group_size: int
+) -> None:
+    labels = pa.array([None, 0, 1, None, 0, None])
+    columns = {"image": images[:6], "label": labels}
+    path = _write(tmp_path / "t.parquet", columns, row_group_size=row_group_size)
+
+    dataset = open_dataset(path, DatasetOptions(shard_size=2))
+
+    assert _bytes(dataset) == [images[1], images[2], images[4]]
+    assert [name for name, _ in dataset.skipped] == [f"t.parquet#{row}" for row in (0, 3, 5)]
+    assert dataset.warnings == (
+        "3 entries are skipped (the label is missing): 't.parquet#0', 't.parquet#3', 't.parquet#5'",
+    )
+
+
 def test_integer_labels_are_named_by_a_column_of_names_and_gaps_by_their_number(
     tmp_path: Path, images: list[bytes]
 ) -> None:
@@ -198,47 +215,14 @@ def test_files_may_store_labels_in_other_widths_and_encodings(tmp_path: Path) ->
     assert dataset.labels.tolist() == [1, 0, 2]
 
 
-def test_ids_come_from_the_id_column_as_text(tmp_path: Path, images: list[bytes]) -> None:
-    path = _write(tmp_path / "t.parquet", {"image": images[:2], "label": [0, 0], "key": [7, 9]})
+def test_an_empty_label_of_a_csv_is_missing_but_na_is_a_class(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("path,label\na.png,NA\nb.png,\nc.png,cat\n")
 
-    dataset = open_dataset(path, DatasetOptions(id_column="key"))
-
-    assert dataset.sample_ids == ["7", "9"]
-
-
-def test_ids_of_a_csv_keep_their_leading_zeros(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("path,label,key\na.png,0,007\nb.png,1,7\n")
-
-    dataset = open_dataset(str(tmp_path / "t.csv"), DatasetOptions(id_column="key"))
-
-    assert dataset.sample_ids == ["007", "7"]
-
-
-def test_duplicate_ids_name_the_two_rows(tmp_path: Path) -> None:
-    columns = {"image": [b"x"] * 3, "label": [0] * 3, "key": ["a", "b", "a"]}
-    path = _write(tmp_path / "t.parquet", columns)
-
-    with pytest.raises(DuplicateSampleId, match=r"'a' .* t\.parquet#0 and t\.parquet#2"):
-        open_dataset(path, DatasetOptions(id_column="key"))
-
-
-def test_null_ids_are_an_error_with_the_first_row(tmp_path: Path) -> None:
-    columns = {"image": [b"x"] * 2, "label": [0] * 2, "key": pa.array(["a", None])}
-    path = _write(tmp_path / "t.parquet", columns)
-
-    with pytest.raises(DatasetError, match=r"null 1 times, first at t\.parquet#1"):
-        open_dataset(path, DatasetOptions(id_column="key"))
-
-
-def test_an_empty_label_of_a_csv_is_null_but_na_is_a_class(tmp_path: Path) -> None:
-    (tmp_path / "good.csv").write_text("path,label\na.png,NA\nb.png,cat\n")
-    (tmp_path / "bad.csv").write_text("path,label\na.png,cat\nb.png,\n")
-
-    dataset = open_dataset(str(tmp_path / "good.csv"), DatasetOptions())
+    dataset = open_dataset(str(tmp_path / "t.csv"), DatasetOptions())
 
     assert dataset.class_names == ("NA", "cat")
-    with pytest.raises(DatasetError, match=r"null 1 times, first at bad\.csv#1"):
-        open_dataset(str(tmp_path / "bad.csv"), DatasetOptions())
+    assert dataset.sample_ids == ["a.png", "c.png"]
+    assert list(dataset.skipped) == [("b.png", "the label is missing")]
 
 
 def test_a_split_keeps_its_rows_and_their_row_numbers(tmp_path: Path, images: list[bytes]) -> None:
@@ -295,4 +279,5 @@ def test_the_training_set_of_cifar10_opens_by_a_glob(shared: Path) -> None:
     assert np.unique(dataset.labels).tolist() == list(range(10))
     assert dataset.class_names[0] == "airplane"
     assert dataset.class_names[9] == "truck"
-    assert dataset.sample_ids[10_000] == "cifar10_train_2.parquet#0"
+    assert dataset.sample_ids[0].endswith(".png")
+    assert len(set(dataset.sample_ids)) == 50_000

@@ -14,9 +14,11 @@ from difficulty_service.feature_store import store as feature_store
 from difficulty_service.feature_store.part import BadImage, Part
 from difficulty_service.feature_store.store import (
     PREFETCHED_PARTS,
+    FeatureStore,
     create_store,
     is_store,
     open_store,
+    read_description,
 )
 
 DESCRIPTION = {
@@ -119,6 +121,26 @@ def test_errors_are_a_parquet_file_for_people(tmp_path: Path) -> None:
     path = store.write_errors([BadImage("photo 9", "truncated")])
 
     assert pq.read_table(path).to_pylist() == [{"sample_id": "photo 9", "reason": "truncated"}]
+
+
+def test_errors_are_read_back_and_none_where_none_were_written(tmp_path: Path) -> None:
+    store = create_store(tmp_path, DESCRIPTION)
+    before = store.read_errors()
+
+    store.write_errors([BadImage("photo 9", "truncated")])
+
+    assert before == []
+    assert store.read_errors() == [BadImage("photo 9", "truncated")]
+
+
+def test_warnings_are_kept_and_do_not_prevent_resuming(tmp_path: Path) -> None:
+    create_store(tmp_path, DESCRIPTION).with_warnings(["1 entry is skipped"])
+    kept = FeatureStore(tmp_path, read_description(tmp_path)).warnings
+
+    resumed = create_store(tmp_path, DESCRIPTION)
+
+    assert kept == ("1 entry is skipped",)
+    assert resumed.warnings == ()
 
 
 def test_the_format_is_a_list_of_floats_that_others_can_read(tmp_path: Path) -> None:

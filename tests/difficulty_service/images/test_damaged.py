@@ -173,7 +173,7 @@ def test_only_the_first_bytes_of_a_large_file_that_is_not_an_image_are_read(mode
     with pytest.raises(ImageError, match="not an image"):
         read_image(lambda: file, mode)
 
-    assert file.taken == 16
+    assert file.taken == 64
 
 
 def test_a_read_error_is_an_image_error(mode: Mode) -> None:

@@ -31,7 +31,7 @@ def make_blobs(rows: int = 600, dim: int = 5, classes: int = 3) -> tuple[Tensor,
 def fitted(
     features: Tensor, labels: Tensor, classes: int = 3, request: FitOptions | None = None
 ) -> RelativeMahalanobis:
-    return relative_mahalanobis(fit(features, labels, classes, request))
+    return relative_mahalanobis(fit(features, labels, classes, request or FitOptions("none")))
 
 
 def test_distances_match_the_golden_numbers() -> None:
@@ -73,7 +73,7 @@ def test_new_samples_match_the_golden_distances_of_the_nearest_class() -> None:
 @pytest.mark.parametrize("case", ["dup_dim", "n_lt_d"])
 def test_singular_covariances_give_the_golden_pseudo_inverse_distances(case: str) -> None:
     features, labels = golden(f"degenerate_{case}__X"), golden(f"degenerate_{case}__y")
-    request = FitOptions(force=True)
+    request = FitOptions("none")
 
     distances = fitted(features, labels, int(labels.max()) + 1, request).distances(features, labels)
 

@@ -73,7 +73,7 @@ def fit_to(  # noqa: ANN201
     runs: int = 1,
     classes: int = 2,
     matmul_dtype: str = "float64",
-    shrinkage: Shrinkage = "auto",
+    shrinkage: Shrinkage = "none",
 ):
     parts = [store.read_part(shard) for shard in range(2)]
     features = torch.cat([part.features for part in parts])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError, TooFewSamples
+from difficulty_service.errors import StatisticsError
 from difficulty_service.statistics.factor import condition_number, factorise
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit
@@ -27,7 +27,7 @@ def test_lengths_after_whitening_are_textbook_mahalanobis_distances() -> None:
     offsets = torch.tensor([[2.0, 0.0], [0.0, 3.0]]).double()
     covariance = torch.tensor([[4.0, 0.0], [0.0, 9.0]]).double()
 
-    whitening = factorise(covariance, FitOptions("none"), 10, float("nan")).whitening
+    whitening = factorise(covariance, FitOptions("none", "float64"), 10, float("nan")).whitening
 
     distances = (offsets @ whitening.T).square().sum(dim=1)
     torch.testing.assert_close(distances, torch.tensor([1.0, 1.0]).double())
@@ -36,7 +36,7 @@ def test_lengths_after_whitening_are_textbook_mahalanobis_distances() -> None:
 def test_both_covariances_are_divided_by_the_number_of_samples() -> None:
     features, labels = make_features()
 
-    within, agnostic = covariances(fit(features, labels, NUM_CLASSES).moments)
+    within, agnostic = covariances(fit(features, labels, NUM_CLASSES, FitOptions("none")).moments)
 
     centred = features.numpy().copy()
     for label in range(NUM_CLASSES):
@@ -47,7 +47,7 @@ def test_both_covariances_are_divided_by_the_number_of_samples() -> None:
 
 
 def test_whitening_makes_the_covariance_the_identity() -> None:
-    gaussians = fit(*make_features(), NUM_CLASSES)
+    gaussians = fit(*make_features(), NUM_CLASSES, FitOptions("none"))
     within, _ = covariances(gaussians.moments)
 
     whitened = gaussians.within.whitening @ within @ gaussians.within.whitening.T
@@ -56,7 +56,7 @@ def test_whitening_makes_the_covariance_the_identity() -> None:
 
 
 def test_a_well_conditioned_covariance_is_not_changed() -> None:
-    gaussians = fit(*make_features(), NUM_CLASSES)
+    gaussians = fit(*make_features(), NUM_CLASSES, FitOptions("none"))
 
     assert gaussians.within.plain
     assert gaussians.agnostic.plain
@@ -65,7 +65,7 @@ def test_a_well_conditioned_covariance_is_not_changed() -> None:
 
 
 def test_the_condition_number_is_that_of_the_one_norm() -> None:
-    within, _ = covariances(fit(*make_features(), NUM_CLASSES).moments)
+    within, _ = covariances(fit(*make_features(), NUM_CLASSES, FitOptions("none")).moments)
 
     assert condition_number(within) == pytest.approx(np.linalg.cond(within.numpy(), 1), rel=0.1)
 
@@ -74,7 +74,7 @@ def test_duplicate_dimensions_are_dropped_and_counted() -> None:
     features, labels = make_features()
     doubled = torch.cat([features, features[:, :1], torch.ones(240, 1)], dim=1)
 
-    gaussians = fit(doubled, labels, NUM_CLASSES)
+    gaussians = fit(doubled, labels, NUM_CLASSES, FitOptions("none"))
 
     assert gaussians.within.rank == 4
     assert "2 of 6 directions" in " ".join(gaussians.warnings)
@@ -84,36 +84,15 @@ def test_near_duplicate_dimensions_are_noise_in_float32() -> None:
     features, labels = make_features()
     rounded = torch.cat([features, features[:, :1].float().double()], dim=1).float()
 
-    gaussians = fit(rounded, labels, NUM_CLASSES)
+    gaussians = fit(rounded, labels, NUM_CLASSES, FitOptions("none"))
 
     assert gaussians.within.rank == 4
 
 
-def test_a_singular_covariance_is_refused_if_no_direction_may_be_dropped() -> None:
-    features, labels = make_features()
-
-    with pytest.raises(StatisticsError, match="shrinkage='auto' or shrinkage='ledoit-wolf'"):
-        fit(
-            torch.cat([features, features], dim=1),
-            labels,
-            NUM_CLASSES,
-            FitOptions(shrinkage="none"),
-        )
-
-
-def test_fewer_samples_than_dimensions_are_refused_with_the_remedy() -> None:
+def test_fewer_samples_than_dimensions_are_unreliable_without_shrinkage() -> None:
     features, labels = make_features(rows=20, dim=30)
 
-    with pytest.raises(
-        TooFewSamples, match=r"20 samples of 3 classes.*shrinkage='leave-one-out'.*force=True"
-    ):
-        fit(features, labels, NUM_CLASSES)
-
-
-def test_forced_scores_are_marked_as_unreliable() -> None:
-    features, labels = make_features(rows=20, dim=30)
-
-    gaussians = fit(features, labels, NUM_CLASSES, FitOptions(force=True))
+    gaussians = fit(features, labels, NUM_CLASSES, FitOptions("none"))
 
     assert not gaussians.reliable
     assert "unreliable" in gaussians.warnings[0]
@@ -141,7 +120,7 @@ def test_the_ridge_of_left_out_samples_makes_them_usable_without_a_warning() -> 
 
 
 def test_a_ridge_is_added_to_both_covariances_in_units_of_the_mean_variance() -> None:
-    moments = fit(*make_features(), NUM_CLASSES).moments
+    moments = fit(*make_features(), NUM_CLASSES, FitOptions("none")).moments
     within, agnostic = covariances(moments)
     added = 0.3 * agnostic.diagonal().mean() * torch.eye(4).double()
 
@@ -160,7 +139,7 @@ def test_identical_features_have_no_ridge_either() -> None:
 
 
 def test_few_samples_per_dimension_give_a_warning_with_advice() -> None:
-    gaussians = fit(*make_features(rows=20), NUM_CLASSES)
+    gaussians = fit(*make_features(rows=20), NUM_CLASSES, FitOptions("none"))
 
     assert any("prefer the column rmd_loo" in sentence for sentence in gaussians.warnings)
 
@@ -169,7 +148,7 @@ def test_classes_of_one_sample_are_named() -> None:
     features, labels = make_features()
     labels[0] = 3
 
-    gaussians = fit(features, labels, 4)
+    gaussians = fit(features, labels, 4, FitOptions("none"))
 
     assert "classes of a single sample get no score: labels [3]" in gaussians.warnings
 

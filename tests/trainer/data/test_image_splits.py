@@ -209,9 +209,10 @@ def test_a_test_class_without_training_samples_is_refused(
         opened(train=train, label_column="class_of", test=write_folder("test"))
 
 
-def test_an_unreadable_first_image_is_named(write_table: Write) -> None:
+@pytest.mark.parametrize("on_error", ["skip", "stop"])
+def test_a_dataset_without_a_readable_image_is_an_error(write_table: Write, on_error: str) -> None:
     with pytest.raises(DatasetError, match=r"'train.parquet#0': not an image"):
-        opened(train=write_table(images=[b"no image", b"none"]))
+        opened(train=write_table(images=[b"no image", b"none"]), on_error=on_error)
 
 
 def test_small_images_are_kept_in_memory_and_others_are_not(
@@ -220,7 +221,7 @@ def test_small_images_are_kept_in_memory_and_others_are_not(
     table = write_table()
 
     small = opened(train=table)
-    monkeypatch.setattr("trainer.data.image_splits.MAX_BYTES_IN_MEMORY", 30 * 3 * 64 - 1)
+    monkeypatch.setattr("trainer.data.image_loading.MAX_BYTES_IN_MEMORY", 30 * 3 * 64 - 1)
     large = opened(train=table, workers=3)
 
     assert isinstance(small.train.inputs, MemoryImages)

@@ -45,6 +45,22 @@ def test_ids_and_labels_are_the_same_as_in_scoring(tmp_path: Path) -> None:
     assert samples.class_names == scored.class_names
 
 
+def test_texts_stay_with_their_labels_where_rows_have_none(
+    tmp_path: Path, decode_texts: DecodeTexts
+) -> None:
+    path = _write(
+        tmp_path / "t.parquet",
+        {"text": ["hot", "cold", "wet", "cold wet"], "label": pa.array([None, 1, None, 0])},
+    )
+
+    samples = open_text_samples(_config(path), path, SPEC, CPU)
+
+    assert samples.labels.tolist() == [1, 0]
+    assert decode_texts(samples, SPEC) == ["cold", "cold wet"]
+    assert [entry.sample_id for entry in samples.skipped] == ["t.parquet#0", "t.parquet#2"]
+    assert "2 entries are skipped (the label is missing)" in samples.warnings[0]
+
+
 def test_a_split_selects_its_rows_and_keeps_their_ids(
     tmp_path: Path, decode_texts: DecodeTexts
 ) -> None:

@@ -1,0 +1,141 @@
+"""Images that a program holds: PIL images, uint8 arrays and tensors, encoded bytes, or paths.
+
+Everything after this reads encoded images, so those in memory are encoded again, without loss,
+when they are opened.
+"""
+
+import io
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from difficulty_service.datasets.image_openers import cell_opener, open_image, refusing
+from difficulty_service.datasets.listing import Listing, build_dataset
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.storage import resolve
+from difficulty_service.errors import DifficultyError, ImageError
+
+ReadImage = Callable[[int], object]
+"""Returns the image at a position, in one of the kinds of `image_opener`; may raise anything."""
+
+PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16")
+TIFF_MODES = ("CMYK", "F", "LAB", "YCbCr")
+CHANNELS = (1, 3, 4)
+
+
+@dataclass(frozen=True)
+class ImagesInMemory:
+    """Labelled images of a program.
+
+    Attributes:
+        read_image: Returns the image at a position.
+        sample_ids: Id of each image.
+        labels: Class indices. Shape (samples,).
+        class_names: Name of each class index.
+    """
+
+    read_image: ReadImage
+    sample_ids: Sequence[str]
+    labels: NDArray[np.int32]
+    class_names: tuple[str, ...]
+
+
+def open_memory(images: ImagesInMemory, location: str, options: DatasetOptions) -> Dataset:
+    """Opens images in memory as a dataset; what they show is no part of its fingerprint.
+
+    Args:
+        images: The images.
+        location: Description of where they come from.
+        options: Options, of which the limit and the shard size apply.
+
+    Raises:
+        DatasetError: There are no images.
+        DuplicateSampleId: Two images have the same id.
+    """
+    sizes = np.zeros(len(images.labels), dtype=np.int64)
+    listing = Listing(images.class_names, images.sample_ids, images.labels, sizes)
+
+    def open_at(positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
+        for position in positions.tolist():
+            yield partial(_open_at, images.read_image, position)
+
+    return build_dataset(location, options, listing, open_at, "row {}".format)
+
+
+def _open_at(read_image: ReadImage, position: int) -> BinaryIO:
+    try:
+        image = read_image(position)
+    except DifficultyError:
+        raise
+    except Exception as error:
+        raise ImageError(f"cannot be read: {type(error).__name__}: {error}") from error
+    return image_opener(image)()
+
+
+def image_opener(image: object) -> ImageOpener:
+    """Opener of one image.
+
+    Args:
+        image: A PIL image; a uint8 array or tensor of shape (height, width), (height, width,
+            channels) or (channels, height, width) with 1, 3 or 4 channels; encoded bytes; a path
+            or URI; or a struct `{bytes, path}` of a table.
+    """
+    if isinstance(image, Image.Image):
+        return partial(_encode, image)
+    if isinstance(image, str | os.PathLike):
+        return partial(_open_path, os.fspath(image))
+    if isinstance(image, bytes | bytearray | memoryview):
+        return cell_opener(bytes(image), resolve("."))
+    if isinstance(image, dict):
+        return cell_opener(image, resolve("."))
+    if hasattr(image, "__array__"):
+        return partial(_encode_array, image)
+    return refusing(f"an object of type {type(image).__name__}, which is no image")
+
+
+def _open_path(path: str) -> BinaryIO:
+    try:
+        place = resolve(path)
+    except DifficultyError as error:
+        raise ImageError(str(error)) from error
+    return open_image(place)
+
+
+def _encode_array(array: object) -> BinaryIO:
+    # A tensor may need a gradient or be on a GPU.
+    detached = array.detach().cpu() if hasattr(array, "detach") else array
+    pixels = np.asarray(detached)
+    if pixels.dtype != np.uint8:
+        raise ImageError(f"an array of {pixels.dtype}; pixels are uint8, from 0 to 255")
+    channels_first = hasattr(array, "detach")  # as in torchvision; arrays have them last
+    if pixels.ndim == 3:  # noqa: PLR2004
+        first, last = pixels.shape[0] in CHANNELS, pixels.shape[2] in CHANNELS
+        if first and (channels_first or not last):
+            pixels = pixels.transpose(1, 2, 0)
+        if pixels.shape[2] == 1:
+            pixels = pixels[:, :, 0]
+    try:
+        return _encode(Image.fromarray(np.ascontiguousarray(pixels)))
+    except (TypeError, ValueError) as error:
+        raise ImageError(f"an array of shape {pixels.shape} is no image: {error}") from error
+
+
+def _encode(image: Image.Image) -> BinaryIO:
+    """Lossless and without compression, which would take longer than all that follows."""
+    file = io.BytesIO()
+    try:
+        if image.mode in TIFF_MODES:
+            image.save(file, "TIFF")
+        else:
+            known = image if image.mode in PNG_MODES else image.convert("RGBA")
+            known.save(file, "PNG", compress_level=0)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ImageError(f"cannot be read: {error}") from error
+    file.seek(0)
+    return file

@@ -1,0 +1,123 @@
+"""The files of a published dataset, in a folder or in a tar that is read without extracting it."""
+
+import gzip
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+from difficulty_service.datasets.boundary import Boundary
+from difficulty_service.datasets.storage import (
+    StoredPath,
+    is_folder,
+    list_folder,
+    open_file,
+    resolve,
+)
+from difficulty_service.datasets.tar_headers import TAR_ERRORS, open_tar, read_headers
+from difficulty_service.errors import DatasetError
+
+READ_ERRORS = TAR_ERRORS
+"""Errors that reading a damaged or truncated file raises, compressed or not."""
+
+MAX_BYTES = 1 << 28
+"""Maximum size of a file that is read as a whole; the largest published one has 155 MB."""
+
+_GZIP_EXTENSIONS = (".gz", ".tgz")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file of a dataset.
+
+    Attributes:
+        name: Name of the file, without folders.
+        place: Path of the file, or of the tar that contains it.
+        offset: Offset of its first byte in the file or in the decompressed tar.
+        size: Size in bytes.
+    """
+
+    name: str
+    place: StoredPath
+    offset: int
+    size: int
+
+    def read(self) -> bytes:
+        """The content of the file.
+
+        Raises:
+            DatasetError: The file cannot be read, is truncated or is larger than MAX_BYTES.
+        """
+        if self.size > MAX_BYTES:
+            raise damaged(self.name, f"it has {self.size:,} bytes, more than {MAX_BYTES:,}")
+        try:
+            with open_unpacked(self.place) as file:
+                file.seek(self.offset)
+                data = file.read(self.size)
+        except READ_ERRORS as error:
+            raise damaged(self.name, error) from error
+        if len(data) < self.size:
+            raise damaged(self.name, f"it ends after {len(data):,} of {self.size:,} bytes")
+        return data
+
+
+def find_members(location: str, boundary: Boundary | None) -> tuple[dict[str, Member], str | None]:
+    """The visible files in a folder, or those beside a file.
+
+    Args:
+        location: Path or URI of a folder or a file.
+        boundary: Root outside which nothing may be read.
+
+    Returns:
+        Files by name, and the name of the file if the location is one.
+
+    Raises:
+        DatasetError: There is nothing at the location, or its folder cannot be listed.
+    """
+    place, chosen = resolve(location, boundary), None
+    if not is_folder(place, location):
+        place, chosen = place.parent, place.name
+    try:
+        entries = list_folder(place)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"the folder of {location!r} cannot be listed: {error}") from error
+    return {
+        name: Member(name, place.join(name), 0, size)
+        for name, is_dir, size in sorted(entries)
+        if not is_dir and (name == chosen or not name.startswith("."))
+    }, chosen
+
+
+def tar_members(place: StoredPath) -> dict[str, Member]:
+    """The regular files of a tar by their names without folders.
+
+    Raises:
+        DatasetError: The tar is damaged or truncated.
+    """
+    try:
+        with open_tar(place) as archive:
+            headers = [header for header in read_headers(archive) if header.isreg()]
+    except TAR_ERRORS as error:
+        raise damaged(place.name, error) from error
+    members = (
+        Member(header.name.rpartition("/")[2], place, header.offset_data, header.size)
+        for header in headers
+    )
+    return {member.name: member for member in members}
+
+
+@contextmanager
+def open_unpacked(place: StoredPath) -> Iterator[BinaryIO]:
+    """Opens a file, decompressed if its name says gzip; seeking backward may be expensive there."""
+    with ExitStack() as stack:
+        file = stack.enter_context(open_file(place))
+        if place.name.lower().endswith(_GZIP_EXTENSIONS):
+            file = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=file)))
+        yield file
+
+
+def damaged(name: str, reason: object) -> DatasetError:
+    """The error for a file that is not as it was published."""
+    return DatasetError(
+        f"{name!r} is damaged, truncated or of another format: {reason}", "fetch it again"
+    )

@@ -1,0 +1,164 @@
+"""Features, labels and ids as people hold them in Python, converted to tensors and Arrow columns.
+
+Nothing is imported that the caller has not imported: the type of an object is told by the name of
+its package.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from difficulty_service.errors import DatasetError
+from difficulty_service.feature_store.array_columns import (
+    column_of_array,
+    is_vector,
+    matrix_of_columns,
+    matrix_of_vectors,
+    tensor_of,
+)
+from difficulty_service.files.arrow_columns import strings_to_arrow
+
+Matrix = Any
+"""An object that holds rows of numbers; `to_matrix` lists the kinds."""
+
+Column = Any
+"""An object that holds one value per row; `to_column` lists the kinds."""
+
+MATRIX_DIMENSIONS = 2
+
+
+def to_matrix(features: Matrix) -> Tensor:
+    """Features as a tensor on the memory of the object where it allows that.
+
+    Args:
+        features: A tensor on any device, a NumPy array, a pandas DataFrame of numbers or Series of
+            vectors, an Arrow table of numbers or column of vectors, any object with
+            `__arrow_c_stream__` or `__array__`, or nested sequences. Shape (samples, dim).
+
+    Raises:
+        DatasetError: The object holds no matrix of real numbers.
+    """
+    if isinstance(features, Tensor):
+        matrix = features.detach()
+    elif isinstance(features, list | tuple) and features and isinstance(features[0], Tensor):
+        matrix = torch.stack([row.detach() for row in features])
+    else:
+        matrix = tensor_of(to_array(features))
+    if matrix.is_sparse or matrix.is_complex() or matrix.dtype == torch.bool:
+        raise _unsuitable(f"a tensor of {matrix.dtype} and layout {matrix.layout}")
+    if matrix.ndim != MATRIX_DIMENSIONS:
+        remedy = ("flatten them with features.reshape(len(features), -1)",) * (matrix.ndim > 1)
+        raise DatasetError(
+            f"features have shape {tuple(matrix.shape)}, expected (samples, dimensions)",
+            *remedy,
+            parameter="features",
+        )
+    return matrix
+
+
+def to_array(features: Matrix) -> NDArray[Any]:
+    """An array of the numbers of an object that is no tensor."""
+    if is_pandas(features, "DataFrame"):
+        return _of_frame(features)
+    if is_pandas(features, "Series"):
+        features = features.tolist()
+    if isinstance(features, pa.Array | pa.ChunkedArray):
+        return matrix_of_vectors(features, "the features")
+    streams = hasattr(features, "__arrow_c_stream__")
+    if streams and (isinstance(features, pa.Table) or not hasattr(features, "__array__")):
+        return _of_table(pa.table(features))
+    try:
+        return np.asarray(features)
+    except (TypeError, ValueError) as error:
+        raise _unsuitable(f"{type(features).__name__}, of which no array can be made") from error
+
+
+def is_pandas(value: object, name: str) -> bool:
+    """Whether an object is of a class of pandas, which is not imported for the question."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, getattr(pandas, name))
+
+
+def to_column(values: Column, parameter: str) -> pa.Array | pa.ChunkedArray:
+    """Labels or ids as an Arrow column; a missing value, such as None or NaN, is null.
+
+    Args:
+        values: A tensor, a NumPy array, a pandas Series, an Arrow column or a sequence.
+        parameter: Name of the argument, for messages.
+
+    Raises:
+        DatasetError: The object holds no column of one type.
+    """
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, np.ndarray) and (column := column_of_array(values)) is not None:
+        return column
+    if hasattr(values, "__arrow_c_stream__"):
+        return pa.chunked_array(values)
+    return _of_values([_plain(value) for value in values], parameter)
+
+
+def _of_values(plain: list[object], parameter: str) -> pa.Array:
+    try:
+        texts = [value for value in plain if isinstance(value, str)]
+        return strings_to_arrow(texts) if len(texts) == len(plain) else pa.array(plain)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise DatasetError(
+            f"{parameter} are no column of one type: {' '.join(str(error).split())}",
+            "pass integers or text, one for each row",
+            parameter=parameter,
+        ) from error
+
+
+def _plain(value: object) -> object:
+    """A value without the wrapping of a library; None where it is missing."""
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if is_missing(value) else value
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is None, NaN, or the missing value of pandas."""
+    pandas = sys.modules.get("pandas")
+    if value is None or (pandas is not None and value is pandas.NA):
+        return True
+    return bool(value != value)  # noqa: PLR0124 - only NaN differs from itself
+
+
+def _of_frame(frame: Any) -> NDArray[Any]:  # noqa: ANN401 - pandas is optional
+    """Columns that are not numbers are named."""
+    kinds = {str(name): kind for name, kind in frame.dtypes.items()}
+    others = [name for name, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiu"]
+    if others:
+        raise DatasetError(
+            f"columns {others[:5]} of the features are not numbers",
+            "drop or convert them",
+            parameter="features",
+        )
+    if all(isinstance(kind, np.dtype) for kind in kinds.values()):
+        array: NDArray[Any] = frame.to_numpy()
+    else:
+        array = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    return array
+
+
+def _of_table(table: pa.Table) -> NDArray[Any]:
+    """A single column may hold vectors; otherwise each column is one dimension."""
+    if table.num_columns == 1 and is_vector(table.schema.field(0).type):
+        return matrix_of_vectors(table.column(0), repr(table.column_names[0]))
+    return matrix_of_columns(table)
+
+
+def _unsuitable(found: str) -> DatasetError:
+    return DatasetError(
+        f"the features are {found}",
+        "pass a matrix of real numbers, one row for each sample",
+        parameter="features",
+    )

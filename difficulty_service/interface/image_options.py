@@ -1,0 +1,134 @@
+"""The options of images, networks and statistics that a caller may pass by name."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict, get_type_hints
+
+import torch
+
+from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.errors import BackboneError, ImageError
+from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode
+from difficulty_service.interface.options import require_known
+from difficulty_service.statistics.fit_options import Shrinkage
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+class EncoderOptions(TypedDict, total=False):
+    """Options of a backbone and of how images are read for it.
+
+    Attributes:
+        weights: Weights file instead of those of the hub.
+        features: `penultimate` (default), or `projected` for CLIP's shared space.
+        device: `auto` (default), `cpu`, `cuda`, `cuda:1` or `mps`.
+        precision: `auto` (default: bf16 on recent GPUs, otherwise fp32), `fp32` or `bf16`.
+        batch_size: Images in one forward pass; by default what suits the device.
+        mode: `fast` (default), or `exact` for bit for bit what open_clip does.
+        max_pixels: Largest number of pixels of an image.
+        workers: Threads that read and decode; by default all cores.
+    """
+
+    weights: str | Path | None
+    features: str
+    device: str
+    precision: str
+    batch_size: int | None
+    mode: Mode
+    max_pixels: int
+    workers: int | None
+
+
+class ImageOptions(EncoderOptions, total=False):
+    """Options of `score_dataset`: those of a backbone, of the dataset and of the statistics.
+
+    Attributes:
+        split: Sub-folder or named split to use.
+        image_column: Column of a table with image bytes or paths.
+        label_column: Column of a table with the labels.
+        id_column: Column of a table whose text is the sample id.
+        limit: Number of samples to use, evenly spaced.
+        augment_runs: Random crops and flips of each image; 0 (default) for none.
+        seed: Seed of augmentation and K-means.
+        on_error: `skip` (default) lists images that cannot be read, `stop` ends at the first.
+        resume: Whether to keep features that an earlier call left beside `out`. By default they
+            are kept for files and Hugging Face datasets; whether other images in memory have
+            changed cannot be seen.
+        shrinkage: As for `score`.
+        matmul_dtype: As for `score`.
+        scorers: As for `score`.
+    """
+
+    split: str | None
+    image_column: str | None
+    label_column: str | None
+    id_column: str | None
+    limit: int | None
+    augment_runs: int
+    seed: int
+    on_error: Literal["skip", "stop"]
+    resume: bool
+    shrinkage: Shrinkage
+    matmul_dtype: str
+    scorers: Sequence[str]
+
+
+def require_names(options: Mapping[str, Any], kind: type, function: str) -> None:
+    """Raises TypeError, as Python does, where an option is unknown."""
+    known = get_type_hints(kind)
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            suggestion = f"; did you mean {close[0]!r}?" if close else ""
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{suggestion}")
+
+
+def network_options(options: Mapping[str, Any]) -> BackboneOptions:
+    """Device, precision and weights of a backbone.
+
+    Raises:
+        BackboneError: This machine has no such device, or the precision is unknown.
+    """
+    device = choose_device(options.get("device", "auto"))
+    precision = options.get("precision", "auto")
+    require_known(precision, ("auto", *PRECISIONS), "precision", BackboneError)
+    weights = options.get("weights")
+    return BackboneOptions(
+        weights=None if weights is None else str(weights),
+        features=options.get("features", "penultimate"),
+        device=device,
+        precision=best_precision(device) if precision == "auto" else PRECISIONS[precision],
+    )
+
+
+def extract_options(options: Mapping[str, Any]) -> ExtractOptions:
+    """How images become features.
+
+    Raises:
+        ImageError: A value is unknown.
+    """
+    require_known(options.get("on_error", "skip"), ("skip", "stop"), "on_error", ImageError)
+    require_known(options.get("mode", "fast"), ("fast", "exact"), "mode", ImageError)
+    return ExtractOptions(
+        batch_size=options.get("batch_size"),
+        augment_runs=options.get("augment_runs", 0),
+        seed=options.get("seed", 0),
+        mode=options.get("mode", "fast"),
+        max_pixels=options.get("max_pixels", DEFAULT_MAX_PIXELS),
+        stop_on_error=options.get("on_error", "skip") == "stop",
+        workers=options.get("workers"),
+    )
+
+
+def dataset_options(options: Mapping[str, Any]) -> DatasetOptions:
+    """How a dataset is read."""
+    return DatasetOptions(
+        split=options.get("split"),
+        image_column=options.get("image_column"),
+        label_column=options.get("label_column"),
+        id_column=options.get("id_column"),
+        limit=options.get("limit"),
+    )

@@ -1,0 +1,30 @@
+"""The public names of `difficulty_service`, and where each is defined."""
+
+from importlib import import_module
+from importlib.metadata import version
+
+from difficulty_service.runtime.process_setup import enable_avx512_kernels
+
+HOMES = {
+    "Encoder": "encoder",
+    "RelativeMahalanobis": "estimator",
+    "Scores": "scores",
+    "backbone": "encoder",
+    "open_scores": "scores",
+    "score": "score_arrays",
+    "score_dataset": "score_images",
+}
+"""Module of this package that defines each name."""
+
+
+def load(name: str) -> object:
+    """The value of a public name.
+
+    The BLAS libraries that this loads get the kernels that the commands select, too.
+    """
+    if name == "__version__":
+        return version("difficulty-service")
+    if name == "errors":
+        return import_module("difficulty_service.errors")
+    enable_avx512_kernels()
+    return getattr(import_module(f"difficulty_service.interface.{HOMES[name]}"), name)

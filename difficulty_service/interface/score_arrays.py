@@ -1,0 +1,90 @@
+"""`score`: features and labels in memory in, scores out."""
+
+import warnings
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from difficulty_service.errors import DatasetError
+from difficulty_service.feature_store.array_labels import index_classes
+from difficulty_service.feature_store.arrays import ArrayFeatures, array_features
+from difficulty_service.interface.arrays import Column, Matrix, is_pandas, to_column, to_matrix
+from difficulty_service.interface.options import fit_options, scorer_names
+from difficulty_service.interface.scores import Scores
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.score_rows import require_packages
+from difficulty_service.scoring.score_store import score_in_memory
+from difficulty_service.statistics.fit_options import Shrinkage
+
+CALLER = 3
+"""Frames between a warning and the caller of the interface."""
+
+
+def score(
+    features: Matrix,
+    labels: Column,
+    *,
+    ids: Column = None,
+    shrinkage: Shrinkage = "auto",
+    matmul_dtype: str = "auto",
+    scorers: Sequence[str] = ("rmd",),
+) -> Scores:
+    """Scores how hard each sample is, given its features and its label; larger is harder.
+
+    Samples without a label, or with NaN or infinity among their features, are left out with a
+    warning. The numbers are those of `difficulty score`, without anything being written to disk.
+
+    Args:
+        features: One row per sample: a NumPy array, a tensor on any device, a pandas DataFrame of
+            numbers, an Arrow table or column of vectors, or nested lists. float32 and float64 are
+            computed with as they are, other types as float32. Shape (samples, dim).
+        labels: One integer or text per sample, None or NaN where it is missing: an array, tensor,
+            Series, Arrow column or list. Classes are sorted; the name of an integer is its value.
+            Shape (samples,).
+        ids: One unique id per sample; None for the index of a DataFrame, otherwise the numbers of
+            the rows, counted from 0. Shape (samples,).
+        shrinkage: `auto`, `none`, `ledoit-wolf`, `oas`, `leave-one-out`, or an intensity in [0, 1].
+        matmul_dtype: `auto`, `float32` or `float64`: dtype of the matrix products.
+        scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
+
+    Raises:
+        DatasetError: Features, labels or ids cannot be read, or their numbers differ.
+        StatisticsError: An option is unknown, or the features allow no trustworthy Gaussian.
+        MissingPackage: A scorer needs a package that is not installed.
+    """
+    options, names = fit_options(shrinkage, matmul_dtype), scorer_names(scorers)
+    require_packages(names)
+    source = read_arrays(features, labels, ids)
+    scores = Scores(score_in_memory(source, fit_store(source, options), names))
+    warn(scores.warnings)
+    return scores
+
+
+def read_arrays(features: Matrix, labels: Column, ids: Column) -> ArrayFeatures:
+    """Features, labels and ids as a source of features; see `score`."""
+    matrix = to_matrix(features)
+    classes = index_classes(to_column(labels, "labels"))
+    return array_features(matrix, classes, _ids(features, ids), "arrays in memory")
+
+
+def warn(sentences: Sequence[str]) -> None:
+    """Issues each sentence as a warning of Python, at the line that called the interface."""
+    for sentence in sentences:
+        warnings.warn(sentence, UserWarning, stacklevel=CALLER)
+
+
+def _ids(features: Matrix, ids: Column) -> pa.Array | None:
+    if ids is None:
+        if not is_pandas(features, "DataFrame") or not features.index.is_unique:
+            return None
+        if features.index.nlevels > 1 or features.index.hasnans:
+            return None
+        ids = features.index.to_series()
+    column = to_column(ids, "ids")
+    try:
+        texts = column.cast(pa.string())
+    except pa.ArrowException as error:
+        raise DatasetError(
+            f"ids of type {column.type} cannot become text: {error}", parameter="ids"
+        ) from error
+    return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts

@@ -1,0 +1,82 @@
+"""`score_dataset`: labelled images in, scores out."""
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Unpack
+
+from difficulty_service.interface.image_options import (
+    ImageOptions,
+    dataset_options,
+    extract_options,
+    network_options,
+    require_names,
+)
+from difficulty_service.interface.image_sources import LabelledImages, is_pairs, open_images
+from difficulty_service.interface.options import fit_options, scorer_names
+from difficulty_service.interface.progress import progress_bar
+from difficulty_service.interface.score_arrays import warn
+from difficulty_service.interface.scores import Scores
+from difficulty_service.pipeline import Callbacks, ExtractRequest, ScoreRequest
+from difficulty_service.pipeline import score_dataset as run_pipeline
+from difficulty_service.score_file import read_scores
+
+
+def score_dataset(
+    images: LabelledImages,
+    *,
+    backbone: str = "builtin",
+    out: str | Path | None = None,
+    progress: bool = True,
+    **options: Unpack[ImageOptions],
+) -> Scores:
+    """Extracts features of labelled images and scores them; larger is harder.
+
+    Args:
+        images: A path, URI or glob, as for `difficulty score`; a `datasets.Dataset`, or a
+            `DatasetDict` with `split`; or a map-style Dataset of torch, list or other object
+            with a length whose elements are pairs of an image and a label. Such an image is a PIL
+            image, a uint8 array or tensor, encoded bytes or a path; a label is an integer or text.
+        backbone: Name of the backbone; `difficulty backbones` lists them. The default works
+            offline and is small; others tell photographs apart better.
+        out: Score file to write. The features are kept beside it, as `difficulty score` does;
+            without it they are in a temporary folder until the call ends.
+        progress: Whether to show a progress bar.
+        **options: See `ImageOptions`.
+
+    Returns:
+        The scores. Images that cannot be read are listed in `bad_images`.
+
+    Raises:
+        DifficultyError: As for the commands: `DatasetError`, `BackboneError`, `ImageError` with
+            `on_error="stop"`, `FeatureStoreError`, `StatisticsError`, `MissingPackage`.
+    """
+    require_names(options, ImageOptions, "score_dataset")
+    scorers = scorer_names(options.get("scorers", ("rmd",)))
+    fit = fit_options(options.get("shrinkage", "auto"), options.get("matmul_dtype", "auto"))
+    dataset, warnings = open_images(images, dataset_options(options))
+    with ExitStack() as stack:
+        if out is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="difficulty-"))
+            out = Path(folder, "scores.parquet")
+        request = ExtractRequest(
+            location=dataset.location,
+            out=Path(out).with_suffix(".features"),
+            backbone=backbone,
+            dataset=dataset_options(options),
+            network=network_options(options),
+            options=extract_options(options),
+            resume=options.get("resume", not is_pairs(images)),
+        )
+        update = stack.enter_context(progress_bar(shown=progress))
+        scoring = ScoreRequest(Path(out), scorers, fit)
+        extracted = run_pipeline(request, scoring, Callbacks(update), dataset).extracted
+        scores = Scores(read_scores(Path(out)), extracted.bad_images)
+    if scores.bad_images.num_rows:
+        warnings.append(
+            f"{scores.bad_images.num_rows:,} of {extracted.num_samples:,} images could not be "
+            "read; bad_images lists each with its reason"
+        )
+    scores.warnings = (*warnings, *scores.warnings)
+    warn(scores.warnings)
+    return scores

@@ -1,0 +1,140 @@
+"""Scores in memory: one row per sample, with the columns of a score file."""
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from difficulty_service.errors import ScoreFileError
+from difficulty_service.feature_store.part import BadImage
+from difficulty_service.feature_store.store import errors_table
+from difficulty_service.score_file import ScoreFile, read_scores, write_scores
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = 5
+"""Number of samples at each end of the ranking that a notebook shows."""
+
+ROWS_PER_GROUP = 1 << 16
+"""Rows of a row group of a score file."""
+
+SHOWN_COLUMNS = ("sample_id", "label_name", "rmd", "label_margin")
+
+
+class Scores:
+    """Scores of the samples of a dataset; larger is harder.
+
+    Args:
+        contents: Contents of a score file.
+        bad_images: Images that could not be read.
+
+    Attributes:
+        table: One row per sample, in the order of the samples, with the columns of a score file;
+            a column that was not computed holds nulls.
+        provenance: Where the scores come from: dataset, backbone, shrinkage, counts.
+        warnings: Warnings for the reader of the scores, one sentence each.
+        bad_images: Columns `sample_id` and `reason`: images that could not be read; empty where
+            features were scored or a file was opened.
+    """
+
+    def __init__(self, contents: ScoreFile, bad_images: Sequence[BadImage] = ()) -> None:
+        self.table: pa.Table = contents.table
+        self.provenance: Mapping[str, Any] = contents.provenance
+        self.warnings: tuple[str, ...] = tuple(contents.provenance.get("warnings", ()))
+        self.bad_images: pa.Table = errors_table(bad_images)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __getitem__(self, column: str) -> pa.ChunkedArray:
+        """One column, such as `rmd`.
+
+        Raises:
+            ScoreFileError: There is no such column.
+        """
+        if column not in self.table.column_names:
+            raise ScoreFileError(
+                f"there is no column {column!r}", f"expected one of {self.table.column_names}"
+            )
+        return self.table.column(column)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """The table."""
+        return self.table
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The table as a DataFrame; pandas must be installed."""
+        return self.table.to_pandas()
+
+    def hardest(self, n: int = 20) -> pa.Table:
+        """The `n` samples with the largest `rmd`, hardest first, among those that have one."""
+        return self._largest("rmd", n)
+
+    def doubtful(self, n: int = 20) -> pa.Table:
+        """The `n` samples with the largest `label_margin`, most doubtful label first.
+
+        Above zero, another class (`nearest_label`) fits better than the label.
+        """
+        return self._largest("label_margin", n)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes a score file, which the commands and the trainer read, and returns its path.
+
+        The file appears whole or not at all; an existing one is replaced.
+        """
+        path = Path(path)
+        groups = range(0, max(1, len(self)), ROWS_PER_GROUP)
+        parts = (self.table.slice(start, ROWS_PER_GROUP) for start in groups)
+        write_scores(path, parts, self.provenance)
+        return path
+
+    def _largest(self, column: str, count: int) -> pa.Table:
+        table = self.table.filter(self.table[column].is_valid())
+        order = pc.sort_indices(table, [(column, "descending"), ("sample_id", "ascending")])
+        return table.take(order[: max(0, count)])
+
+    def __repr__(self) -> str:
+        return f"<Scores of {len(self):,} samples, {len(self.warnings)} warnings>"
+
+    def _repr_html_(self) -> str:
+        scored = self._largest("rmd", len(self))
+        ends = [(title, scored[rows]) for title, rows in _ENDS if len(scored)]
+        notes = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.warnings)
+        return (
+            f"<p>Scores of {len(self):,} samples; larger is harder.</p>"
+            f"{''.join(_html_table(title, rows) for title, rows in ends)}"
+            f"{f'<ul>{notes}</ul>' if notes else ''}"
+        )
+
+
+_ENDS = (("hardest", slice(None, SHOWN)), ("easiest", slice(-SHOWN, None)))
+
+
+def _html_table(title: str, rows: pa.Table) -> str:
+    head = "".join(f"<th>{name}</th>" for name in SHOWN_COLUMNS)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{_cell(row[name])}</td>' for name in SHOWN_COLUMNS)}</tr>"
+        for row in rows.select(SHOWN_COLUMNS).to_pylist()
+    )
+    caption = f"<caption>{title}</caption>"
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    return html.escape(f"{value:.2f}" if isinstance(value, float) else str(value))
+
+
+def open_scores(path: str | Path) -> Scores:
+    """Opens a score file that `Scores.save` or a command wrote.
+
+    Raises:
+        ScoreFileError: The file is missing, is not a score file, or has an unknown version.
+    """
+    return Scores(read_scores(Path(path)))

@@ -1,0 +1,79 @@
+"""A table of scores: rankings, conversions, and a file that every other reader understands."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from numpy.typing import NDArray
+
+from difficulty_service.errors import ScoreFileError
+from difficulty_service.interface.score_arrays import score
+from difficulty_service.interface.scores import Scores, open_scores
+from difficulty_service.score_file import SCHEMA
+
+
+def test_the_hardest_come_first(scores: Scores) -> None:
+    hardest = scores.hardest(4)["rmd"].to_pylist()
+
+    assert hardest == sorted(scores["rmd"].to_pylist(), reverse=True)[:4]
+
+
+def test_the_most_doubtful_labels_come_first(scores: Scores) -> None:
+    margins = scores.doubtful(4)["label_margin"].to_pylist()
+
+    assert margins == sorted(scores["label_margin"].to_pylist(), reverse=True)[:4]
+
+
+def test_samples_without_a_score_are_not_ranked(features: NDArray[np.float32]) -> None:
+    labels = np.arange(300) % 3
+    labels[0] = 9
+
+    with pytest.warns(UserWarning, match="single sample|1 of 300 samples have no score"):
+        scores = score(features, labels)
+
+    assert scores["rmd"].null_count == 1
+    assert len(scores.hardest(300)) == 299
+
+
+def test_scores_are_converted_without_loss(scores: Scores) -> None:
+    assert len(scores) == 300
+    assert scores.to_arrow().schema == SCHEMA
+    assert pa.table(scores) == scores.table
+    assert scores.to_pandas()["rmd"].tolist() == scores["rmd"].to_pylist()
+
+
+def test_a_saved_file_opens_again_with_its_provenance(scores: Scores, tmp_path: Path) -> None:
+    opened = open_scores(scores.save(tmp_path / "new" / "scores.parquet"))
+
+    assert opened.table == scores.table
+    assert opened.provenance["class_names"] == ["0", "1", "2"]
+    assert opened.warnings == scores.warnings
+
+
+def test_a_column_that_is_not_there_is_named(scores: Scores) -> None:
+    with pytest.raises(ScoreFileError, match="no column 'rdm'"):
+        scores["rdm"]
+
+
+def test_a_notebook_shows_a_short_table_in_which_names_are_escaped(
+    features: NDArray[np.float32], labels: NDArray[np.int64]
+) -> None:
+    names = [f"<b>{label}" for label in labels]
+
+    html = score(features, names)._repr_html_()
+
+    assert "<b>" not in html
+    assert "&lt;b&gt;1" in html
+    assert html.count("<tr>") == 2 * (5 + 1)
+
+
+def test_percentiles_run_from_the_easiest_to_the_hardest(scores: Scores) -> None:
+    ordered = pc.sort_indices(scores["rmd"])
+
+    percentiles = scores["percentile"].take(ordered).to_pylist()
+
+    assert percentiles[0] == 0
+    assert percentiles[-1] == 1
+    assert percentiles == sorted(percentiles)
