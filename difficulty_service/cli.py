@@ -8,8 +8,11 @@ import typer
 
 from difficulty_service.commands.audit import audit
 from difficulty_service.commands.backbones import backbones
+from difficulty_service.commands.clean import clean
 from difficulty_service.commands.console import err
 from difficulty_service.commands.demo import demo
+from difficulty_service.commands.estimate import estimate
+from difficulty_service.commands.export import export
 from difficulty_service.commands.extract import extract
 from difficulty_service.commands.fit import fit
 from difficulty_service.commands.merge import merge
@@ -21,7 +24,7 @@ from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep
 PLUGIN_GROUP = "difficulty.commands"
 """Group of entry points: functions of other packages that add commands to the application."""
 
-COMMANDS = (demo, backbones, extract, merge, fit, score, audit)
+COMMANDS = (demo, backbones, extract, merge, fit, score, audit, clean, export, estimate)
 
 
 def show_version(requested: bool) -> None:  # noqa: FBT001 - typer passes it by position

@@ -11,6 +11,7 @@ DifficultyError
 ├── StatisticsError        no Gaussian can be fitted to the features
 ├── ScoreFileError         a Parquet file does not follow the score schema
 ├── AuditError             scores cannot be compared with a column
+├── CleaningError          scores cannot be used to clean or export a dataset as requested
 ├── ConfigError            a recipe has an invalid key or value
 ├── TrainingError          a run cannot be started, continued or resumed
 │   └── UnmatchedScores    training samples have no score, or scores have no sample
@@ -120,6 +121,10 @@ class ScoreFileError(DifficultyError):
 
 class AuditError(DifficultyError):
     """Scores cannot be compared with a column."""
+
+
+class CleaningError(DifficultyError):
+    """Scores cannot be used to clean or export a dataset as requested."""
 
 
 class ConfigError(DifficultyError):

@@ -260,7 +260,7 @@ def extract_dataset(
     # The driver of a cluster only describes the backbone, and may have no GPU.
     here = replace(request.network, device=torch.device("cpu"))
     backbone = load(request.backbone, here if request.cluster else request.network)
-    description = describe_features(task, backbone, request.location)
+    description = describe_features(task, backbone, request.location, request.dataset)
     if fitted_on is not None:
         require_same_features(description, fitted_on)
     store = prepare_store(request.out, description, resume=request.resume)

@@ -4,20 +4,30 @@ from importlib.metadata import version
 from typing import Any
 
 from difficulty_service.backbones.backbone import Backbone
+from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractionTask
 
+CHOICES = ("split", "image_column", "label_column", "id_column", "limit")
+"""Options that choose the samples of a dataset and their ids."""
 
-def describe_features(task: ExtractionTask, backbone: Backbone, location: str) -> dict[str, Any]:
+
+def describe_features(
+    task: ExtractionTask, backbone: Backbone, location: str, reading: DatasetOptions
+) -> dict[str, Any]:
     """JSON values by which a store is recognised when it is resumed, merged or scored.
 
     Args:
         task: The dataset and how to extract its features.
         backbone: The backbone that the task names, loaded.
         location: Location of the dataset, as the user gave it.
+        reading: Options by which the dataset was read.
     """
     dataset, network, options = task.dataset, task.network, task.options
     return {
         "dataset": location,
+        "dataset_options": {
+            name: value for name in CHOICES if (value := getattr(reading, name)) is not None
+        },
         "fingerprint": dataset.fingerprint,
         "class_names": list(dataset.class_names),
         "num_samples": len(dataset.labels),

@@ -38,8 +38,9 @@ FEATURE_FILES = (PART_FILES, UNFINISHED_FILES, f"{PREVIOUS_FOLDER}/{PREVIOUS_FIL
 PREFETCHED_PARTS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
-FREE_TO_CHANGE = {"dataset", "package_version", "warnings"}
-"""Keys of a description that a resumed run need not share with the first one."""
+FREE_TO_CHANGE = {"dataset", "dataset_options", "package_version", "warnings"}
+"""Keys of a description that a resumed run need not share with the first one; the fingerprint
+tells whether the samples are the same."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""How scored datasets are cleaned by marks and conditions, and exported to other tools."""

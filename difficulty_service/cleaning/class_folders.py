@@ -1,0 +1,134 @@
+"""Writes the images of a cleaned dataset as one folder per class."""
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+
+from difficulty_service.cleaning.file_names import (
+    extension_of,
+    first_free,
+    safe_folder_name,
+    safe_path,
+)
+from difficulty_service.cleaning.stored_images import StoredImage
+from difficulty_service.datasets.image_openers import has_image_extension
+from difficulty_service.errors import ImageError
+
+
+@dataclass(frozen=True)
+class WrittenImages:
+    """What was written to the class folders.
+
+    Attributes:
+        paths: Path of each sample relative to the folder, by its id.
+        num_copied: Number of images that could not be links, because they have no file of their
+            own on this machine.
+    """
+
+    paths: dict[str, str]
+    num_copied: int
+
+
+class FolderNames:
+    """Chooses the path of each image so that no two are the same and none leaves the folder.
+
+    A sample that keeps its class also keeps its path below the class; another one gives way to it.
+
+    Args:
+        rows: Samples that are kept: sample_id, label, original_label.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        columns = (rows[name].to_pylist() for name in ("sample_id", "label", "original_label"))
+        self._samples = {
+            sample_id: (label, original)
+            for sample_id, label, original in zip(*columns, strict=True)
+        }
+        self._folders: dict[str, PurePosixPath] = {}
+        for label in dict.fromkeys(label for label, _ in self._samples.values()):
+            free = first_free(
+                PurePosixPath(safe_folder_name(label)), lambda path: path in self._folders.values()
+            )
+            self._folders[label] = free
+        self._reserved: dict[PurePosixPath, str] = {}
+        for sample_id, (label, original) in self._samples.items():
+            if label == original and has_image_extension(sample_id):
+                self._reserved.setdefault(self._wanted(sample_id), sample_id)
+
+    def renamed_classes(self) -> dict[str, str]:
+        """Classes whose folder has another name than they, by class."""
+        return {
+            label: str(folder) for label, folder in self._folders.items() if str(folder) != label
+        }
+
+    def path_of(self, sample_id: str, data: bytes) -> PurePosixPath:
+        """The path of an image, which no other one gets.
+
+        Args:
+            sample_id: Id of the sample.
+            data: The first bytes of the image, for the extension where the id has none.
+
+        Raises:
+            ImageError: The id has no extension of an image, and the format is not known.
+        """
+        path = self._wanted(sample_id)
+        if not has_image_extension(path.name):
+            path = path.with_name(path.name + extension_of(data))
+        chosen = first_free(path, lambda free: self._reserved.get(free, sample_id) != sample_id)
+        self._reserved[chosen] = sample_id
+        return chosen
+
+    def _wanted(self, sample_id: str) -> PurePosixPath:
+        label, original = self._samples[sample_id]
+        return self._folders[label] / safe_path(sample_id, original)
+
+
+def write_class_folders(
+    folder: Path,
+    names: FolderNames,
+    images: Iterable[tuple[str, StoredImage]],
+    on_problem: Callable[[str, str], None],
+    *,
+    link: bool,
+) -> WrittenImages:
+    """Copies or links images into the folders of their classes.
+
+    Args:
+        folder: An empty folder.
+        names: Paths of the images.
+        images: Images by the ids of their samples.
+        on_problem: Called with the id and the reason where the format of an image is not known.
+        link: Whether to make symbolic links to the images that have a file of their own.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    paths: dict[str, str] = {}
+    num_copied = 0
+    for sample_id, image in images:
+        try:
+            path = names.path_of(sample_id, _head(image))
+        except ImageError as error:
+            on_problem(sample_id, str(error))
+            continue
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if image.path is None:
+            num_copied += link
+            target.write_bytes(image.data)
+        elif link:
+            target.symlink_to(image.path)
+        else:
+            shutil.copyfile(image.path, target)
+        paths[sample_id] = str(path)
+    return WrittenImages(paths, num_copied)
+
+
+def _head(image: StoredImage) -> bytes:
+    if image.path is None:
+        return image.data
+    with image.path.open("rb") as file:
+        return file.read(64)

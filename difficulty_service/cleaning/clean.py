@@ -1,0 +1,186 @@
+"""Writes a cleaned dataset: a list of samples as CSV or Parquet, or class folders of images."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from difficulty_service.cleaning.class_folders import FolderNames, write_class_folders
+from difficulty_service.cleaning.decisions import Decisions
+from difficulty_service.cleaning.sample_lists import (
+    changed_names,
+    write_csv_list,
+    write_parquet_list,
+    write_table,
+)
+from difficulty_service.cleaning.stored_images import ImageSource
+from difficulty_service.errors import CleaningError
+from difficulty_service.files.atomic_file import filling
+
+SAMPLES_FILE = "samples.csv"
+DROPPED_FILE = "dropped.csv"
+
+OTHER_FILES = (".json", ".jsonl", ".ndjson", ".tsv", ".txt", ".xls", ".xlsx", ".tar", ".zip")
+"""Extensions of files that are not written, so that none of them becomes the name of a folder."""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What was written.
+
+    Attributes:
+        num_kept: Number of samples in the cleaned dataset.
+        dropped_file: File that lists the other samples, each with its reason.
+        has_images: Whether the cleaned dataset has images or their paths and can be scored.
+        warnings: Warnings, one sentence each.
+    """
+
+    num_kept: int
+    dropped_file: Path
+    has_images: bool
+    warnings: tuple[str, ...]
+
+
+@dataclass
+class _Problems:
+    """Samples that are left out because of their images.
+
+    Attributes:
+        reasons: Reason by sample id.
+    """
+
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, sample_id: str, reason: str) -> None:
+        self.reasons[sample_id] = reason
+
+    def warnings(self) -> list[str]:
+        """A sentence about all of them."""
+        if not self.reasons:
+            return []
+        sample_id, reason = next(iter(self.reasons.items()))
+        return [
+            f"{len(self.reasons):,} samples are left out because of their images, the first is "
+            f"{sample_id}: {reason}"
+        ]
+
+
+def is_list(out: Path) -> bool:
+    """Whether a cleaned dataset at this path is a list; otherwise it is a folder of images.
+
+    Raises:
+        CleaningError: The extension is that of a file that is not written.
+    """
+    extension = out.suffix.lower()
+    if extension in OTHER_FILES and not out.is_dir():
+        raise CleaningError(
+            f"{out} is of a format that is not written",
+            "end the name in .csv or .parquet for a list; any other name is a folder of images",
+            parameter="out",
+        )
+    return extension in (".csv", ".parquet")
+
+
+def dropped_file_of(out: Path) -> Path:
+    """File that lists the samples that are not in the cleaned dataset."""
+    return out.with_suffix(f".dropped{out.suffix}") if is_list(out) else out / DROPPED_FILE
+
+
+def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> Cleaned:
+    """Writes the kept samples as a list, and beside it a list of the others.
+
+    Args:
+        out: Path of a CSV or Parquet file.
+        decisions: What is decided about each sample.
+        source: The images; None to write a list without them.
+    """
+    kept, problems = decisions.kept(), _Problems()
+    if source is None:
+        write_table(kept, out)
+    else:
+        images = source.images(kept["sample_id"].to_pylist(), problems.add)
+        write = write_csv_list if out.suffix.lower() == ".csv" else write_parquet_list
+        write(out, kept, images, problems.add)
+    dropped_file = dropped_file_of(out)
+    write_table(_with_problems(decisions, problems), dropped_file)
+    written = _without(kept, problems)
+    warnings = [
+        *problems.warnings(),
+        *_warn_of_names(out, written),
+        *_warn_of_losses(kept, written),
+    ]
+    return Cleaned(len(written), dropped_file, source is not None, tuple(warnings))
+
+
+def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: bool) -> Cleaned:
+    """Writes the images of the kept samples into one folder per class.
+
+    The folder also gets `samples.csv`, with the path of each sample, and `dropped.csv`.
+
+    Args:
+        out: A folder that does not exist or is empty.
+        decisions: What is decided about each sample.
+        source: The images.
+        link: Whether to link images by their absolute path instead of copying them.
+    """
+    kept, problems = decisions.kept(), _Problems()
+    names = FolderNames(kept)
+    with filling(out) as folder:
+        images = source.images(kept["sample_id"].to_pylist(), problems.add)
+        written = write_class_folders(folder, names, images, problems.add, link=link)
+        rows = _without(kept, problems)
+        paths = pa.array(
+            [written.paths[each] for each in rows["sample_id"].to_pylist()], pa.string()
+        )
+        write_table(rows.add_column(1, "path", paths), folder / SAMPLES_FILE)
+        write_table(_with_problems(decisions, problems), folder / DROPPED_FILE)
+    warnings = [
+        f"class {label!r} is in the folder {renamed!r}"
+        for label, renamed in names.renamed_classes().items()
+    ]
+    if written.num_copied:
+        warnings.append(
+            f"{written.num_copied:,} images have no file of their own and are copied, not linked"
+        )
+    warnings += [*problems.warnings(), *_warn_of_losses(kept, rows)]
+    return Cleaned(len(rows), out / DROPPED_FILE, has_images=True, warnings=tuple(warnings))
+
+
+def _without(kept: pa.Table, problems: _Problems) -> pa.Table:
+    return kept.filter(
+        pa.array([each not in problems.reasons for each in kept["sample_id"].to_pylist()])
+    )
+
+
+def _with_problems(decisions: Decisions, problems: _Problems) -> pa.Table:
+    """The dropped samples, and after them those that are left out because of their images."""
+    kept = decisions.kept()
+    columns = (kept["sample_id"].to_pylist(), kept["original_label"].to_pylist())
+    rows = [
+        (sample_id, label, problems.reasons[sample_id])
+        for sample_id, label in zip(*columns, strict=True)
+        if sample_id in problems.reasons
+    ]
+    dropped = decisions.dropped()
+    added = [dict(zip(dropped.column_names, row, strict=True)) for row in rows]
+    return pa.concat_tables([dropped, pa.Table.from_pylist(added, dropped.schema)])
+
+
+def _warn_of_names(out: Path, written: pa.Table) -> Sequence[str]:
+    if out.suffix.lower() != ".csv" or not len(written):
+        return ()
+    changed = changed_names(out, written["label"].to_pylist())
+    if not changed:
+        return ()
+    return (
+        f"class names such as {changed[0]!r} are read from CSV as numbers or dates, and so change; "
+        "write .parquet instead",
+    )
+
+
+def _warn_of_losses(kept: pa.Table, written: pa.Table) -> list[str]:
+    """Sentences about classes whose every image is missing."""
+    before, after = (Counter(rows["label"].to_pylist()) for rows in (kept, written))
+    return [f"class {name!r} has no image that can be read" for name in before if not after[name]]

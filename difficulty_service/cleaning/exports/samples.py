@@ -1,0 +1,127 @@
+"""What several formats share: names of classes, a score from 0 to 1, and files of images."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from difficulty_service.cleaning.class_names import class_names_of
+from difficulty_service.cleaning.file_names import extension_of
+from difficulty_service.cleaning.stored_images import ImageSource
+from difficulty_service.errors import ImageError
+from difficulty_service.score_file import ScoreFile
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What is to be said about an export.
+
+    Attributes:
+        warnings: Warnings, one sentence each.
+        instructions: Sentences on how to open it, where that depends on the export.
+    """
+
+    warnings: Sequence[str] = ()
+    instructions: Sequence[str] = ()
+
+
+@dataclass
+class MissingImages:
+    """Samples that are not exported because of their images.
+
+    Attributes:
+        reasons: Reason by sample id.
+    """
+
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, sample_id: str, reason: str) -> None:
+        """Takes a sample into account."""
+        self.reasons[sample_id] = reason
+
+    def warnings(self) -> list[str]:
+        """A sentence about all of them; none if there are none."""
+        if not self.reasons:
+            return []
+        sample_id, reason = next(iter(self.reasons.items()))
+        return [
+            f"{len(self.reasons):,} samples are not exported, the first is {sample_id}: {reason}"
+        ]
+
+
+def text_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column of text without dictionary encoding."""
+    return table[name].cast(pa.string())
+
+
+def class_list(scores: ScoreFile) -> list[str]:
+    """Name of every class index from 0; an index without a known name is named by its number."""
+    names = class_names_of(scores)
+    present = [*names, *scores.table["nearest_label"].drop_null().to_pylist()]
+    return [names.get(label, str(label)) for label in range(max(present, default=-1) + 1)]
+
+
+def label_scores(table: pa.Table) -> NDArray[np.float64]:
+    """How well the label fits, from 0 to 1; lower is worse, below 0.5 another class fits better.
+
+    It is the probability of the label against the best other class, if both are as frequent and
+    Gaussian: the logistic function of minus half the label margin.
+
+    Args:
+        table: The column label_margin.
+
+    Returns:
+        NaN without a margin. Shape (samples,).
+    """
+    margins: NDArray[np.float64] = table["label_margin"].cast(pa.float64()).to_numpy()
+    return expit(-margins / 2)
+
+
+def sample_rows(scores: ScoreFile) -> dict[str, dict[str, Any]]:
+    """The known values of each sample by its id: names of classes, scores and a label score."""
+    names = class_list(scores)
+    rows = {}
+    for row, label_score in zip(
+        scores.table.to_pylist(), label_scores(scores.table).tolist(), strict=True
+    ):
+        del row["label_name"]
+        nearest = row["nearest_label"]
+        row |= {
+            "label": names[row["label"]],
+            "nearest_label": None if nearest is None else names[nearest],
+            "label_score": None if np.isnan(label_score) else label_score,
+        }
+        rows[row["sample_id"]] = {name: value for name, value in row.items() if value is not None}
+    return rows
+
+
+def image_files(
+    images: ImageSource, sample_ids: list[str], folder: Path, missing: MissingImages
+) -> Iterator[tuple[str, Path]]:
+    """The file of each image; one that has no file of its own is copied.
+
+    Args:
+        images: The dataset.
+        sample_ids: Ids of the samples.
+        folder: Folder for copies.
+        missing: Takes the samples whose images cannot be read.
+
+    Yields:
+        Ids and paths: absolute for a file that existed, and the name in the folder for a copy.
+    """
+    for number, (sample_id, image) in enumerate(images.images(sample_ids, missing.add)):
+        if image.path is not None:
+            yield sample_id, image.path
+            continue
+        try:
+            name = f"{number:08d}{extension_of(image.data)}"
+        except ImageError as error:
+            missing.add(sample_id, str(error))
+            continue
+        (folder / name).write_bytes(image.data)
+        yield sample_id, Path(name)

@@ -1,0 +1,149 @@
+"""The images of scored samples, found again in their dataset."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.errors import CleaningError, ImageError, Setting
+
+OPTIONS_KEY = "dataset_options"
+"""Key of the metadata with the options by which the dataset was read."""
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """An encoded image.
+
+    Attributes:
+        path: Absolute path of its file; None if it is inside another file, or not on this machine.
+        data: Its bytes if there is no path, otherwise empty.
+    """
+
+    path: Path | None
+    data: bytes
+
+    def read(self) -> bytes:
+        """The encoded bytes.
+
+        Raises:
+            OSError: The file can no longer be read.
+        """
+        return self.data if self.path is None else self.path.read_bytes()
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """The dataset that has the images of the scored samples.
+
+    Attributes:
+        dataset: The dataset.
+        warnings: Warnings about differences from the dataset that was scored.
+    """
+
+    dataset: Dataset
+    warnings: tuple[str, ...]
+
+    def images(
+        self, sample_ids: Collection[str], on_problem: Callable[[str, str], None]
+    ) -> Iterator[tuple[str, StoredImage]]:
+        """The images of some samples with their ids, in the order of the dataset.
+
+        Args:
+            sample_ids: Ids of the samples.
+            on_problem: Called with the id and the reason where an image cannot be read, or is not
+                in the dataset.
+        """
+        missing = set(sample_ids)
+        for shard in range(self.dataset.num_shards):
+            for sample in self.dataset.read_shard(shard):
+                if sample.sample_id not in missing:
+                    continue
+                missing.remove(sample.sample_id)
+                try:
+                    yield sample.sample_id, find_image(sample.open)
+                except ImageError as error:
+                    on_problem(sample.sample_id, f"image: {error}")
+        for sample_id in sample_ids:
+            if sample_id in missing:
+                on_problem(sample_id, f"it is not in {self.dataset.location}")
+
+
+def open_images(
+    provenance: Mapping[str, Any],
+    sample_ids: Collection[str],
+    location: str | None = None,
+    given: DatasetOptions | None = None,
+) -> ImageSource:
+    """Opens the dataset that was scored, or a copy of it.
+
+    Args:
+        provenance: Metadata of the score file.
+        sample_ids: Ids of the scored samples.
+        location: Location of the dataset; None for the one in the metadata.
+        given: Options for reading it, which replace those in the metadata unless they are None.
+
+    Raises:
+        DatasetError: The dataset cannot be read.
+        CleaningError: The metadata names no dataset, or none of the samples is in it.
+    """
+    location = location or provenance.get("dataset")
+    if not location:
+        raise CleaningError(
+            "the score file does not say which dataset it was made from",
+            "name the dataset as ",
+            Setting("images"),
+            parameter="images",
+        )
+    dataset = open_dataset(str(location), _options(provenance, given or DatasetOptions()))
+    known = set(dataset.sample_ids)
+    if known.isdisjoint(sample_ids):
+        examples = list(sample_ids)[:3]
+        raise CleaningError(
+            f"none of the {len(sample_ids):,} scored samples is in {location!r}: its ids look like "
+            f"{list(dataset.sample_ids[:3])}, those of the scores like {examples}",
+            "name the dataset that was scored as ",
+            Setting("images"),
+            ", or the column with the ids as ",
+            Setting("id_column"),
+            parameter="images",
+        )
+    if dataset.fingerprint == provenance.get("fingerprint"):
+        return ImageSource(dataset, ())
+    changed = (
+        f"{location} differs from the dataset that was scored in its samples, labels or sizes; "
+        "images are found by their sample id"
+    )
+    return ImageSource(dataset, (changed,))
+
+
+def find_image(opener: ImageOpener) -> StoredImage:
+    """The file or the bytes of an image.
+
+    Raises:
+        ImageError: The image is missing or cannot be read.
+    """
+    try:
+        with opener() as file:
+            # Only an image in a file of its own on this machine is opened by its name.
+            name = getattr(file, "name", None)
+            if isinstance(name, str):
+                return StoredImage(Path(name).absolute(), b"")
+            return StoredImage(None, file.read())
+    except OSError as error:
+        raise ImageError(f"cannot be read: {error.strerror or error}") from error
+
+
+def _options(provenance: Mapping[str, Any], given: DatasetOptions) -> DatasetOptions:
+    """The options in the metadata, replaced by those that are given."""
+    known = {field.name for field in fields(DatasetOptions)}
+    recorded = provenance.get(OPTIONS_KEY) or {}
+    values = {name: value for name, value in recorded.items() if name in known}
+    values |= {
+        name: getattr(given, name)
+        for name in ("split", "image_column", "label_column", "id_column")
+        if getattr(given, name) is not None
+    }
+    return replace(given, **values)

@@ -1,0 +1,143 @@
+"""`difficulty clean`: scores and marks in, a cleaned dataset out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from difficulty_service.commands.console import out as console
+from difficulty_service.commands.console import print_table, print_warnings
+from difficulty_service.commands.options import IdColumn, ImageColumn, LabelColumn, Split
+from difficulty_service.commands.scored_images import (
+    ImageOptions,
+    ImagesLocation,
+    Scores,
+    find_images,
+    find_images_or_warn,
+)
+
+if TYPE_CHECKING:
+    from difficulty_service.cleaning.clean import Cleaned
+    from difficulty_service.cleaning.decisions import CleaningRules, Decisions
+
+
+def clean(
+    scores: Scores,
+    out: Annotated[
+        Path,
+        typer.Option(help="List to write, ending in .csv or .parquet, or a new folder of images."),
+    ],
+    marks: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV or Parquet file with columns sample_id, mark (keep, relabel or drop) and "
+            "label (the new class)."
+        ),
+    ] = None,
+    drop: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Drop samples by their scores: 'label_margin > 4'."),
+    ] = None,
+    relabel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION", help="Give these samples the class of their nearest_label."
+        ),
+    ] = None,
+    new_classes: Annotated[
+        bool,
+        typer.Option("--new-classes", help="Marks may name classes that do not exist yet."),
+    ] = False,
+    images: ImagesLocation = None,
+    split: Split = None,
+    image_column: ImageColumn = None,
+    label_column: LabelColumn = None,
+    id_column: IdColumn = None,
+    link: Annotated[
+        bool | None,
+        typer.Option(
+            "--link/--copy",
+            help="Fill a folder with symbolic links, or with copies (the default).",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would change, and write nothing.")
+    ] = False,
+) -> None:
+    """Writes a dataset without wrong labels, from marks of people and conditions on scores.
+
+    A mark has precedence over a condition, and the last mark of a sample over earlier ones. The
+    dataset itself never changes.
+    """
+    from difficulty_service.cleaning.clean import is_list, write_folder, write_list
+    from difficulty_service.cleaning.decisions import CleaningRules, decide
+    from difficulty_service.cleaning.output_place import check_new_folder, check_output
+    from difficulty_service.datasets.sample import DatasetOptions
+    from difficulty_service.score_file import read_scores
+
+    if marks is None and drop is None and relabel is None:
+        raise typer.BadParameter("nothing to do: give --marks, --drop or --relabel")
+    if link is not None and is_list(out):
+        raise typer.BadParameter(f"--link and --copy need a folder, and {out} is a list")
+    if new_classes and marks is None:
+        raise typer.BadParameter("--new-classes needs --marks")
+    score_file = read_scores(scores)
+    inputs = [scores] if marks is None else [scores, marks]
+    check_output(out, inputs, images or score_file.provenance.get("dataset"))
+    if not is_list(out):
+        check_new_folder(out)
+    rules = CleaningRules({}, drop, relabel, new_classes)
+    if marks is not None:
+        rules = _with_marks(rules, marks, score_file.table["sample_id"].to_pylist())
+    decisions = decide(score_file, rules)
+    reading = DatasetOptions(split, image_column, label_column, id_column)
+    find = find_images_or_warn if is_list(out) else find_images
+    source = find(score_file, ImageOptions(images, reading))
+    report_decisions(decisions)
+    if dry_run:
+        console.print("nothing is written")
+        return
+    if source is None or is_list(out):
+        report_cleaned(out, write_list(out, decisions, source))
+    else:
+        report_cleaned(out, write_folder(out, decisions, source, link=bool(link)))
+
+
+def _with_marks(rules: "CleaningRules", path: Path, sample_ids: list[str]) -> "CleaningRules":
+    from dataclasses import replace
+
+    from difficulty_service.cleaning.marks import read_marks
+
+    read = read_marks(path, set(sample_ids))
+    print_warnings(read.warnings)
+    return replace(rules, marks=read.samples)
+
+
+def report_decisions(decisions: "Decisions") -> None:
+    """Prints how many samples are kept, relabelled and dropped, in all and in each class."""
+    classes = decisions.classes
+    rows = [
+        (name, each.before, each.dropped, each.moved_out, each.moved_in, each.after)
+        for name, each in classes.items()
+    ]
+    print_table(("class", "before", "dropped", "relabelled", "gained", "after"), rows)
+    before, after = (
+        sum(getattr(each, of) for each in classes.values()) for of in ("before", "after")
+    )
+    relabelled = sum(each.moved_out for each in classes.values())
+    console.print(
+        f"{after:,} of {before:,} samples are kept, {relabelled:,} of them with another label; "
+        f"{before - after:,} are dropped"
+    )
+    print_warnings(decisions.warnings)
+
+
+def report_cleaned(out: Path, cleaned: "Cleaned") -> None:
+    """Prints where the cleaned dataset is and how to score it."""
+    print_warnings(cleaned.warnings)
+    console.print(f"{cleaned.num_kept:,} samples are in {out}", markup=False)
+    console.print(f"the others are listed in {cleaned.dropped_file}", markup=False)
+    if cleaned.has_images:
+        ids = "" if out.is_dir() else " --id-column sample_id"
+        console.print(f"to score them: difficulty score {out}{ids} --out …", markup=False)

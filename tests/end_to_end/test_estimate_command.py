@@ -1,0 +1,37 @@
+"""How many labels are wrong, by the command that a person types."""
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+Done = subprocess.CompletedProcess[str]
+Command = Callable[..., Done]
+Scored = tuple[Path, Done]
+
+
+def test_without_marks_only_the_share_of_flips_that_are_found_is_told(
+    difficulty: Command, scored: Scored
+) -> None:
+    done = difficulty("estimate", scored[0] / "scores.features")
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"of labels flipped at random, \d+% have a margin above 0", done.stdout)
+    assert "only a person can tell" in done.stdout
+    assert "labels are wrong (95 %)" not in done.stdout
+
+
+def test_with_marks_the_number_of_wrong_labels_is_told(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    lines = [f"dog/{row:03d}.png,{'keep' if row % 3 else 'relabel'},cat" for row in range(200)]
+    (tmp_path / "marks.csv").write_text("\n".join(["sample_id,mark,label", *lines, "x,keep,"]))
+
+    done = difficulty(
+        *("estimate", scored[0] / "scores.features", "--marks", tmp_path / "marks.csv"),
+        *("--repeats", 1, "--shrinkage", "ledoit-wolf"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"[\d,]+ to [\d,]+ labels are wrong \(95 %\)", done.stdout)
+    assert "1 marked samples have no features or no margin" in done.stderr
