@@ -18,8 +18,10 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.engine import Engine
 from difficulty_service.engines.local import LocalEngine
+from difficulty_service.extraction.changed_files import set_aside_changed
 from difficulty_service.extraction.description import describe_features
 from difficulty_service.extraction.part_writer import PartWriter
+from difficulty_service.extraction.shard_subset import ShardSubset
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.extraction.unreadable_classes import warn_of_unreadable_classes
@@ -40,23 +42,6 @@ from difficulty_service.scoring.same_features import require_same_features
 from difficulty_service.scoring.score_rows import require_packages
 from difficulty_service.scoring.score_store import ScoreSummary, score_store
 from difficulty_service.statistics.fit_options import FitOptions
-
-
-@dataclass(frozen=True)
-class ShardSubset:
-    """The shards of one of several runs that divide a dataset among them.
-
-    Attributes:
-        index: Index of the run, from 0.
-        num_subsets: Number of runs.
-    """
-
-    index: int = 0
-    num_subsets: int = 1
-
-    def includes(self, shard: int) -> bool:
-        """Whether a shard belongs to the subset."""
-        return shard % self.num_subsets == self.index
 
 
 @dataclass(frozen=True)
@@ -265,6 +250,7 @@ def extract_dataset(
         require_same_features(description, fitted_on)
     store = prepare_store(request.out, description, resume=request.resume)
     shards = [shard for shard in range(dataset.num_shards) if request.subset.includes(shard)]
+    set_aside_changed(dataset, store, shards)
     missing = sorted(set(store.missing_parts()) & set(shards))
     total = sum(len(dataset.shard_positions(shard)) for shard in shards)
     done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
