@@ -59,6 +59,8 @@ class ExtractRequest:
         subset: Shards to extract; `merging.merge_stores` joins the stores of all subsets.
         cluster: Ray cluster that runs the shards; None to run them in this process.
         clock: Measures how long each stage is busy in this process; None to measure nothing.
+        lend: Function that may add features of other runs to the store before the first image is
+            read, as `feature_store.previous` describes.
     """
 
     location: str
@@ -71,6 +73,7 @@ class ExtractRequest:
     subset: ShardSubset = field(default_factory=ShardSubset)
     cluster: ClusterOptions | None = None
     clock: StageClock | None = None
+    lend: Callable[[FeatureStore], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -251,6 +254,8 @@ def extract_dataset(
     store = prepare_store(request.out, description, resume=request.resume)
     shards = [shard for shard in range(dataset.num_shards) if request.subset.includes(shard)]
     set_aside_changed(dataset, store, shards)
+    if request.lend is not None:
+        request.lend(store)
     missing = sorted(set(store.missing_parts()) & set(shards))
     total = sum(len(dataset.shard_positions(shard)) for shard in shards)
     done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
