@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     import torch
 
     from difficulty_service.engines.cluster import ClusterOptions
+    from difficulty_service.extraction.shard_subset import ShardSubset
     from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.feature_store.previous import Reuse
-    from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, ShardSubset
+    from difficulty_service.pipeline import ExtractedDataset, ExtractRequest
 
 
 @takes_extraction
@@ -89,7 +90,7 @@ def parse_subset(text: str) -> "ShardSubset":
     Raises:
         BadParameter: The text is not of the form I/N with I from 0 to N-1.
     """
-    from difficulty_service.pipeline import ShardSubset
+    from difficulty_service.extraction.shard_subset import ShardSubset
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or int(match[1]) >= int(match[2]):

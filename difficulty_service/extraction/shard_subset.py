@@ -1,0 +1,20 @@
+"""The shards of one of several runs that divide a dataset among them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ShardSubset:
+    """The shards of one of several runs that divide a dataset among them.
+
+    Attributes:
+        index: Index of the run, from 0.
+        num_subsets: Number of runs.
+    """
+
+    index: int = 0
+    num_subsets: int = 1
+
+    def includes(self, shard: int) -> bool:
+        """Whether a shard belongs to the subset."""
+        return shard % self.num_subsets == self.index
