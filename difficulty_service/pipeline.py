@@ -36,6 +36,7 @@ from difficulty_service.feature_store.previous import (
 from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.score_file import require_score_file_name
+from difficulty_service.scorers.near_duplicates import require_threshold
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.same_features import require_same_features
@@ -85,12 +86,20 @@ class ScoreRequest:
         scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
         fit: Settings by which to fit Gaussians to the features.
         fitted: Gaussians to score against instead; None to fit them.
+        near_duplicates: Smallest cosine of near duplicates, in (0, 1]; None to look for none.
+
+    Raises:
+        StatisticsError: The smallest cosine is outside (0, 1].
     """
 
     out: Path
     scorers: Sequence[str] = ("rmd",)
     fit: FitOptions = field(default_factory=FitOptions)
     fitted: FittedGaussians | None = None
+    near_duplicates: float | None = None
+
+    def __post_init__(self) -> None:
+        require_threshold(self.near_duplicates)
 
 
 @dataclass(frozen=True)
@@ -184,7 +193,8 @@ def score_dataset(
         MissingPackage: A scorer needs a package that is not installed.
         DifficultyError: As for `extract_dataset` and `score_features`.
     """
-    require_packages(scoring.scorers)  # before the hours that extraction may take
+    # Before the hours that extraction may take.
+    require_packages(scoring.scorers, scoring.near_duplicates)
     require_score_file_name(scoring.out)
     fitted_on = scoring.fitted.description if scoring.fitted else None
     dataset = dataset or open_dataset(extraction.location, extraction.dataset)
@@ -203,13 +213,13 @@ def score_features(
         StatisticsError: The features allow no trustworthy Gaussian, or the given Gaussians were
             fitted to another kind of features.
     """
-    require_packages(request.scorers)
+    require_packages(request.scorers, request.near_duplicates)
     require_score_file_name(request.out)
     fitted = request.fitted
     if fitted is None:
         fitted = fit_store(store, request.fit)
         callbacks.fitted(fitted)
-    return score_store(store, fitted, request.scorers, request.out)
+    return score_store(store, fitted, request.scorers, request.out, request.near_duplicates)
 
 
 def extract(

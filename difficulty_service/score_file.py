@@ -38,13 +38,14 @@ SCHEMA = pa.schema(
         pa.field("label_margin", pa.float64()),
         pa.field("percentile", pa.float32()),
         pa.field("duplicate_of", pa.string()),
+        pa.field("near_duplicate_of", pa.string()),
         pa.field("kmeans", pa.float32()),
         pa.field("knn", pa.float32()),
     ]
 )
 
 
-LATER_COLUMNS = frozenset({"nearest_label_name", "duplicate_of"})
+LATER_COLUMNS = frozenset({"nearest_label_name", "duplicate_of", "near_duplicate_of"})
 """Columns that files of version 0.1 lack; they are read as null."""
 
 READERS: Mapping[str, Callable[[Path, pa.Schema], pa.Table]] = {

@@ -23,6 +23,7 @@ class ScoreRow(BaseModel):
                     "label_margin": 30.2,
                     "percentile": 0.997,
                     "duplicate_of": None,
+                    "near_duplicate_of": None,
                     "kmeans": None,
                     "knn": None,
                     "thumbnail": "/v1/jobs/01k.../thumbnails/cat%2F0042.jpg",
@@ -47,6 +48,11 @@ class ScoreRow(BaseModel):
     percentile: float | None
     duplicate_of: str | None = Field(
         default=None, description="Id of the first sample with the same features"
+    )
+    near_duplicate_of: str | None = Field(
+        default=None,
+        description="Id of the first sample with nearly the same features, where they were "
+        "compared",
     )
     kmeans: float | None
     knn: float | None

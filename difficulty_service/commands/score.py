@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 SCORERS = ("rmd", "kmeans", "knn")
 
 
+def check_threshold(cosine: float | None) -> float | None:
+    """The smallest cosine of near copies as it was given.
+
+    Raises:
+        BadParameter: It is not above 0 and up to 1.
+    """
+    if cosine is not None and not 0 < cosine <= 1:
+        raise typer.BadParameter(f"{cosine} is not a cosine above 0 and up to 1, such as 0.97")
+    return cosine
+
+
 @takes_extraction
 def score(
     context: typer.Context,
@@ -53,6 +64,16 @@ def score(
     scorers: Annotated[
         str, typer.Option(help="Some of rmd, kmeans, knn, separated by commas.")
     ] = "rmd",
+    near_duplicates: Annotated[
+        float | None,
+        typer.Option(
+            metavar="COSINE",
+            callback=check_threshold,
+            help="Also find near copies: images whose features have at least this cosine, above 0 "
+            "and up to 1. 0.97 is a good start. The time grows with the square of the number of "
+            "images.",
+        ),
+    ] = None,
     shrinkage: ShrinkageName = "auto",
     matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
     verbose: Verbose = False,
@@ -75,7 +96,7 @@ def score(
     options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
     require_score_file_name(out)
     fitted = None if gaussians is None else FittedGaussians.load(gaussians)
-    scoring = ScoreRequest(out, names, options, fitted)
+    scoring = ScoreRequest(out, names, options, fitted, near_duplicates)
     is_file = is_array_file(Path(source))
     if labels is not None and not is_file:
         raise typer.BadParameter(f"--labels needs a file of features, which {source} is not")

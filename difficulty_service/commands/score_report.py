@@ -49,6 +49,12 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
     if summary.num_duplicates:
         copies = "is an exact copy" if summary.num_duplicates == 1 else "are exact copies"
         out.print(f"{summary.num_duplicates:,} of them {copies} of others (column duplicate_of)")
+    if summary.num_near_duplicates is not None:
+        copies = "is a near copy" if summary.num_near_duplicates == 1 else "are near copies"
+        out.print(
+            f"{summary.num_near_duplicates:,} of them {copies} of others, exact copies included "
+            "(column near_duplicate_of)"
+        )
     if summary.num_compared:
         report_doubtful(summary)
         report_extremes("hardest images, whatever their label", summary.hardest[:EXTREMES_SHOWN])

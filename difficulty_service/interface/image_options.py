@@ -60,6 +60,7 @@ class ImageOptions(EncoderOptions, total=False):
         shrinkage: As for `score`.
         matmul_dtype: As for `score`.
         scorers: As for `score`.
+        near_duplicates: As for `score`.
     """
 
     split: str | None
@@ -74,6 +75,7 @@ class ImageOptions(EncoderOptions, total=False):
     shrinkage: Shrinkage
     matmul_dtype: str
     scorers: Sequence[str]
+    near_duplicates: float | None
 
 
 def require_names(options: Mapping[str, Any], kind: type, function: str) -> None:

@@ -11,6 +11,7 @@ from difficulty_service.feature_store.arrays import ArrayFeatures, array_feature
 from difficulty_service.interface.arrays import Column, Matrix, is_pandas, to_column, to_matrix
 from difficulty_service.interface.options import fit_options, scorer_names
 from difficulty_service.interface.scores import Scores
+from difficulty_service.scorers.near_duplicates import require_threshold
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.score_rows import require_packages
 from difficulty_service.scoring.score_store import score_in_memory
@@ -20,7 +21,7 @@ CALLER = 3
 """Frames between a warning and the caller of the interface."""
 
 
-def score(
+def score(  # noqa: PLR0913 - one parameter for each option
     features: Matrix,
     labels: Column,
     *,
@@ -28,6 +29,7 @@ def score(
     shrinkage: Shrinkage = "auto",
     matmul_dtype: str = "auto",
     scorers: Sequence[str] = ("rmd",),
+    near_duplicates: float | None = None,
 ) -> Scores:
     """Scores how hard each sample is, given its features and its label; larger is harder.
 
@@ -46,6 +48,8 @@ def score(
         shrinkage: `auto`, `none`, `ledoit-wolf`, `oas`, `leave-one-out`, or an intensity in [0, 1].
         matmul_dtype: `auto`, `float32` or `float64`: dtype of the matrix products.
         scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
+        near_duplicates: Smallest cosine, in (0, 1], of the features of a sample and of the near
+            duplicate named in the column `near_duplicate_of`; None to look for none.
 
     Raises:
         DatasetError: Features, labels or ids cannot be read, or their numbers differ.
@@ -53,9 +57,11 @@ def score(
         MissingPackage: A scorer needs a package that is not installed.
     """
     options, names = fit_options(shrinkage, matmul_dtype), scorer_names(scorers)
-    require_packages(names)
+    require_threshold(near_duplicates)
+    require_packages(names, near_duplicates)
     source = read_arrays(features, labels, ids)
-    scores = Scores(score_in_memory(source, fit_store(source, options), names))
+    fitted = fit_store(source, options)
+    scores = Scores(score_in_memory(source, fitted, names, near_duplicates))
     warn(scores.warnings)
     return scores
 

@@ -69,7 +69,9 @@ def score_dataset(
             resume=options.get("resume", not is_pairs(images)),
         )
         update = stack.enter_context(progress_bar(shown=progress))
-        scoring = ScoreRequest(Path(out), scorers, fit)
+        scoring = ScoreRequest(
+            Path(out), scorers, fit, near_duplicates=options.get("near_duplicates")
+        )
         extracted = run_pipeline(request, scoring, Callbacks(update), dataset).extracted
         scores = Scores(read_scores(Path(out)), extracted.bad_images)
     if scores.bad_images.num_rows:

@@ -8,8 +8,11 @@ from torch import Tensor
 from difficulty_service.errors import MissingPackage, Setting, StatisticsError
 
 
-def load_faiss() -> ModuleType:
+def load_faiss(parameter: str = "scorers") -> ModuleType:
     """Imports faiss and limits it to the number of threads that torch uses.
+
+    Args:
+        parameter: Parameter that asked for what needs faiss, for the message.
 
     Raises:
         MissingPackage: Neither build of faiss is installed.
@@ -18,10 +21,10 @@ def load_faiss() -> ModuleType:
         import faiss
     except ImportError as error:
         raise MissingPackage(
-            "the kmeans and knn scorers need faiss, which is not installed",
+            "kmeans, knn and near duplicates need faiss, which is not installed",
             "pip install 'difficulty-service[cpu]', or with an NVIDIA GPU "
             "pip install 'difficulty-service[gpu]'; rmd works without faiss",
-            parameter="scorers",
+            parameter=parameter,
         ) from error
     faiss.omp_set_num_threads(torch.get_num_threads())
     module: ModuleType = faiss

@@ -39,16 +39,16 @@ class Copy:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """The copies among the samples of a store.
+    """The copies, exact or near, among the samples of a store.
 
     Attributes:
         positions: Positions of the copies, ascending; the first sample of a group is none.
             Shape (copies,).
-        groups: Index of the group of samples with the same features. Shape (copies,).
+        groups: Index of the group of samples with the same first sample. Shape (copies,).
         first_ids: Id of the first sample of each group. Shape (groups,).
-        num_conflicting: Number of samples in groups of more than one label.
-        conflict: The first sample of such a group, and the first one with another label; None
-            where there are none.
+        num_conflicting: Number of samples that have a copy with another label.
+        conflict: The first such sample, and its first copy with another label; None where there
+            are none.
     """
 
     positions: NDArray[np.int64]
@@ -58,7 +58,7 @@ class Duplicates:
     conflict: tuple[Copy, Copy] | None = None
 
     def column(self, start: int, num_rows: int) -> pa.StringArray:
-        """The column `duplicate_of` of consecutive samples.
+        """Id of the first sample of the group of consecutive samples; null for other samples.
 
         Args:
             start: Position of the first of them.
@@ -72,6 +72,13 @@ class Duplicates:
         return self.first_ids.take(
             pa.Array.from_buffers(pa.int64(), num_rows, [validity, pa.py_buffer(groups)])
         )
+
+
+NO_DUPLICATES = Duplicates(
+    positions=np.empty(0, np.int64),
+    groups=np.empty(0, np.int64),
+    first_ids=strings_to_arrow([]),
+)
 
 
 def hash_rows(features: Tensor) -> NDArray[np.uint64]:

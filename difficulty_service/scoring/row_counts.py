@@ -21,6 +21,8 @@ class RowCounts:
         compared: Number of rows that are compared with other classes, by a label margin.
         doubtful: Number of rows that look more like another class: label margin above 0.
         duplicates: Number of rows whose features are those of an earlier row.
+        near_duplicates: Number of rows that are near duplicates of an earlier row; None where
+            they were not looked for.
         unscored: Number of rows without an RMD, by their label.
     """
 
@@ -28,6 +30,7 @@ class RowCounts:
     compared: int = 0
     doubtful: int = 0
     duplicates: int = 0
+    near_duplicates: int | None = None
     unscored: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -45,7 +48,11 @@ class RowCounts:
 
 
 def row_warnings(
-    counts: RowCounts, classes: Classes, store_names: Sequence[str], duplicates: Duplicates
+    counts: RowCounts,
+    classes: Classes,
+    store_names: Sequence[str],
+    duplicates: Duplicates,
+    near_duplicates: Duplicates,
 ) -> list[str]:
     """Sentences about samples without scores, a single class, and copies with different labels.
 
@@ -54,6 +61,7 @@ def row_warnings(
         classes: Classes of the score file.
         store_names: Class names of the store, for the labels of the copies.
         duplicates: Copies among the samples.
+        near_duplicates: Near duplicates among the samples.
     """
     sentences = []
     if counts.unscored:
@@ -72,11 +80,12 @@ def row_warnings(
             "more than half of the images look more like another class than their own, so these "
             "features hardly tell the classes apart: a stronger backbone may"
         )
-    if duplicates.conflict:
-        first, second = duplicates.conflict
-        sentences.append(
-            f"{count_of(duplicates.num_conflicting, 'image')} have an exact copy with another "
-            f"label, the first are {first.sample_id} ({store_names[first.label]}) and "
-            f"{second.sample_id} ({store_names[second.label]})"
-        )
+    for kind, copies in (("an exact copy", duplicates), ("a near copy", near_duplicates)):
+        if copies.conflict:
+            first, second = copies.conflict
+            sentences.append(
+                f"{count_of(copies.num_conflicting, 'image')} have {kind} with another "
+                f"label, the first are {first.sample_id} ({store_names[first.label]}) and "
+                f"{second.sample_id} ({store_names[second.label]})"
+            )
     return sentences

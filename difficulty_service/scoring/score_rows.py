@@ -57,10 +57,17 @@ def match_classes(store_names: Sequence[str], fitted_names: Sequence[str]) -> Cl
     return Classes(tuple(names), len(fitted_names), label_of)
 
 
-def require_packages(scorers: Sequence[str]) -> None:
-    """Raises MissingPackage where a scorer needs a package that is not installed."""
+def require_packages(scorers: Sequence[str], near_duplicates: float | None = None) -> None:
+    """Raises MissingPackage where what is asked for needs a package that is not installed.
+
+    Args:
+        scorers: Names of scorers.
+        near_duplicates: Threshold of near duplicates; None where they are not asked for.
+    """
     if BASELINES & set(scorers):
         load_faiss()
+    if near_duplicates is not None:
+        load_faiss("near_duplicates")
 
 
 def score_rows(

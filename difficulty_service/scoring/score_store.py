@@ -1,7 +1,7 @@
 """From a feature store and Gaussians to a score file, a few thousand rows at a time."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ import pyarrow as pa
 from difficulty_service.feature_store.source import SCORED_KEYS, FeatureSource, require_keys
 from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.score_file import ScoreFile, to_schema, write_scores
-from difficulty_service.scoring.duplicates import Duplicates, find_duplicates
+from difficulty_service.scoring.duplicates import NO_DUPLICATES, Duplicates, find_duplicates
 from difficulty_service.scoring.extremes import Extremes
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+from difficulty_service.scoring.near_duplicates import find_near_duplicates
 from difficulty_service.scoring.ranking import unranked_scores, with_percentiles
 from difficulty_service.scoring.row_counts import RowCounts, row_warnings
 from difficulty_service.scoring.same_features import are_same_samples, require_same_features
@@ -38,6 +39,8 @@ class ScoreSummary:
         num_compared: Number of rows that are compared with other classes, by a label margin.
         num_doubtful: Number of rows that look more like another class: label margin above 0.
         num_duplicates: Number of rows whose features are those of an earlier row.
+        num_near_duplicates: Number of rows that are near duplicates of an earlier row; None where
+            they were not looked for.
         warnings: Warnings for the reader of the scores, one sentence each.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
         easiest: The easiest samples, from hard to easy.
@@ -50,6 +53,7 @@ class ScoreSummary:
     num_compared: int
     num_doubtful: int
     num_duplicates: int
+    num_near_duplicates: int | None
     warnings: tuple[str, ...]
     hardest: pa.Table
     easiest: pa.Table
@@ -57,35 +61,45 @@ class ScoreSummary:
 
 
 def score_store(
-    store: FeatureSource, fitted: FittedGaussians, scorers: Sequence[str], out: Path
+    store: FeatureSource,
+    fitted: FittedGaussians,
+    scorers: Sequence[str],
+    out: Path,
+    near_duplicates: float | None = None,
 ) -> ScoreSummary:
-    """Scores a store and writes the score file, in memory that does not grow with the store.
+    """Scores a store and writes the score file.
+
+    The memory does not grow with the store, unless K-means, nearest neighbours or near duplicates
+    are asked for.
 
     Args:
         store: A complete store.
         fitted: Gaussians fitted to this store or to another one.
         scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
         out: Score file to write; its folder also holds the unranked scores meanwhile.
+        near_duplicates: Smallest cosine of near duplicates, in (0, 1]; None to look for none.
 
     Raises:
         FeatureStoreError: The description of the store lacks a key.
         ScoreFileError: The score file cannot have this name.
-        StatisticsError: The Gaussians were fitted to another kind of features.
+        StatisticsError: The Gaussians were fitted to another kind of features, or the smallest
+            cosine is outside (0, 1].
     """
     extremes = Extremes(EXTREMES_KEPT)
-    rows = _Rows(store, fitted, scorers)
+    rows = _Rows(store, fitted, scorers, near_duplicates)
     with unranked_scores(out.parent) as unranked:
         for batch in rows:
             unranked.append(batch)
-        duplicates, description = rows.finish()
+        copies, description = rows.finish()
         tables = grouped(unranked.ranked(), ROWS_PER_GROUP)
-        write_scores(out, _complete_tables(tables, duplicates, extremes), description)
+        write_scores(out, _complete_tables(tables, copies, extremes), description)
     return ScoreSummary(
         num_samples=rows.counts.samples,
         num_scored=rows.counts.scored,
         num_compared=rows.counts.compared,
         num_doubtful=rows.counts.doubtful,
         num_duplicates=rows.counts.duplicates,
+        num_near_duplicates=rows.counts.near_duplicates,
         warnings=tuple(description["warnings"]),
         hardest=extremes.hardest,
         easiest=extremes.easiest,
@@ -94,20 +108,24 @@ def score_store(
 
 
 def score_in_memory(
-    store: FeatureSource, fitted: FittedGaussians, scorers: Sequence[str]
+    store: FeatureSource,
+    fitted: FittedGaussians,
+    scorers: Sequence[str],
+    near_duplicates: float | None = None,
 ) -> ScoreFile:
     """Like `score_store`, with the contents of the score file as the result.
 
     Raises:
         StatisticsError: As for `score_store`.
     """
-    rows = _Rows(store, fitted, scorers)
+    rows = _Rows(store, fitted, scorers, near_duplicates)
     batches = list(rows)
-    duplicates, description = rows.finish()
+    copies, description = rows.finish()
     ordered = np.concatenate([to_numpy(batch["rmd"].drop_null()) for batch in batches])
     ordered.sort()
     table = pa.Table.from_batches(with_percentiles(batches, ordered))
-    table = table.append_column("duplicate_of", duplicates.column(0, len(table)))
+    for name, duplicates in copies.items():
+        table = table.append_column(name, duplicates.column(0, len(table)))
     return ScoreFile(to_schema(table), description)
 
 
@@ -119,7 +137,11 @@ class _Rows:
     """
 
     def __init__(
-        self, store: FeatureSource, fitted: FittedGaussians, scorers: Sequence[str]
+        self,
+        store: FeatureSource,
+        fitted: FittedGaussians,
+        scorers: Sequence[str],
+        near_duplicates: float | None,
     ) -> None:
         require_keys(store, SCORED_KEYS)
         require_same_features(store.description, fitted.description)
@@ -127,6 +149,7 @@ class _Rows:
         self._store, self._fitted, self._scorers = store, fitted, scorers
         self._classes = match_classes(store.class_names, fitted.description["class_names"])
         self._hashes = bytearray()
+        self._near_duplicates = near_duplicates
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches of a few thousand rows, in the order of the store."""
@@ -136,18 +159,22 @@ class _Rows:
             self.counts.update(batch)
             yield _take_hashes(batch, self._hashes)
 
-    def finish(self) -> tuple[Duplicates, dict[str, Any]]:
-        """The copies among all rows, and the metadata of the score file."""
+    def finish(self) -> tuple[dict[str, Duplicates], dict[str, Any]]:
+        """The copies among all rows, by their column, and the metadata of the score file."""
         duplicates = find_duplicates(self._store, np.frombuffer(self._hashes, np.uint64))
         self.counts.duplicates = len(duplicates.positions)
+        near, threshold = NO_DUPLICATES, self._near_duplicates
+        if threshold is not None:
+            near = find_near_duplicates(self._store, self.counts.samples, threshold)
+            self.counts.near_duplicates = len(near.positions)
         warnings = [
             *self._store.warnings,
             *self._fitted.gaussians.warnings,
-            *row_warnings(self.counts, self._classes, self._store.class_names, duplicates),
+            *row_warnings(self.counts, self._classes, self._store.class_names, duplicates, near),
         ]
-        return duplicates, provenance(
-            self._store, self._fitted, self._classes, self.counts, warnings
-        )
+        description = provenance(self._store, self._fitted, self._classes, self.counts, warnings)
+        description["near_duplicates"] = threshold
+        return {"duplicate_of": duplicates, "near_duplicate_of": near}, description
 
 
 def _take_hashes(batch: pa.RecordBatch, hashes: bytearray) -> pa.RecordBatch:
@@ -180,6 +207,7 @@ def provenance(
         "num_scored": counts.scored,
         "num_doubtful": counts.doubtful,
         "num_duplicates": counts.duplicates,
+        "num_near_duplicates": counts.near_duplicates,
         "num_bad_images": int(store.description["num_samples"]) - counts.samples,
         "warnings": list(warnings),
     }
@@ -196,12 +224,14 @@ def _describe_factor(name: str, factor: Factor) -> dict[str, Any]:
 
 
 def _complete_tables(
-    tables: Iterable[pa.Table], duplicates: Duplicates, extremes: Extremes
+    tables: Iterable[pa.Table], copies: Mapping[str, Duplicates], extremes: Extremes
 ) -> Iterator[pa.Table]:
     """The row groups of a score file with all columns; `extremes` sees each of them."""
     start = 0
     for table in tables:
-        table = table.append_column("duplicate_of", duplicates.column(start, len(table)))
+        num_rows = len(table)
+        for name, duplicates in copies.items():
+            table = table.append_column(name, duplicates.column(start, num_rows))
         start += len(table)
         extremes.update(table)
         yield table

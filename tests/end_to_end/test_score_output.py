@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.csv as pa_csv
 import pytest
+from PIL import Image
 
 from difficulty_service.score_file import read_scores
 
@@ -89,6 +90,42 @@ def test_images_with_another_label_are_named_with_the_class_they_look_like(
     assert "warning: 2 images have an exact copy with another label, the first are" in done.stderr
     provenance = read_scores(scores).provenance
     assert (provenance["num_doubtful"], provenance["num_duplicates"]) == (number, 1)
+
+
+def test_near_copies_are_found_where_they_are_asked_for(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    with Image.open(few_photos / "bird" / "004.png") as image:
+        image.resize((160, 160)).save(few_photos / "cat" / "larger.png")
+    scores = tmp_path / "scores.parquet"
+    words = ("score", few_photos, "--out", scores, *builtin, *RIDGE)
+
+    plain = difficulty(*words)
+    done = difficulty(*words, "--near-duplicates", "0.97")
+
+    assert plain.returncode == done.returncode == 0, plain.stderr + done.stderr
+    assert "near_duplicate_of" not in plain.stdout
+    table = read_scores(scores, ["sample_id", "duplicate_of", "near_duplicate_of"]).table
+    found = {row["sample_id"]: row["near_duplicate_of"] for row in table.to_pylist()}
+    assert found["cat/larger.png"] == "bird/004.png"
+    assert found["bird/004.png"] is None
+    assert table["duplicate_of"].null_count == len(table)
+    number = len(table) - table["near_duplicate_of"].null_count
+    assert f"{number} of them" in done.stdout
+    assert "(column near_duplicate_of)" in " ".join(done.stdout.split())
+    assert "have a near copy with another label, the first are" in done.stderr
+
+
+@pytest.mark.parametrize("cosine", ["0", "1.5", "nan"])
+def test_a_number_that_is_no_cosine_of_near_copies_is_a_wrong_call(
+    difficulty: Command, few_photos: Path, tmp_path: Path, cosine: str
+) -> None:
+    out = tmp_path / "scores.parquet"
+
+    done = difficulty("score", few_photos, "--out", out, "--near-duplicates", cosine)
+
+    assert done.returncode == 2
+    assert f"{float(cosine)} is not a cosine above 0" in " ".join(done.stderr.split())
 
 
 def test_small_classes_are_named_before_the_first_image_is_read(
