@@ -34,7 +34,8 @@ def make_store(tmp_path: Path) -> Callable[..., FeatureStore]:
         centres[:, 0] += distance * (labels == 1) / 2
         rows = torch.randn(600, runs, 4, generator=generator) / 2 + centres[:, None]
         described = {"class_names": NAMES, "num_shards": 2, "augment_runs": runs - 1 and runs}
-        described |= {"shard_size": 400, "seed": 0}
+        described |= {"shard_size": 400, "seed": 0, "num_samples": 600}
+        described |= {"dataset": "insects", "fingerprint": "f"}
         store = create_store(tmp_path / "store", described)
         for shard, part in enumerate((slice(0, 400), slice(400, 600))):
             ids = [f"{row}" for row in range(part.start, part.stop) for _ in range(runs)]
