@@ -45,6 +45,8 @@ class Settings(BaseSettings):
         retry_delay: Seconds before a failed attempt is retried, doubled each time.
         grace: Seconds that a worker has to finish its job once it is told to stop.
         keep_jobs: Seconds until finished jobs and their files are deleted.
+        feature_cache_mb: Megabytes of features that are kept for later jobs of the same owner; 0
+            to keep none.
         keep_uploads: Seconds until unused uploads are deleted.
         log_format: One JSON object or one readable line per event.
         log_level: Least severe level that is logged.
@@ -78,6 +80,7 @@ class Settings(BaseSettings):
     retry_delay: Annotated[float, Field(ge=0)] = 5.0
     grace: Seconds = 30.0
     keep_jobs: Seconds = 30 * 86400.0
+    feature_cache_mb: Annotated[int, Field(ge=0)] = 2048
     keep_uploads: Seconds = 2 * 86400.0
     log_format: Literal["json", "text"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -98,6 +101,11 @@ class Settings(BaseSettings):
     def upload_dir(self) -> Path:
         """Folder for uploads."""
         return self.data_dir / "uploads"
+
+    @property
+    def feature_cache_dir(self) -> Path:
+        """Folder for features of earlier jobs."""
+        return self.data_dir / "feature-cache"
 
     @property
     def work_dir(self) -> Path:

@@ -18,6 +18,7 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.engine import Engine
 from difficulty_service.engines.local import LocalEngine
+from difficulty_service.extraction.changed_files import set_aside_changed
 from difficulty_service.extraction.description import describe_features
 from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.shard_subset import ShardSubset
@@ -59,6 +60,8 @@ class ExtractRequest:
         subset: Shards to extract; `merging.merge_stores` joins the stores of all subsets.
         cluster: Ray cluster that runs the shards; None to run them in this process.
         clock: Measures how long each stage is busy in this process; None to measure nothing.
+        lend: Function that may add features of other runs to the store before the first image is
+            read, as `feature_store.previous` describes.
     """
 
     location: str
@@ -71,6 +74,7 @@ class ExtractRequest:
     subset: ShardSubset = field(default_factory=ShardSubset)
     cluster: ClusterOptions | None = None
     clock: StageClock | None = None
+    lend: Callable[[FeatureStore], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -259,6 +263,9 @@ def extract_dataset(
         require_same_features(description, fitted_on)
     store = prepare_store(request.out, description, resume=request.resume)
     shards = [shard for shard in range(dataset.num_shards) if request.subset.includes(shard)]
+    set_aside_changed(dataset, store, shards)
+    if request.lend is not None:
+        request.lend(store)
     missing = sorted(set(store.missing_parts()) & set(shards))
     total = sum(len(dataset.shard_positions(shard)) for shard in shards)
     done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)

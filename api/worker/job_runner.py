@@ -18,8 +18,9 @@ from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE, attempt_prefix, work_fol
 from api.jobs.queue import Progress
 from api.jobs.rows import Job
 from api.jobs.store import get_job
-from api.settings import Settings
+from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
+from api.worker.feature_cache import FeatureCache
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.engines.cluster import ClusterOptions
@@ -29,6 +30,7 @@ from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.pipeline import (
     Callbacks,
+    ExtractedDataset,
     ExtractProgress,
     ExtractRequest,
     ScoredDataset,
@@ -80,6 +82,10 @@ def run_job(
             FitOptions(shrinkage=job.request["shrinkage"]),
             _fetch_gaussians(job, engine, artifacts, folder),
         )
+        cache = FeatureCache(
+            settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
+        )
+        extraction = replace(extraction, lend=cache.lend)
         files = [scoring.out]
         reporter = _Reporter(check)
 
@@ -88,9 +94,12 @@ def run_job(
             fitted.save(files[-1])
             reporter.between_stages()
 
-        callbacks = Callbacks(
-            reporter.update, lambda _extracted: reporter.between_stages(), save_gaussians
-        )
+        def keep_features(extracted: ExtractedDataset) -> None:
+            if extracted.reuse is None or extracted.reuse.num_new:
+                cache.keep(extracted.store, job.id)
+            reporter.between_stages()
+
+        callbacks = Callbacks(reporter.update, keep_features, save_gaussians)
         with _deleted_if_unusable(extraction.out):
             dataset = open_job_dataset(job, location)
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)

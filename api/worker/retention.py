@@ -1,5 +1,6 @@
 """Deletes expired jobs and uploads, and files that killed workers left behind."""
 
+import time
 from collections.abc import Iterator
 
 import structlog
@@ -8,11 +9,12 @@ from sqlalchemy import Engine
 from api.jobs.files import JOBS_PREFIX, delete_job_files, delete_work, jobs_with_work
 from api.jobs.rows import Job
 from api.jobs.store import Cursor, delete_job, expired_jobs, get_job, list_jobs
-from api.settings import Settings
+from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.storage.tables import FINAL_STATES
 from api.uploads.files import delete_upload_file
 from api.uploads.store import delete_upload, expired_uploads, touch
+from api.worker.feature_cache import shrink
 
 PAGE = 200
 
@@ -23,6 +25,11 @@ def delete_expired(engine: Engine, settings: Settings, artifacts: Artifacts) -> 
         "jobs": delete_expired_jobs(engine, settings, artifacts),
         "uploads": delete_expired_uploads(engine, settings),
         "folders": delete_orphans(engine, settings, artifacts),
+        "features": shrink(
+            settings.feature_cache_dir,
+            settings.feature_cache_mb * MEBIBYTE,
+            unused_since=time.time() - settings.keep_jobs,
+        ),
     }
     if any(deleted.values()):
         structlog.get_logger().info("expired-deleted", **deleted)

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from difficulty_service.cleaning.class_folders import FolderNames, write_class_folders
 from difficulty_service.cleaning.decisions import Decisions
+from difficulty_service.cleaning.missing_images import MissingImages
 from difficulty_service.cleaning.sample_lists import (
     changed_names,
     write_csv_list,
@@ -43,30 +44,6 @@ class Cleaned:
     warnings: tuple[str, ...]
 
 
-@dataclass
-class _Problems:
-    """Samples that are left out because of their images.
-
-    Attributes:
-        reasons: Reason by sample id.
-    """
-
-    reasons: dict[str, str] = field(default_factory=dict)
-
-    def add(self, sample_id: str, reason: str) -> None:
-        self.reasons[sample_id] = reason
-
-    def warnings(self) -> list[str]:
-        """A sentence about all of them."""
-        if not self.reasons:
-            return []
-        sample_id, reason = next(iter(self.reasons.items()))
-        return [
-            f"{len(self.reasons):,} samples are left out because of their images, the first is "
-            f"{sample_id}: {reason}"
-        ]
-
-
 def is_list(out: Path) -> bool:
     """Whether a cleaned dataset at this path is a list; otherwise it is a folder of images.
 
@@ -96,7 +73,7 @@ def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> C
         decisions: What is decided about each sample.
         source: The images; None to write a list without them.
     """
-    kept, problems = decisions.kept(), _Problems()
+    kept, problems = decisions.kept(), MissingImages()
     if source is None:
         write_table(kept, out)
     else:
@@ -125,7 +102,7 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
         source: The images.
         link: Whether to link images by their absolute path instead of copying them.
     """
-    kept, problems = decisions.kept(), _Problems()
+    kept, problems = decisions.kept(), MissingImages()
     names = FolderNames(kept)
     with filling(out) as folder:
         images = source.images(kept["sample_id"].to_pylist(), problems.add)
@@ -148,13 +125,13 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
     return Cleaned(len(rows), out / DROPPED_FILE, has_images=True, warnings=tuple(warnings))
 
 
-def _without(kept: pa.Table, problems: _Problems) -> pa.Table:
+def _without(kept: pa.Table, problems: MissingImages) -> pa.Table:
     return kept.filter(
         pa.array([each not in problems.reasons for each in kept["sample_id"].to_pylist()])
     )
 
 
-def _with_problems(decisions: Decisions, problems: _Problems) -> pa.Table:
+def _with_problems(decisions: Decisions, problems: MissingImages) -> pa.Table:
     """The dropped samples, and after them those that are left out because of their images."""
     kept = decisions.kept()
     columns = (kept["sample_id"].to_pylist(), kept["original_label"].to_pylist())

@@ -25,6 +25,14 @@ CLASS_WIDTH = 20
 
 NEXT_STEPS = (
     (
+        "leave out or relabel what you find, in a copy",
+        "difficulty clean {scores} --marks MARKS.csv --out cleaned.csv",
+    ),
+    (
+        "look at the images in another tool",
+        "difficulty export {scores} --to fiftyone|labelstudio|cleanlab|... --out PLACE",
+    ),
+    (
         "compare the scores with what is known about the images",
         "difficulty audit {scores} --against FILE --join COLUMN --column COLUMN",
     ),

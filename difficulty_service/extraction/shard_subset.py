@@ -1,4 +1,4 @@
-"""The shards of one of several runs that divide a dataset among them."""
+"""The share of one run where several divide a dataset."""
 
 from dataclasses import dataclass
 

@@ -132,7 +132,7 @@ def prepare_store(
         if changes and not differences(before, store.description, ignored=of_features):
             parts = sorted(folder.glob(PART_FILES))
             _require_digests(folder, parts, changes)
-            _set_aside(store, parts)
+            set_aside(store, parts)
             store.write_description()  # last, so that whatever it describes is new
     return create_store(folder, description, resume=resume)
 
@@ -150,8 +150,10 @@ def _require_digests(folder: Path, parts: Sequence[Path], changes: Sequence[str]
     )
 
 
-def _set_aside(store: FeatureStore, files: Sequence[Path]) -> None:
-    """Moves files of a store to its previous features."""
+def set_aside(store: FeatureStore, files: Sequence[Path]) -> None:
+    """Moves parts of a store to its previous features, so that they are put together again."""
+    if not files:
+        return
     folder = store.folder / PREVIOUS_FOLDER
     folder.mkdir(exist_ok=True)
     first = max((int(path.stem) for path in folder.glob(PREVIOUS_FILES)), default=-1) + 1
@@ -166,7 +168,7 @@ def open_previous(store: FeatureStore) -> PreviousFeatures | None:
         FeatureStoreError: A file is damaged.
     """
     if unfinished := sorted(store.folder.glob(UNFINISHED_FILES)):
-        _set_aside(store, unfinished)
+        set_aside(store, unfinished)
     remove_leftovers(store.folder / PREVIOUS_FOLDER)
     files = previous_files(store)
     if not files:

@@ -14,6 +14,9 @@ EXIF orientation is applied. Conversion comes before the resize.
 
 Everything here is thread-safe. Torch would start a thread pool in each calling thread: pass
 `set_up_decoding_thread` to the executor as its initializer.
+
+torchvision is imported where it is used: loading it takes more than two seconds, and images of the
+right size and features that are known already need none of it.
 """
 
 import os
@@ -25,8 +28,6 @@ from typing import Literal
 import torch
 from PIL import Image
 from torch import Tensor
-from torchvision.transforms import InterpolationMode
-from torchvision.transforms.v2 import functional as F
 
 from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.datasets.sample import ImageOpener
@@ -97,7 +98,7 @@ def prepare(
         ImageError: As for `read_image`, or the resized image would exceed `max_pixels`.
     """
     decoded = read_image(opener, mode, max_pixels)
-    height, width = F.get_size(decoded)
+    height, width = size_of(decoded)
     if height == width == preprocessing.resize == preprocessing.size:
         return to_tensor(decoded)  # a resize to the same size takes a tenth of the time here
     resized_pixels = preprocessing.resize**2 * max(height, width) // min(height, width)
@@ -107,6 +108,9 @@ def prepare(
             f"{preprocessing.resize} they become more than the {max_pixels} pixels allowed",
             parameter="max_pixels",
         )
+    from torchvision.transforms import InterpolationMode
+    from torchvision.transforms.v2 import functional as F
+
     interpolation = InterpolationMode(preprocessing.interpolation)
     try:
         decoded = F.resize(decoded, [preprocessing.resize], interpolation, antialias=True)
@@ -135,7 +139,7 @@ def prepare_runs(
         ImageError: As for `read_image`.
     """
     decoded = read_image(opener, mode, max_pixels)
-    height, width = F.get_size(decoded)
+    height, width = size_of(decoded)
     crops = [
         draw_crop(height, width, crop_key(augmentation, sample_id, run))
         for run in range(1, augmentation.runs + 1)
@@ -145,6 +149,9 @@ def prepare_runs(
 
 def apply_crop(decoded: DecodedImage, crop: Crop, preprocessing: Preprocessing) -> Tensor:
     """Crops an image, resizes it to a square and mirrors it if needed; shape (3, size, size)."""
+    from torchvision.transforms import InterpolationMode
+    from torchvision.transforms.v2 import functional as F
+
     view = F.resized_crop(
         decoded,
         crop.top,
@@ -158,9 +165,21 @@ def apply_crop(decoded: DecodedImage, crop: Crop, preprocessing: Preprocessing) 
     return to_tensor(F.horizontal_flip(view) if crop.mirrored else view)
 
 
+def size_of(image: DecodedImage) -> tuple[int, int]:
+    """Height and width in pixels."""
+    if isinstance(image, Tensor):
+        return image.shape[1], image.shape[2]
+    return image.height, image.width
+
+
 def to_tensor(image: DecodedImage) -> Tensor:
     """A uint8 tensor stored in memory as (height, width, 3). Shape (3, height, width)."""
-    tensor = image if isinstance(image, Tensor) else F.pil_to_tensor(image)
+    if isinstance(image, Tensor):
+        tensor = image
+    else:
+        from torchvision.transforms.v2 import functional as F
+
+        tensor = F.pil_to_tensor(image)
     return tensor.permute(1, 2, 0).contiguous().permute(2, 0, 1)
 
 

@@ -111,7 +111,9 @@ class RelativeMahalanobis:
         class_points = (gaussians.class_means - gaussians.mean) @ whitening.T
         single = gaussians.samples_per_class < 2  # noqa: PLR2004
         blocks = [
-            class_distances((rows.double() - gaussians.mean) @ whitening.T, class_points)
+            class_distances(
+                (gaussians.prepare(rows).double() - gaussians.mean) @ whitening.T, class_points
+            )
             for rows in features.split(BLOCK_ROWS)
         ]
         distances = torch.cat(blocks).masked_fill_(single, torch.inf)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHOWN = 5
-"""Number of samples at each end of the ranking that a notebook shows."""
+"""Number of samples in each list that a notebook shows."""
 
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of a score file."""
 
-SHOWN_COLUMNS = ("sample_id", "label_name", "rmd", "label_margin")
+SHOWN_COLUMNS = ("sample_id", "label_name", "nearest_label_name", "label_margin", "rmd")
 
 
 class Scores:
@@ -104,17 +104,15 @@ class Scores:
         return f"<Scores of {len(self):,} samples, {len(self.warnings)} warnings>"
 
     def _repr_html_(self) -> str:
-        scored = self._largest("rmd", len(self))
-        ends = [(title, scored[rows]) for title, rows in _ENDS if len(scored)]
+        doubtful = self.doubtful(SHOWN)
+        doubtful = doubtful.filter(pc.greater(doubtful["label_margin"], 0))
+        tables = {"look more like another class": doubtful, "hardest": self.hardest(SHOWN)}
         notes = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.warnings)
         return (
             f"<p>Scores of {len(self):,} samples; larger is harder.</p>"
-            f"{''.join(_html_table(title, rows) for title, rows in ends)}"
+            f"{''.join(_html_table(title, rows) for title, rows in tables.items() if len(rows))}"
             f"{f'<ul>{notes}</ul>' if notes else ''}"
         )
-
-
-_ENDS = (("hardest", slice(None, SHOWN)), ("easiest", slice(-SHOWN, None)))
 
 
 def _html_table(title: str, rows: pa.Table) -> str:

@@ -1,6 +1,7 @@
 """After a change of the dataset only new images are extracted."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -64,6 +65,37 @@ def test_after_moving_a_file_no_image_is_extracted_again(
     assert_like_fresh(extract, few_photos)
     assert_same_bytes(few_photos.parent)
     assert not (few_photos.parent / "store" / "previous").exists()
+
+
+def test_a_file_that_was_replaced_by_one_of_the_same_size_is_extracted_again(
+    extract: Callable[..., str], few_photos: Path
+) -> None:
+    extract(few_photos)
+    photo = few_photos / "bird" / "003.png"
+    size = photo.stat().st_size
+    other = min((few_photos / "cat").iterdir(), key=lambda file: file.stat().st_size)
+    assert other.stat().st_size <= size
+    photo.write_bytes(other.read_bytes().ljust(size, b"\0"))  # readers ignore what follows
+
+    output = extract(few_photos)
+
+    assert "19 of 20 features are kept; 1 image is new" in output
+    assert_like_fresh(extract, few_photos)
+
+
+def test_a_file_with_another_time_and_the_same_content_is_not_extracted_again(
+    extract: Callable[..., str], few_photos: Path
+) -> None:
+    extract(few_photos)
+    os.utime(few_photos / "bird" / "003.png", (1, 1))
+
+    output = extract(few_photos)
+    afterwards = extract(few_photos)
+
+    assert "20 of 20 features are kept; 0 images are new" in output
+    assert "kept" not in afterwards
+    assert_like_fresh(extract, few_photos)
+    assert_same_bytes(few_photos.parent)
 
 
 def test_only_new_and_changed_images_are_extracted(

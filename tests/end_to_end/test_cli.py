@@ -51,7 +51,7 @@ def test_the_summary_is_printed_and_no_progress_bar_where_there_is_no_terminal(
 
     assert "found 600 images of 3 classes, 200 in each" in done.stderr
     assert "hardest" in done.stdout
-    assert "none of 600 images looks more like another class than its own" in done.stdout
+    assert "of 600 images look more like another class than their own" in done.stdout
     assert f"difficulty audit {folder / 'scores.parquet'}" in done.stdout
     assert f"600 of 600 images are scored in {folder / 'scores.parquet'}" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr

@@ -36,7 +36,7 @@ def test_scores_and_images_become_a_dataset_that_is_scored_again(
     )
 
     assert done.returncode == 0, done.stderr
-    assert "600 of 600 samples are scored" in again.stdout
+    assert "600 of 600 images are scored" in again.stdout
 
 
 def test_the_command_says_how_label_studio_is_started(

@@ -29,7 +29,7 @@ def test_the_command_gives_the_scores_of_python(difficulty: Command, saved: Path
 
     assert done.returncode == 0
     assert "their features hold NaN or infinity: 1 of 300" in done.stderr
-    assert "299 of 299 samples are scored" in done.stdout
+    assert "299 of 299 images are scored" in done.stdout
     with np.load(saved) as arrays, pytest.warns(UserWarning, match="1 of 300"):
         scores = ds.score(arrays["features"], arrays["labels"])
     assert ds.open_scores(out).table == scores.table

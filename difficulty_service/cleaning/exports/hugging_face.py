@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from difficulty_service.cleaning.exports.samples import Exported, MissingImages, class_list
+from difficulty_service.cleaning.exports.samples import Exported, class_list
+from difficulty_service.cleaning.missing_images import MissingImages
 from difficulty_service.cleaning.stored_images import ImageSource
 from difficulty_service.errors import MissingPackage
 from difficulty_service.score_file import SCHEMA, ScoreFile

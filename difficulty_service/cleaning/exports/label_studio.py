@@ -10,11 +10,11 @@ from xml.sax.saxutils import quoteattr
 
 from difficulty_service.cleaning.exports.samples import (
     Exported,
-    MissingImages,
     class_list,
     image_files,
     sample_rows,
 )
+from difficulty_service.cleaning.missing_images import MissingImages
 from difficulty_service.cleaning.stored_images import ImageSource
 from difficulty_service.score_file import ScoreFile
 

@@ -1,7 +1,7 @@
 """What several formats share: names of classes, a score from 0 to 1, and files of images."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from difficulty_service.cleaning.class_names import class_names_of
 from difficulty_service.cleaning.file_names import extension_of
+from difficulty_service.cleaning.missing_images import MissingImages
 from difficulty_service.cleaning.stored_images import ImageSource
 from difficulty_service.errors import ImageError
 from difficulty_service.score_file import ScoreFile
@@ -28,30 +29,6 @@ class Exported:
 
     warnings: Sequence[str] = ()
     instructions: Sequence[str] = ()
-
-
-@dataclass
-class MissingImages:
-    """Samples that are not exported because of their images.
-
-    Attributes:
-        reasons: Reason by sample id.
-    """
-
-    reasons: dict[str, str] = field(default_factory=dict)
-
-    def add(self, sample_id: str, reason: str) -> None:
-        """Takes a sample into account."""
-        self.reasons[sample_id] = reason
-
-    def warnings(self) -> list[str]:
-        """A sentence about all of them; none if there are none."""
-        if not self.reasons:
-            return []
-        sample_id, reason = next(iter(self.reasons.items()))
-        return [
-            f"{len(self.reasons):,} samples are not exported, the first is {sample_id}: {reason}"
-        ]
 
 
 def text_column(table: pa.Table, name: str) -> pa.ChunkedArray:

@@ -84,6 +84,7 @@ def test_arrays_and_a_store_of_the_same_features_get_the_same_bytes(tmp_path: Pa
     generator = np.random.default_rng(1)
     labels = generator.integers(0, 5, 10_000)
     features = generator.standard_normal((10_000, 16), dtype=np.float32)
+    features[np.arange(10_000), labels] += 2
     source = read_arrays(features, labels, None)
     store = create_store(tmp_path / "store", source.description)
     for shard in range(source.num_parts):
@@ -156,7 +157,8 @@ def test_rows_that_are_not_finite_are_left_out_with_a_warning(
 
 
 def test_numbers_whose_sum_overflows_are_finite(labels: Labels) -> None:
-    features = np.random.default_rng(0).uniform(1e4, 6e4, (300, 8)).astype(np.float16)
+    features = np.random.default_rng(0).uniform(1e4, 3e4, (300, 8)).astype(np.float16)
+    features[np.arange(300), labels] += 3e4
 
     assert len(score(features, labels)) == 300
 
@@ -212,8 +214,10 @@ def test_an_unknown_option_is_named_with_what_is_known(
 
 
 def test_a_remedy_is_spelt_as_in_python(labels: Labels) -> None:
-    with pytest.raises(StatisticsError, match="use shrinkage='auto'"):
-        score(np.zeros((300, 4), np.float32), labels, shrinkage="none")
+    features = np.random.default_rng(0).uniform(1e19, 9e19, (300, 4)).astype(np.float32)
+
+    with pytest.raises(StatisticsError, match="fit with matmul_dtype='float64'"):
+        score(features, labels, matmul_dtype="float32")
 
 
 def test_the_other_scorers_fill_their_columns(features: Features, labels: Labels) -> None:

@@ -1,5 +1,6 @@
 """A table of scores: rankings, conversions, and a file that every other reader understands."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ def test_samples_without_a_score_are_not_ranked(features: NDArray[np.float32]) -
     labels = np.arange(300) % 3
     labels[0] = 9
 
-    with pytest.warns(UserWarning, match="single sample|1 of 300 samples have no score"):
+    with pytest.warns(UserWarning, match="no score for 1 of 300 images"):
         scores = score(features, labels)
 
     assert scores["rmd"].null_count == 1
@@ -66,7 +67,20 @@ def test_a_notebook_shows_a_short_table_in_which_names_are_escaped(
 
     assert "<b>" not in html
     assert "&lt;b&gt;1" in html
-    assert html.count("<tr>") == 2 * (5 + 1)
+    assert "<caption>hardest</caption>" in html
+
+
+def test_a_notebook_lists_the_samples_that_look_more_like_another_class(
+    features: NDArray[np.float32], labels: NDArray[np.int64]
+) -> None:
+    given = labels.copy()
+    given[7] = (given[7] + 1) % 3
+
+    html = score(features, given)._repr_html_()
+
+    table = html.partition("<caption>look more like another class</caption>")[2]
+    ids = re.findall(r"<tr><td>(\d+)</td>", table.partition("<caption>")[0])
+    assert ids == score(features, given).doubtful(5)["sample_id"].to_pylist()
 
 
 def test_percentiles_run_from_the_easiest_to_the_hardest(scores: Scores) -> None:

@@ -23,3 +23,11 @@ sys.exit("pandas" in sys.modules)
     finished = subprocess.run([sys.executable, "-c", script], check=False)  # noqa: S603
 
     assert finished.returncode == 0
+
+
+def test_torchvision_is_not_loaded_before_an_image_is_resized() -> None:
+    script = "import sys, difficulty_service.pipeline; sys.exit('torchvision' in sys.modules)"
+
+    finished = subprocess.run([sys.executable, "-c", script], check=False)  # noqa: S603
+
+    assert finished.returncode == 0

@@ -66,6 +66,7 @@ def test_a_wrong_constant_of_a_loss_shows_before_any_data_is_read(
             "schedule.milestones = [0.5, 150.0]: 150 is never reached in training.epochs = 30",
         ),
         (["data.kind=features", "data.augmentation=flip"], 'data.kind is "features"'),
+        (["data.kind=features", "data.on_error=stop"], 'data.kind is "features"'),
         (["data.kind=text", "data.image_size=32"], 'needs data.kind = "images"'),
         (["data.labels=noisy.parquet"], 'needs data.kind = "features"'),
         (["data.test_split=test"], "needs a dataset in data.test"),

@@ -219,7 +219,7 @@ def test_samples_without_a_readable_image_are_left_out_and_counted(
     exported = export_folder(name, photo_scores, source, tmp_path / "out")
 
     assert exported.warnings == [
-        f"1 samples are not exported, the first is {IDS[0]}: image: no such file"
+        f"1 sample is left out because of its image, the first is {IDS[0]}: image: no such file"
     ]
 
 

@@ -1,0 +1,122 @@
+"""Features of earlier jobs, so that a job on images that its owner has sent before is quick.
+
+Each finished extraction leaves its parts here, and each new one begins with those of the same
+owner, backbone and settings. Nothing passes from one owner to another, not even the time that an
+image takes. A file is a hard link, so that its deletion disturbs no job that has begun with it.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from difficulty_service.feature_store.previous import OF_DATASET
+from difficulty_service.feature_store.store import FREE_TO_CHANGE, PREVIOUS_FOLDER, FeatureStore
+from difficulty_service.files.atomic_file import replacing
+
+PARTS = "*/*.parquet"
+
+
+@dataclass(frozen=True)
+class FeatureCache:
+    """A folder of parts of feature stores, of bounded size; several workers may use it at once.
+
+    Attributes:
+        folder: Folder of the cache, which is created where it does not exist.
+        max_bytes: Size beyond which the files that were not used for longest are deleted; 0 to
+            keep nothing.
+        owner: Owner of the jobs; nothing of another owner is used.
+    """
+
+    folder: Path
+    max_bytes: int
+    owner: str
+
+    def lend(self, store: FeatureStore) -> None:
+        """Adds the features that a new store can use to its previous features."""
+        target = store.folder / PREVIOUS_FOLDER
+        if target.exists() or store.bad_images() or len(store.missing_parts()) < store.num_parts:
+            return  # an attempt that is resumed, which has had them
+        files = filter(_is_whole, sorted(self._place(store.description).glob("*.parquet")))
+        for number, file in enumerate(files):
+            target.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):  # another worker has deleted it
+                _link(file, target / f"{number:05d}.parquet")
+                os.utime(file)
+
+    def keep(self, store: FeatureStore, name: str) -> None:
+        """Takes the parts of a complete store.
+
+        Args:
+            store: The store, which stays as it is.
+            name: Name that no other job has.
+        """
+        if not self.max_bytes:
+            return
+        place = self._place(store.description)
+        place.mkdir(parents=True, exist_ok=True)
+        for shard in range(store.num_parts):
+            with suppress(FileExistsError):  # by an earlier attempt of the job
+                _link(store.part_file(shard), place / f"{name}-{shard:05d}.parquet")
+        shrink(self.folder, self.max_bytes)
+
+    def _place(self, description: Mapping[str, Any]) -> Path:
+        """The folder for features of one owner that are extracted in the same way."""
+        ignored = OF_DATASET | FREE_TO_CHANGE
+        settings = {key: value for key, value in description.items() if key not in ignored}
+        named = json.dumps([self.owner, settings], sort_keys=True)
+        return self.folder / hashlib.sha256(named.encode()).hexdigest()
+
+
+def shrink(folder: Path, max_bytes: int, unused_since: float = 0.0) -> int:
+    """Deletes files of a cache, those that were not used for longest first.
+
+    Args:
+        folder: Folder of the cache.
+        max_bytes: Size that remains at most.
+        unused_since: Time in seconds since the epoch; what was not used after it is deleted, too.
+
+    Returns:
+        Number of deleted files.
+    """
+    files = []
+    for file in folder.glob(PARTS):
+        with suppress(FileNotFoundError):  # another worker has deleted it
+            status = file.stat()
+            files.append((status.st_mtime, status.st_size, file))
+    size, deleted = sum(size for _, size, _ in files), 0
+    for used, file_size, file in sorted(files):
+        if size <= max_bytes and used >= unused_since:
+            break
+        file.unlink(missing_ok=True)
+        size, deleted = size - file_size, deleted + 1
+    return deleted
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether a file can be read; one that cannot is deleted, or every later job would fail."""
+    try:
+        pq.read_schema(file)
+    except (pa.ArrowInvalid, OSError):
+        file.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _link(source: Path, target: Path) -> None:
+    """A hard link, or a copy where the file system has no links."""
+    try:
+        os.link(source, target)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError:
+        with replacing(target) as temporary:
+            shutil.copyfile(source, temporary)
