@@ -33,8 +33,10 @@ def thumbnail_folder(settings: Settings, job_id: str) -> Path:
 
 
 def delete_job_files(settings: Settings, artifacts: Artifacts, job_id: str) -> None:
-    """Deletes everything that a job has published or is working on."""
+    """Deletes everything that a job has published, is working on or has left for later jobs."""
     delete_work(settings.work_dir, job_id)
+    for features in settings.feature_cache_dir.glob(f"*/{job_id}-*.parquet"):
+        features.unlink(missing_ok=True)
     shutil.rmtree(thumbnail_folder(settings, job_id), ignore_errors=True)
     artifacts.delete_prefix(job_prefix(job_id))
 

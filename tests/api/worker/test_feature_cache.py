@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Engine
 from torch import Tensor
 
+from api.jobs.files import delete_job_files
 from api.jobs.rows import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
@@ -100,6 +101,18 @@ def test_a_damaged_file_is_deleted_and_its_images_are_encoded_again(
 
     assert encoded(claimed()) == 16
     assert not damaged.exists()
+
+
+def test_the_features_of_a_job_are_deleted_with_it(
+    claimed: Callable[..., Job], encoded: Encoded, settings: Settings, artifacts: Artifacts
+) -> None:
+    job, other = claimed(), claimed(seed=1, augment_runs=1)
+    encoded(job)
+    encoded(other)
+
+    delete_job_files(settings, artifacts, job.id)
+
+    assert {file.name.partition("-")[0] for file in cached_files(settings)} == {other.id}
 
 
 def test_what_was_not_used_for_longest_is_deleted_first(tmp_path: Path) -> None:
