@@ -193,8 +193,7 @@ def score_dataset(
         MissingPackage: A scorer needs a package that is not installed.
         DifficultyError: As for `extract_dataset` and `score_features`.
     """
-    # Before the hours that extraction may take.
-    require_packages(scoring.scorers, scoring.near_duplicates)
+    require_packages(scoring.scorers, scoring.near_duplicates)  # before hours of extraction
     require_score_file_name(scoring.out)
     fitted_on = scoring.fitted.description if scoring.fitted else None
     dataset = dataset or open_dataset(extraction.location, extraction.dataset)
