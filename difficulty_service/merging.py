@@ -60,8 +60,8 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
     bad_images = merged.bad_images()
     # Each run also listed what was skipped before there were parts.
     listed = dict.fromkeys(error for store in stores for error in read_errors(store.folder))
-    unreadable = set(bad_images)
-    skipped = [error for error in listed if error not in unreadable]
+    unreadable = {(bad.sample_id, bad.reason) for bad in bad_images}
+    skipped = [error for error in listed if (error.sample_id, error.reason) not in unreadable]
     write_errors(merged.folder, [*skipped, *bad_images])
     return merged
 
