@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.feature_store import previous as previous_features
 from difficulty_service.feature_store.part import BadImage, Part
 from difficulty_service.feature_store.previous import (
     PreviousFeatures,
@@ -158,7 +157,7 @@ def test_a_crash_between_moving_the_parts_and_describing_the_new_store_leaves_it
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(previous_features, "write_description", crash)
+        patched.setattr(FeatureStore, "write_description", crash)
         with pytest.raises(KeyboardInterrupt):
             prepare_store(tmp_path, CHANGED)
 
