@@ -1,5 +1,6 @@
 """`difficulty score`: a dataset or its features in, a score file out."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from difficulty_service.scoring.score_store import ScoreSummary
 
 SCORERS = ("rmd", "kmeans", "knn")
+
+FIT_OPTIONS = ("shrinkage", "matmul_dtype")
+"""Options that fitted Gaussians have no use for."""
 
 
 def check_threshold(cosine: float | None) -> float | None:
@@ -92,6 +96,10 @@ def score(
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
     from difficulty_service.statistics.fit_options import FitOptions
 
+    if gaussians is not None and (useless := given_options(context, FIT_OPTIONS)):
+        raise typer.BadParameter(
+            f"{gaussians} holds fitted Gaussians, so {', '.join(useless)} would change nothing"
+        )
     names = parse_scorers(scorers)
     options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
     require_score_file_name(out)
@@ -128,14 +136,18 @@ def parse_scorers(text: str) -> list[str]:
     return names
 
 
-def refuse_extraction_options(context: typer.Context, source: str) -> None:
-    """Raises BadParameter where options of extraction are given, which features have no use for."""
-    useless = [
+def given_options(context: typer.Context, names: Iterable[str]) -> list[str]:
+    """Those of some options that are on the command line, as they are written there."""
+    return [
         f"--{name.replace('_', '-')}"
-        for name in OPTION_NAMES
+        for name in names
         if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE"
     ]
-    if useless:
+
+
+def refuse_extraction_options(context: typer.Context, source: str) -> None:
+    """Raises BadParameter where options of extraction are given, which features have no use for."""
+    if useless := given_options(context, OPTION_NAMES):
         raise typer.BadParameter(
             f"{source} holds features already, so {', '.join(useless)} would change nothing"
         )

@@ -87,6 +87,20 @@ def test_options_of_extraction_are_refused_for_features_that_exist(
     assert not scores.exists()
 
 
+def test_options_of_the_fit_are_refused_for_gaussians_that_are_given(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    store, fitted = scored[0] / "scores.features", tmp_path / "g.safetensors"
+    difficulty("fit", store, "--out", fitted)
+    arguments = ("score", store, "--out", tmp_path / "scores.parquet", "--gaussians", fitted)
+
+    refused = difficulty(*arguments, "--shrinkage", "none")
+
+    assert refused.returncode == 2
+    assert "--shrinkage would change nothing" in " ".join(refused.stderr.split())
+    assert difficulty(*arguments).returncode == 0
+
+
 def test_a_missing_dataset_is_one_line_on_standard_error(
     difficulty_process: Command, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
