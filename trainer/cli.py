@@ -70,11 +70,14 @@ def train(
     the same parameters. For several GPUs or machines: `accelerate launch -m difficulty_service
     train ...`.
     """
+    from trainer.recipes.checks import NEEDS_WEIGHTS
     from trainer.recipes.file import read_recipe
 
     on_error_settings = [] if on_error is None else [f"data.on_error={on_error}"]
     chosen = read_recipe(recipe, [*(settings or []), *on_error_settings])
     if scores is not None:
+        if chosen.regulariser.weights != "scores":
+            raise typer.BadParameter(f"{scores} {NEEDS_WEIGHTS}", param_hint="--scores")
         chosen = replace(chosen, regulariser=replace(chosen.regulariser, scores=str(scores)))
     seeds = chosen.training.seeds if seed is None else (seed,)
     folder = out or Path("runs") / chosen.name

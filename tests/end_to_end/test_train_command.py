@@ -57,6 +57,23 @@ VARIATIONS = {
 }
 
 
+def test_scores_for_a_recipe_that_does_not_weigh_by_them_are_refused(
+    difficulty: Command, write_features: Callable[..., str], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "probe.toml"
+    recipe.write_text(FEATURES_RECIPE.format(features=write_features(tmp_path / "features")))
+
+    done = difficulty(
+        "train", recipe, "--out", tmp_path / "run", "--scores", tmp_path / "s.parquet"
+    )
+
+    assert done.returncode == 2
+    assert 'has no effect with regulariser.weights = "constant"' in " ".join(
+        done.stderr.replace("│", " ").split()
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_in_use_and_a_learning_rate_that_is_too_high_are_errors_of_one_line(
     difficulty: Command, write_features: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -14,6 +14,12 @@ from trainer.recipes.messages import wrong_value
 # Keys of [data] that apply to one kind of data only.
 KEYS_OF_ONE_KIND = {"image_size": "images", "labels": "features"}
 
+NEEDS_WEIGHTS = (
+    'has no effect with regulariser.weights = "constant"; set regulariser.weights = "scores" and '
+    "regulariser.alpha above 0, such as 0.3"
+)
+"""What a score file needs."""
+
 
 def contradictions(recipe: Recipe) -> list[str]:
     """Finds settings that contradict each other.
@@ -137,6 +143,8 @@ def _check_others(recipe: Recipe) -> Iterator[str]:
             "has no effect with regulariser.alpha = 0; raise alpha, such as to 0.3, or make it "
             '"constant"',
         )
+    if regulariser.weights != "scores" and regulariser.scores is not None:
+        yield wrong_value("regulariser.scores", regulariser.scores, NEEDS_WEIGHTS)
     if optimiser.name == "sgd" and optimiser.nesterov and optimiser.momentum == 0:
         remedy = "needs optimiser.momentum above 0, such as 0.9"
         yield wrong_value("optimiser.nesterov", optimiser.nesterov, remedy)
