@@ -43,7 +43,7 @@ class FeatureCache:
     def lend(self, store: FeatureStore) -> None:
         """Adds the features that a new store can use to its previous features."""
         target = store.folder / PREVIOUS_FOLDER
-        if target.exists() or store.bad_images() or len(store.missing_parts()) < store.num_parts:
+        if target.exists() or len(store.missing_parts()) < store.num_parts:
             return  # an attempt that is resumed, which has had them
         files = filter(_is_whole, sorted(self._place(store.description).glob("*.parquet")))
         for number, file in enumerate(files):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.feature_store.part import read_bad_images
-from difficulty_service.feature_store.part_images import has_digests, read_images
+from difficulty_service.feature_store.part_images import has_digests, read_stamps
 from difficulty_service.feature_store.previous import set_aside
 from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.identity import file_stamp
@@ -41,5 +41,5 @@ def _stamps(store: FeatureStore, shard: int) -> Iterator[int]:
     """Stamps of the files that a part was made of, readable or not."""
     part = store.part_file(shard)
     if has_digests(part):
-        stamps = read_images(part, store.runs, with_ids=False).stamps.tolist()
-        yield from filter(None, [*stamps, *(bad.stamp for bad in read_bad_images(part))])
+        bad_stamps = (bad.stamp for bad in read_bad_images(part))
+        yield from filter(None, [*read_stamps(part).tolist(), *bad_stamps])

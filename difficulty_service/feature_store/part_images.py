@@ -39,16 +39,21 @@ def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
     Raises:
         FeatureStoreError: The part is damaged.
     """
-    columns = ["content", "stamp", *(["sample_id"] if with_ids else [])]
-    try:
-        table = pq.read_table(path, columns=columns, use_threads=False).combine_chunks()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise damaged_part(path, error) from error
+    table = _read(path, ["content", "stamp", *(["sample_id"] if with_ids else [])])
     return ImageList(
         _digests(table["content"])[::runs].copy(),
-        to_numpy(table["stamp"].fill_null(0).combine_chunks())[::runs].copy(),
+        _stamps(table)[::runs].copy(),
         table["sample_id"].to_pylist()[::runs] if with_ids else None,
     )
+
+
+def read_stamps(path: Path) -> NDArray[np.uint64]:
+    """The stamps of the files of a part; 0 where an image is not a file. Shape (rows,).
+
+    Raises:
+        FeatureStoreError: The part is damaged.
+    """
+    return _stamps(_read(path, ["stamp"]))
 
 
 def keep_images(path: Path, kept: NDArray[np.bool_], runs: int) -> None:
@@ -73,6 +78,19 @@ def bad_images_list(bad_images: Sequence[BadImage], *, with_ids: bool) -> ImageL
         np.array([bad.stamp or 0 for bad in bad_images], dtype=np.uint64),
         [bad.sample_id for bad in bad_images] if with_ids else None,
     )
+
+
+def _read(path: Path, columns: list[str]) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=columns, use_threads=False).combine_chunks()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise damaged_part(path, error) from error
+
+
+def _stamps(table: pa.Table) -> NDArray[np.uint64]:
+    """Shape (rows,)."""
+    stamps: NDArray[np.uint64] = to_numpy(table["stamp"].fill_null(0).combine_chunks())
+    return stamps
 
 
 def _digests(column: pa.ChunkedArray) -> NDArray[np.uint8]:

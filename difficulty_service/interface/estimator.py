@@ -107,13 +107,10 @@ class RelativeMahalanobis:
         """
         features, _ = self._checked(X, None, fitted=True)
         gaussians = self.gaussians_
-        whitening = gaussians.within.whitening
-        class_points = (gaussians.class_means - gaussians.mean) @ whitening.T
+        class_points = gaussians.whitened_means
         single = gaussians.samples_per_class < 2  # noqa: PLR2004
         blocks = [
-            class_distances(
-                (gaussians.prepare(rows).double() - gaussians.mean) @ whitening.T, class_points
-            )
+            class_distances(gaussians.whiten(rows), class_points)
             for rows in features.split(BLOCK_ROWS)
         ]
         distances = torch.cat(blocks).masked_fill_(single, torch.inf)

@@ -10,6 +10,7 @@ import numpy as np
 
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.hugging_face import choose_split, open_rows
+from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import resolve
@@ -50,11 +51,8 @@ def open_images(images: LabelledImages, options: DatasetOptions) -> tuple[Datase
             "pass a path, a list of pairs, a map-style Dataset of torch or a `datasets.Dataset`",
             parameter="images",
         )
-    for name in ("split", "image_column", "label_column", "id_column"):
-        if getattr(options, name) is not None:
-            raise DatasetError(
-                f"{name} does not apply to pairs of images and labels", parameter=name
-            )
+    unused = ("split", "image_column", "label_column", "id_column")
+    check_options(options, "pairs of images and labels", unused)
     return _of_pairs(images, options)
 
 

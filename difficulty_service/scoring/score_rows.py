@@ -165,9 +165,9 @@ class _PieceScorer:
     def _columns(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Columns of one block; the runs of a sample are averaged."""
         runs = self.store.runs
+        hashes = hash_rows(features) if runs == 1 else None  # before they are centred in place
         features = self.prepare(features)
         fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
-        hashes = hash_rows(features) if runs == 1 else None  # before they are centred in place
         rows = self.distances(features, fitted, self.work)
         by_sample = {
             name: getattr(rows, name).view(-1, runs) for name in ("md", "md_agnostic", "rmd")

@@ -5,6 +5,7 @@ total covariance is the sum of the covariances within and between classes.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -57,6 +58,23 @@ class Gaussians:
         if self.centre is None:
             return features
         return scale_to_unit_length(features, self.centre.to(features.device))
+
+    def whiten(self, features: Tensor) -> Tensor:
+        """Features minus the mean, in the space where the covariance of all classes is 1.
+
+        Args:
+            features: Features as they are, not prepared. Shape (samples, dim).
+
+        Returns:
+            Float64; squared distances to `whitened_means` are those to the classes.
+            Shape (samples, rank).
+        """
+        return (self.prepare(features).double() - self.mean) @ self.within.whitening.T
+
+    @cached_property
+    def whitened_means(self) -> Tensor:
+        """Class means in the space of `whiten`; NaN without samples. Shape (classes, rank)."""
+        return (self.class_means - self.mean) @ self.within.whitening.T
 
     @property
     def matmul_dtype(self) -> torch.dtype:

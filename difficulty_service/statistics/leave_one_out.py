@@ -125,11 +125,12 @@ def compare_left_out(
     runs = gaussians.options.runs
     fitted = (gaussians.moments.counts > 0).nonzero().flatten()
     own = torch.searchsorted(fitted, labels[::runs].contiguous())
-    whitening = gaussians.within.whitening
-    points = (gaussians.prepare(features).double() - gaussians.mean) @ whitening.T
-    class_points = (gaussians.class_means[fitted] - gaussians.mean) @ whitening.T
     distances = class_distances_left_out(
-        points, own, class_points, gaussians.moments.counts[fitted], runs
+        gaussians.whiten(features),
+        own,
+        gaussians.whitened_means[fitted],
+        gaussians.moments.counts[fitted],
+        runs,
     ).distances
     place = own.repeat_interleave(runs)[:, None]
     own_distances = distances.gather(1, place)[:, 0]
