@@ -85,9 +85,11 @@ def download(backbone: str, repository: str, filenames: Sequence[str]) -> Path:
         f"the weights of {backbone} are missing: file {' or '.join(filenames)} of repository "
         f"{repository} is not in the cache folder {constants.HF_HUB_CACHE} and cannot be "
         f"downloaded ({reason})",
-        "run this once where there is a network and copy the cache folder, or give a file of "
-        "these weights as ",
+        "run this once where there is a network and copy the cache folder, give a file of these "
+        "weights as ",
         Setting("weights"),
+        ", or do with a small network that ships with the package: ",
+        Setting("backbone", "builtin"),
         parameter="weights",
     )
 
