@@ -89,6 +89,11 @@ def write_history(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
         temporary.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """Reads the records of the epochs."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def write_errors(path: Path, skipped: Sequence[SkippedEntry]) -> None:
     """Writes the entries of datasets that are not used; removes the file where there are none."""
     if not skipped:

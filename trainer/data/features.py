@@ -11,11 +11,14 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import ConfigError, DatasetError
+from difficulty_service.feature_store.array_files import is_array_file, read_array_file
+from difficulty_service.feature_store.arrays import ArrayFeatures
 from difficulty_service.feature_store.store import open_store
 from trainer.config import DataConfig
 from trainer.data.classes import are_numbered, match_classes, refuse_shared_ids
 from trainer.data.splits import Splits, hold_out, with_label_noise
 from trainer.data.statistics import mean_and_std
+from trainer.own_code import find_own, is_object
 from trainer.samples import InputSpec, Samples
 
 _SHOWN = 5
@@ -46,12 +49,13 @@ class FeatureInputs:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a feature store, one per sample, in its order."""
+    """The rows of a feature store or of arrays, one per sample, in their order."""
 
     sample_ids: Sequence[str]
     labels: Tensor
     class_names: tuple[str, ...]
     features: Tensor
+    warnings: tuple[str, ...] = ()
 
 
 def open_feature_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
@@ -121,6 +125,9 @@ def _open_matching(location: str, spec: InputSpec, device: torch.device, train: 
 
 
 def _read(location: str) -> _Rows:
+    if is_object(location) or is_array_file(Path(location)):
+        held = is_object(location)
+        return _of_arrays(find_own(location) if held else read_array_file(Path(location)))
     store = open_store(Path(location))
     ids: list[str] = []
     labels, features = [], []
@@ -139,6 +146,20 @@ def _read(location: str) -> _Rows:
     if not ids:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
     return _Rows(ids, torch.cat(labels), store.class_names, torch.cat(features))
+
+
+def _of_arrays(arrays: ArrayFeatures) -> _Rows:
+    features, ids = arrays.features.detach(), arrays.sample_ids.to_pylist()
+    left_out = len(features) - len(ids)
+    if arrays.positions is not None:
+        features = features[arrays.positions.to(features.device)]
+    sentence = (
+        f"{left_out:,} of {len(arrays.features):,} rows are left out, which have no label, or NaN "
+        "or infinity among their features"
+    )
+    warnings = (sentence,) if left_out else ()
+    rows = features.to("cpu", torch.float32)
+    return _Rows(ids, arrays.labels, arrays.class_names, rows, warnings)
 
 
 def _relabel(rows: _Rows, config: DataConfig) -> _Rows:
@@ -177,4 +198,5 @@ def _relabel(rows: _Rows, config: DataConfig) -> _Rows:
 
 def _select(rows: _Rows, inputs: FeatureInputs, positions: Tensor) -> Samples:
     ids = [rows.sample_ids[position] for position in positions.tolist()]
-    return Samples(ids, rows.labels[positions], rows.class_names, inputs.select(positions))
+    chosen = inputs.select(positions)
+    return Samples(ids, rows.labels[positions], rows.class_names, chosen, warnings=rows.warnings)

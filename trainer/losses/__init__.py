@@ -9,6 +9,8 @@ A loss with memory is an object with any of these hooks; the training loop calls
 - `after_epoch(confidences, correct)`: with the predictions on the validation samples.
 - `state_dict()` and `load_state_dict(state)`: for checkpoints.
 
+A name of the form `package.module:name` is a loss from outside the package.
+
 Losses compute in the dtype of the logits. Pass float32 where the model computes in less.
 """
 
@@ -40,6 +42,8 @@ from trainer.losses.focal import (
     lambert_focal,
 )
 from trainer.losses.mmce import mmce, mmce_weighted
+from trainer.losses.own_loss import own_constants, own_loss
+from trainer.own_code import is_own
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -84,11 +88,14 @@ def loss_constants(name: str) -> dict[str, Any]:
     """The constants of a loss and their default values, by name.
 
     Args:
-        name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`.
+        name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`, or `package.module:name`.
 
     Raises:
         ValueError: No loss has that name.
+        ConfigError: A loss from outside the package cannot be found.
     """
+    if is_own(name):
+        return dict(own_constants(name).defaults)
     known = LOSSES | LOSSES_WITH_MEMORY
     if name not in known:
         raise ValueError(f"no loss {name!r}; choose one of {', '.join(sorted(known))}")
@@ -104,7 +111,7 @@ def make_loss(name: str, **constants: object) -> Loss:
     """Builds a loss, with a fresh memory if it has one.
 
     Args:
-        name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`.
+        name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`, or `package.module:name`.
         **constants: Constants of the loss that differ from their defaults.
 
     Returns:
@@ -113,12 +120,15 @@ def make_loss(name: str, **constants: object) -> Loss:
 
     Raises:
         ValueError: No loss has that name, or it has no such constant.
+        ConfigError: A loss from outside the package cannot be found.
     """
     known = loss_constants(name)
     unknown = sorted(constants.keys() - known.keys())
-    if unknown:
+    if unknown and not (is_own(name) and own_constants(name).takes_any):
         takes = f"choose from {', '.join(sorted(known))}" if known else "it takes none"
         raise ValueError(f"loss {name!r} has no constant {unknown[0]!r}; {takes}")
+    if is_own(name):
+        return own_loss(name, **constants)
     if name in LOSSES:
         return partial(LOSSES[name], **constants)
     return LOSSES_WITH_MEMORY[name](**constants)

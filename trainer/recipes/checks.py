@@ -9,6 +9,7 @@ from trainer.config import DataConfig, LossConfig, Recipe
 from trainer.losses import LOSSES_WITH_MEMORY, make_loss
 from trainer.losses.focal import ScheduledFocal
 from trainer.models import KINDS, MODELS
+from trainer.own_code import is_own
 from trainer.recipes.messages import wrong_value
 
 # Keys of [data] that apply to one kind of data only.
@@ -71,6 +72,8 @@ def _check_data(data: DataConfig) -> Iterator[str]:
 
 def _check_model(recipe: Recipe) -> Iterator[str]:
     name, kind = recipe.model.name, recipe.data.kind
+    if is_own(name):
+        return
     needed = KINDS.get(name, "images")
     if kind != needed:
         fitting = sorted(model for model in MODELS if KINDS.get(model, "images") == kind)
@@ -103,7 +106,7 @@ def _check_loss(recipe: Recipe) -> Iterator[str]:
         yield wrong_value("loss.name", name, "needs validation data; make data.validation 0.1")
     try:
         loss = _try_loss(recipe.loss, epochs)
-    except (IndexError, TypeError, ValueError) as error:
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
         yield f'[loss] of name "{name}": {error}'
         return
     if isinstance(loss, ScheduledFocal) and not loss.schedule.fractional:
@@ -129,6 +132,8 @@ def _try_loss(config: LossConfig, epochs: int) -> object:
         if hasattr(loss, hook):
             getattr(loss, hook)(*arguments)
     losses = loss(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
+    if losses.shape != (2,):
+        raise ValueError(f"it gives shape {tuple(losses.shape)} for 2 samples, not one loss each")
     if not all(math.isfinite(value) for value in losses.tolist()):
         raise ValueError("its constants give losses that are not finite; choose smaller ones")
     return loss

@@ -24,6 +24,7 @@ from trainer.config import (
 )
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
 from trainer.models import MODELS, TIMM_PREFIX, model_options
+from trainer.own_code import is_own
 from trainer.recipes.checks import contradictions
 from trainer.recipes.messages import (
     did_you_mean,
@@ -33,6 +34,7 @@ from trainer.recipes.messages import (
     wrong_value,
     wrong_values,
 )
+from trainer.recipes.own_settings import wrong_own_settings
 
 TABLES: dict[str, type] = {
     "data": DataConfig,
@@ -60,10 +62,19 @@ def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         ConfigError: There is no such recipe, or it is invalid; the message lists all problems.
     """
-    file = _find(path)
-    values = {"name": Path(file.name).stem} | _parse(file, str(path))
+    changes = [_split(override) for override in overrides]
     source = f"{path} with {', '.join(overrides)}" if overrides else str(path)
-    return recipe_from_dict(_with_overrides(values, overrides), source)
+    return recipe_from_dict(with_changes(read_values(path), changes), source)
+
+
+def read_values(path: Path | str) -> dict[str, Any]:
+    """Reads the values of a recipe's file, or of one that ships with the package, unchecked.
+
+    Raises:
+        ConfigError: There is no such recipe, or it is no TOML.
+    """
+    file = _find(path)
+    return {"name": Path(file.name).stem} | _parse(file, str(path))
 
 
 def recipe_from_dict(values: Mapping[str, Any], source: str) -> Recipe:
@@ -149,9 +160,15 @@ def _parse(file: Traversable, source: str) -> dict[str, Any]:
         raise ConfigError(f"{source} cannot be read: {error.strerror}") from error
 
 
-def _with_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Applies overrides, those of names first and the others in their order."""
-    changes = [_split(override) for override in overrides]
+def with_changes(
+    values: dict[str, Any], changes: Sequence[tuple[list[str], Any]]
+) -> dict[str, Any]:
+    """Changes the values of a recipe's file, names of models and losses first, others in order.
+
+    Args:
+        values: Values of the file, which are changed.
+        changes: Keys, a table and its key or a single one, and the value; None removes the key.
+    """
     names = [[table, "name"] for table in OPEN_TABLES]
     for keys, value in sorted(changes, key=lambda change: change[0] not in names):
         table = values
@@ -218,9 +235,12 @@ def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> li
     """The problems of the name of a loss or model and of its settings."""
     if not isinstance(name, str):
         return []  # reported as missing or of a wrong type
+    if is_own(name):
+        return wrong_own_settings(table, name, settings)
     names = sorted(MODELS) if table == "model" else sorted(LOSSES | LOSSES_WITH_MEMORY)
     if name not in names and not (table == "model" and name.startswith(TIMM_PREFIX)):
-        choices = ", ".join([*names, f"{TIMM_PREFIX}NAME"] if table == "model" else names)
+        patterns = [f"{TIMM_PREFIX}NAME"] if table == "model" else []
+        choices = ", ".join([*names, *patterns, "package.module:name"])
         choice = f"no such {table}{did_you_mean(name, names)} Choose one of {choices}"
         return [wrong_value(f"{table}.name", name, choice)]
     defaults = model_options(name) if table == "model" else loss_constants(name)

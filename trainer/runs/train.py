@@ -17,6 +17,7 @@ from trainer.config import Recipe
 from trainer.data import Splits, open_splits
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import MetricValues, evaluate_predictions, write_metrics
+from trainer.own_code import describe_own
 from trainer.recipes.file import recipe_as_dict
 from trainer.runs.objective_record import describe_objective
 from trainer.runs.tensorboard import log_to_tensorboard
@@ -116,7 +117,8 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
         _write_description(folder, request, identity, distribution)
         run_folder.write_inputs(folder / run_folder.INPUTS, splits.spec, splits.train.class_names)
         run_folder.write_errors(folder / run_folder.ERRORS, splits.skipped)
-    callbacks.on_warnings(splits.warnings)
+    own_code = describe_own({"model.name": recipe.model.name, "loss.name": recipe.loss.name})
+    callbacks.on_warnings([*own_code, *splits.warnings])
     callbacks.on_start(len(splits.train), state.progress, distribution)
 
     def save() -> None:
