@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -10,6 +10,7 @@ from torch import nn
 from difficulty_service.errors import ConfigError, DatasetError
 from difficulty_service.interface.labelled_arrays import read_arrays
 from trainer.own_code import OBJECT_PREFIX, is_object, name_of
+from trainer.recipes.overrides import Change
 
 FEATURE_DIMENSIONS = 2
 PAIR, TRIPLE = 2, 3
@@ -63,73 +64,69 @@ class ImageRows:
         return self.images[position], self.labels[position]
 
 
-def put_into(values: dict[str, Any], parts: Parts) -> dict[str, Any]:
-    """Names the parts in the values of a recipe.
+def name_parts(parts: Parts) -> tuple[list[Change], dict[str, Any]]:
+    """Names the parts, so that a recipe can refer to them.
 
     Args:
-        values: Values of a recipe, which are changed.
         parts: Parts to use.
 
     Returns:
-        Objects by their name in the recipe, for `trainer.own_code.known_objects`.
+        Changes of the recipe, and objects by their name in it for
+        `trainer.own_code.known_objects`.
 
     Raises:
-        ConfigError: The datasets are of different kinds, or the recipe asks for what an object
-            cannot do.
+        ConfigError: The datasets are of different kinds.
         DatasetError: Arrays do not fit together.
     """
+    changes: list[Change] = []
     objects: dict[str, Any] = {}
     for table in ("model", "loss"):
         own = getattr(parts, table)
         if own is not None:
             name = own if isinstance(own, str) else name_of(own, table)
-            values[table] = {"name": name}
+            changes.append(([table, "name"], name))
             objects |= {name: own} if is_object(name) else {}
-    data = values.setdefault("data", {})
-    held = {}
-    for field in fields(parts)[2:]:
-        value = getattr(parts, field.name)
-        if value is None:
-            continue
-        if isinstance(value, str | os.PathLike | float | int):
-            data[field.name] = value if isinstance(value, float | int) else os.fspath(value)
-        else:
-            name = data[field.name] = f"{OBJECT_PREFIX}{field.name}"
-            objects[name], held[field.name] = _open(value, field.name)
-    _set_kind(data, held)
-    return objects
+    kinds = {}
+    for split in ("train", "validation", "test"):
+        value = getattr(parts, split)
+        if isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        if value is not None and not isinstance(value, str | float | int):
+            name = f"{OBJECT_PREFIX}{split}"
+            objects[name], kinds[split] = _open(value, split)
+            value = name
+        if value is not None:
+            changes.append((["data", split], value))
+    return changes + _kind_of(kinds), objects
 
 
-def _open(value: Data, name: str) -> tuple[Any, str]:
+def _open(value: Data, split: str) -> tuple[Any, str]:
     """The object to hold, and the kind of its samples."""
-    if isinstance(value, tuple) and len(value) in {PAIR, TRIPLE} and hasattr(value[0], "shape"):
-        if len(value[0].shape) == FEATURE_DIMENSIONS:
-            return read_arrays(value[0], value[1], value[2] if len(value) == TRIPLE else None), (
-                "features"
-            )
-        if len(value) == PAIR:
-            if len(value[0]) != len(value[1]):
-                raise DatasetError(
-                    f"{name}: {len(value[0]):,} images but {len(value[1]):,} labels",
-                    parameter=name,
-                )
-            return ImageRows(*value), "images"
-    return value, "images"
+    is_arrays = isinstance(value, tuple) and len(value) in {PAIR, TRIPLE}
+    if not is_arrays or not hasattr(value[0], "shape"):
+        return value, "images"
+    if len(value[0].shape) == FEATURE_DIMENSIONS:
+        return read_arrays(
+            value[0], value[1], value[2] if len(value) == TRIPLE else None
+        ), "features"
+    if len(value) != PAIR or len(value[0]) != len(value[1]):
+        raise DatasetError(
+            f"{split} is a tuple of {', '.join(f'{len(each):,}' for each in value)} entries",
+            "pass a tuple of images and as many labels",
+            parameter=split,
+        )
+    return ImageRows(*value), "images"
 
 
-def _set_kind(data: dict[str, Any], held: Mapping[str, str]) -> None:
-    """Sets the kind of the samples and where images are kept, which follow from the objects."""
-    kinds = set(held.values())
-    if len(kinds) > 1:
+def _kind_of(kinds: Mapping[str, str]) -> list[Change]:
+    """Changes of the keys that follow from the objects: the kind, and where images are kept."""
+    if len(set(kinds.values())) > 1:
         raise ConfigError(
-            f"the datasets hold different kinds of samples: {dict(held)}",
+            "the datasets are of different kinds: "
+            + ", ".join(f"{split} holds {kind}" for split, kind in kinds.items()),
             "pass arrays of features for all of them, or images for all of them",
         )
-    if not kinds:
-        return
-    data["kind"] = kinds.pop()
-    if data["kind"] == "images" and data.setdefault("in_memory", True) is False:
-        raise ConfigError(
-            "data.in_memory = false, and images of a program are decoded once and kept in memory",
-            "leave it out, or pass the location of the images",
-        )
+    kind = next(iter(kinds.values()), None)
+    # Worker processes, which decode images that are not kept in memory, cannot see the objects.
+    in_memory: list[Change] = [(["data", "in_memory"], True)] if kind == "images" else []
+    return in_memory if kind is None else [(["data", "kind"], kind), *in_memory]

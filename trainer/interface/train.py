@@ -12,10 +12,12 @@ from torch import nn
 from difficulty_service.errors import ConfigError
 from trainer import run_folder
 from trainer.config import Recipe
-from trainer.interface.parts import Data, Loss, Model, Parts, put_into
+from trainer.interface.parts import Data, Loss, Model, Parts, name_parts
 from trainer.interface.progress import watch
 from trainer.own_code import known_objects
-from trainer.recipes.file import read_values, recipe_as_dict, recipe_from_dict, with_changes
+from trainer.recipes.effects import without_defaults
+from trainer.recipes.file import changed_recipe, read_values, recipe_as_dict
+from trainer.recipes.overrides import refuse_repeated
 from trainer.runs.evaluate import load_model
 from trainer.runs.train import RunRequest, run_seed
 
@@ -109,13 +111,18 @@ def train(  # noqa: PLR0913 - one parameter for each part
         KeyboardInterrupt: Ctrl-C stopped the run, which is saved; `resume=True` continues it.
     """
     values, source = _values(recipe)
-    values = with_changes(values, [(_keys(key), value) for key, value in (settings or {}).items()])
-    objects = put_into(values, Parts(model, loss, train, validation, test))
-    folder = Path(out) if out is not None else Path("runs") / str(values.get("name"))
+    changes, objects = name_parts(Parts(model, loss, train, validation, test))
+    changes += [(_keys(key), value) for key, value in (settings or {}).items()]
+    folder = (
+        Path(out)
+        if out is not None
+        else Path("runs") / str((settings or {}).get("name", values["name"]))
+    )
     if scores is not None:
-        values.setdefault("regulariser", {})["scores"] = _score_file(scores, folder)
+        changes.append((["regulariser", "scores"], _score_file(scores, folder)))
+    refuse_repeated(changes)
     with known_objects(objects):
-        chosen = recipe_from_dict(values, source)
+        chosen = changed_recipe(values, changes, source)
         number = chosen.training.seeds[0] if seed is None else seed
         with watch(chosen.training.epochs, on_epoch, shown=progress) as callbacks:
             finished = run_seed(RunRequest(chosen, number, folder, device, resume), callbacks)
@@ -127,7 +134,7 @@ def train(  # noqa: PLR0913 - one parameter for each part
 def _values(recipe: RecipeLike) -> tuple[dict[str, Any], str]:
     """The values of a recipe, to be changed, and what messages call it."""
     if isinstance(recipe, Recipe):
-        return recipe_as_dict(recipe), recipe.name
+        return without_defaults(recipe_as_dict(recipe), recipe), recipe.name
     if isinstance(recipe, Mapping):
         return {"name": "run", **deepcopy(dict(recipe))}, "the recipe"
     path = os.fspath(recipe)
