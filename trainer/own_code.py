@@ -113,14 +113,15 @@ def settings_of(own: Any, reserved: Collection[str]) -> Settings:  # noqa: ANN40
     )
 
 
-def describe_own(names: Mapping[str, str]) -> list[str]:
+def describe_own(model: str, loss: str) -> list[str]:
     """One sentence for each part of a recipe that is imported from outside the package.
 
     Args:
-        names: Name of each part by its key, such as "model.name".
+        model: Name of the model.
+        loss: Name of the loss.
     """
     sentences = []
-    for key, name in names.items():
+    for key, name in (("model.name", model), ("loss.name", loss)):
         if is_own(name) and not is_object(name):
             module = sys.modules.get(name.partition(":")[0])
             file = getattr(module, "__file__", None)

@@ -1,6 +1,7 @@
 """`train`: a recipe and parts of one's own in, a trained classifier and its metrics out."""
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from trainer import run_folder
 from trainer.config import Recipe
 from trainer.interface.parts import Data, Loss, Model, Parts, name_parts
 from trainer.interface.progress import watch
-from trainer.own_code import known_objects
+from trainer.own_code import describe_own, known_objects
 from trainer.recipes.effects import without_defaults
 from trainer.recipes.file import changed_recipe, read_values, recipe_as_dict
 from trainer.recipes.overrides import refuse_repeated
@@ -23,6 +24,9 @@ from trainer.runs.train import RunRequest, run_seed
 
 RecipeLike = str | os.PathLike[str] | Mapping[str, Any] | Recipe
 """A TOML file, the name of a recipe, its values, or a recipe that is read."""
+
+CALLER = 3
+"""Frames between a warning and the caller of `train`."""
 
 Scores = Any
 """A path of a score file, or scores of `difficulty_service.score` and its like."""
@@ -123,6 +127,7 @@ def train(  # noqa: PLR0913 - one parameter for each part
     refuse_repeated(changes)
     with known_objects(objects):
         chosen = changed_recipe(values, changes, source)
+        _warn_of_own_code(chosen, model, loss)
         number = chosen.training.seeds[0] if seed is None else seed
         with watch(chosen.training.epochs, on_epoch, shown=progress) as callbacks:
             finished = run_seed(RunRequest(chosen, number, folder, device, resume), callbacks)
@@ -139,6 +144,16 @@ def _values(recipe: RecipeLike) -> tuple[dict[str, Any], str]:
         return {"name": "run", **deepcopy(dict(recipe))}, "the recipe"
     path = os.fspath(recipe)
     return read_values(path), path
+
+
+def _warn_of_own_code(recipe: Recipe, model: Model | None, loss: Loss | None) -> None:
+    """Warns where a recipe names code; whoever passes code knows that it runs."""
+    names = (
+        each.name if part is None else ""
+        for each, part in ((recipe.model, model), (recipe.loss, loss))
+    )
+    for sentence in describe_own(*names):
+        warnings.warn(sentence, UserWarning, stacklevel=CALLER)
 
 
 def _keys(name: str) -> list[str]:

@@ -19,9 +19,17 @@ def own_options(name: str) -> Settings:
     """The options of a network from outside the package.
 
     Raises:
-        ConfigError: It cannot be found.
+        ConfigError: It cannot be found, or does not take `num_classes`.
     """
-    return settings_of(find_own(name), RESERVED)
+    own = find_own(name)
+    parameters = settings_of(own, ())
+    takes_it = "num_classes" in parameters.defaults or parameters.takes_any
+    if not takes_it and not isinstance(own, nn.Module):
+        raise ConfigError(
+            f"model {name!r} does not take num_classes, the number of logits",
+            "give it a parameter of that name",
+        )
+    return settings_of(own, RESERVED)
 
 
 def own_model(name: str, spec: InputSpec, num_classes: int, **options: object) -> nn.Module:
@@ -38,19 +46,13 @@ def own_model(name: str, spec: InputSpec, num_classes: int, **options: object) -
         A network from normalised inputs to logits.
 
     Raises:
-        ConfigError: It cannot be found, does not take `num_classes`, or builds no network.
+        ConfigError: It cannot be found, or builds no network.
     """
     own = find_own(name)
     if isinstance(own, nn.Module):
         return copy.deepcopy(own)  # so that the next run starts from the same parameters
-    parameters = settings_of(own, ())
-    if "num_classes" not in parameters.defaults and not parameters.takes_any:
-        raise ConfigError(
-            f"model {name!r} does not take num_classes, the number of logits",
-            "give it a parameter of that name",
-        )
     given: Mapping[str, Any] = {"num_classes": num_classes}
-    if "spec" in parameters.defaults:
+    if "spec" in settings_of(own, ()).defaults:
         given = {**given, "spec": spec}
     network = own(**given, **options)
     if not isinstance(network, nn.Module):

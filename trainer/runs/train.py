@@ -13,7 +13,6 @@ from difficulty_service.files.atomic_file import remove_leftovers
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
-from trainer.own_code import describe_own
 from trainer.recipes.file import recipe_as_dict
 from trainer.runs.objective_record import describe_objective
 from trainer.runs.outcome import finish
@@ -114,8 +113,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
         _write_description(folder, request, identity, distribution)
         run_folder.write_inputs(folder / run_folder.INPUTS, splits.spec, splits.train.class_names)
         run_folder.write_errors(folder / run_folder.ERRORS, splits.skipped)
-    own_code = describe_own({"model.name": recipe.model.name, "loss.name": recipe.loss.name})
-    callbacks.on_warnings([*own_code, *splits.warnings])
+    callbacks.on_warnings(splits.warnings)
     callbacks.on_start(len(splits.train), state.progress, distribution)
 
     def save() -> None:
