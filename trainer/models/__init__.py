@@ -20,10 +20,17 @@ from trainer.config import Kind, ModelConfig
 from trainer.models.densenet import densenet121
 from trainer.models.normalisation import Normalisation
 from trainer.models.probe import probe
-from trainer.models.resnet import resnet18, resnet34, resnet50, resnet110, small_resnet
+from trainer.models.resnet import (
+    resnet18,
+    resnet34,
+    resnet50,
+    resnet110_basic,
+    resnet110_bottleneck,
+    small_resnet,
+)
 from trainer.models.text_cnn import text_cnn
 from trainer.models.timm_models import timm_model
-from trainer.models.wide_resnet import wide_resnet
+from trainer.models.wide_resnet import wide_resnet, wide_resnet_post_activation
 from trainer.samples import InputSpec
 
 Builder = Callable[..., nn.Module]
@@ -34,10 +41,20 @@ MODELS: dict[str, Builder] = {
     "resnet18": resnet18,
     "resnet34": resnet34,
     "resnet50": resnet50,
-    "resnet110": resnet110,
+    "resnet110": resnet110_basic,
+    "resnet110_basic": resnet110_basic,
+    "resnet110_bottleneck": resnet110_bottleneck,
     "small_resnet": small_resnet,
     "text_cnn": text_cnn,
     "wide_resnet": wide_resnet,
+    "wide_resnet_post_activation": wide_resnet_post_activation,
+}
+
+# Names that a new recipe must replace, with the remedy; runs of earlier versions still load.
+AMBIGUOUS = {
+    "resnet110": "two networks have this name; choose resnet110_bottleneck, of the focal loss "
+    "papers (45.9 million parameters), or resnet110_basic, of He et al. (1.7 million), for which "
+    "it used to stand",
 }
 
 TIMM_PREFIX = "timm:"

@@ -23,7 +23,7 @@ from trainer.config import (
     TrainingConfig,
 )
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
-from trainer.models import MODELS, TIMM_PREFIX, model_options
+from trainer.models import AMBIGUOUS, MODELS, TIMM_PREFIX, model_options
 from trainer.recipes.checks import contradictions
 from trainer.recipes.messages import (
     did_you_mean,
@@ -63,7 +63,9 @@ def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
     file = _find(path)
     values = {"name": Path(file.name).stem} | _parse(file, str(path))
     source = f"{path} with {', '.join(overrides)}" if overrides else str(path)
-    return recipe_from_dict(_with_overrides(values, overrides), source)
+    values = _with_overrides(values, overrides)
+    _require_one_model(values.get("model"), source)
+    return recipe_from_dict(values, source)
 
 
 def recipe_from_dict(values: Mapping[str, Any], source: str) -> Recipe:
@@ -120,6 +122,14 @@ def shipped_recipes() -> dict[str, Traversable]:
         for file in sorted(folder, key=lambda file: file.name)
         if file.name.endswith(".toml")
     }
+
+
+def _require_one_model(model: object, source: str) -> None:
+    """Refuses a name that stands for two networks, which only runs of earlier versions have."""
+    name = model.get("name") if isinstance(model, Mapping) else None
+    if isinstance(name, str) and name in AMBIGUOUS:
+        problem = wrong_value("model.name", name, AMBIGUOUS[name])
+        raise ConfigError(one_message(source, [problem]))
 
 
 def _find(path: Path | str) -> Traversable:
