@@ -64,8 +64,8 @@ def mmce_weighted(
     Kumar et al. (2018). Sums over pairs of correct, of wrong and of mixed samples are divided by
     their numbers of pairs ("paper"). Their code and that of Mukhoti et al. (2020) divide twice
     ("reference"), so that the term fades with the batch size and with the accuracy: 22 times too
-    small in a batch of 64 samples, 276 times in one of 512. Published coefficients (2 by Mukhoti et al., 4 and 10 by Kumar et al.) are
-    for that form, and so is the default.
+    small in a batch of 64 samples, 276 times in one of 512. Published coefficients (2 by Mukhoti
+    et al., 4 and 10 by Kumar et al.) are for that form, and so is the default.
 
     Args:
         logits: Shape (samples, classes).
