@@ -139,10 +139,18 @@ def test_networks_and_losses_that_a_recipe_suggests_exist(name: str) -> None:
     assert names.isdisjoint(AMBIGUOUS)
 
 
-def test_label_smoothing_of_0_05_over_the_other_classes_is_suggested_in_terms_of_pytorch() -> None:
-    smoothing = re.findall(r"loss\.smoothing=(\S+)", header("cross_entropy_cifar10"))
+@pytest.mark.parametrize(
+    "name",
+    ["cross_entropy_cifar10", "focal_cifar100", "focal_tiny_imagenet", "focal_newsgroups"],
+)
+def test_smoothing_by_0_05_over_the_other_classes_is_in_terms_of_pytorch(name: str) -> None:
+    classes, _ = PARAMETERS[name]
 
-    assert [float(value) for value in smoothing] == [pytest.approx(0.05 * 10 / 9, abs=5e-5)]
+    smoothing = re.findall(r"loss\.smoothing=(\S+)", header(name))
+
+    assert [float(value) for value in smoothing] == [
+        pytest.approx(0.05 * classes / (classes - 1), abs=5e-5)
+    ]
 
 
 @pytest.mark.parametrize("name", RECIPES)
