@@ -116,11 +116,12 @@ def _builder(name: str) -> Builder:
     if name.startswith(TIMM_PREFIX):
         return partial(timm_model, name.removeprefix(TIMM_PREFIX))
     if name not in MODELS:
-        close = difflib.get_close_matches(name, MODELS, n=1)
+        choices = sorted(MODELS.keys() - AMBIGUOUS)
+        close = difflib.get_close_matches(name, choices, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(
             f"no model {name!r}",
-            f"{hint}choose one of {', '.join(sorted(MODELS))}, or {TIMM_PREFIX}NAME",
+            f"{hint}choose one of {', '.join(choices)}, or {TIMM_PREFIX}NAME",
         )
     return MODELS[name]
 
@@ -130,7 +131,8 @@ def _require_kind(name: str, spec: InputSpec) -> None:
     given: Kind = "images" if is_image else "text" if spec.vocabulary else "features"
     needed = KINDS.get(name, "images")
     if given != needed:
-        fitting = sorted(model for model in MODELS if KINDS.get(model, "images") == given)
+        choices = MODELS.keys() - AMBIGUOUS
+        fitting = sorted(model for model in choices if KINDS.get(model, "images") == given)
         raise ConfigError(
             f"model {name!r} takes {needed}, and the data are {given} of shape {spec.shape}",
             f"choose {' or '.join(fitting)}",

@@ -230,8 +230,9 @@ def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> li
         return []  # reported as missing or of a wrong type
     names = sorted(MODELS) if table == "model" else sorted(LOSSES | LOSSES_WITH_MEMORY)
     if name not in names and not (table == "model" and name.startswith(TIMM_PREFIX)):
-        choices = ", ".join([*names, f"{TIMM_PREFIX}NAME"] if table == "model" else names)
-        choice = f"no such {table}{did_you_mean(name, names)} Choose one of {choices}"
+        offered = [name for name in names if name not in AMBIGUOUS]
+        choices = ", ".join([*offered, f"{TIMM_PREFIX}NAME"] if table == "model" else offered)
+        choice = f"no such {table}{did_you_mean(name, offered)} Choose one of {choices}"
         return [wrong_value(f"{table}.name", name, choice)]
     defaults = model_options(name) if table == "model" else loss_constants(name)
     problems = []
