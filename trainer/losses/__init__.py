@@ -23,7 +23,13 @@ from typing import Any
 from torch import Tensor
 
 from trainer.losses.adafocal import AdaFocal
-from trainer.losses.brier import brier, bsce, bsce_gra
+from trainer.losses.brier import (
+    brier,
+    bsce,
+    bsce_flsd_53,
+    bsce_flsd_53_gra,
+    bsce_gra,
+)
 from trainer.losses.correctness_ranking import CorrectnessRanking
 from trainer.losses.cross_entropy import (
     cross_entropy,
@@ -52,6 +58,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "brier": brier,
     "bsce": bsce,
+    "bsce_flsd_53": bsce_flsd_53,
+    "bsce_flsd_53_gra": bsce_flsd_53_gra,
     "bsce_gra": bsce_gra,
     "cross_entropy": cross_entropy,
     "dual_focal": dual_focal,

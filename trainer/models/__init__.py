@@ -23,10 +23,17 @@ from trainer.models.densenet import densenet121
 from trainer.models.normalisation import Normalisation
 from trainer.models.own_model import own_model, own_options, require_logits
 from trainer.models.probe import probe
-from trainer.models.resnet import resnet18, resnet34, resnet50, resnet110, small_resnet
+from trainer.models.resnet import (
+    resnet18,
+    resnet34,
+    resnet50,
+    resnet110_basic,
+    resnet110_bottleneck,
+    small_resnet,
+)
 from trainer.models.text_cnn import text_cnn
 from trainer.models.timm_models import timm_model
-from trainer.models.wide_resnet import wide_resnet
+from trainer.models.wide_resnet import wide_resnet, wide_resnet_post_activation
 from trainer.own_code import is_own
 from trainer.samples import InputSpec
 
@@ -38,10 +45,20 @@ MODELS: dict[str, Builder] = {
     "resnet18": resnet18,
     "resnet34": resnet34,
     "resnet50": resnet50,
-    "resnet110": resnet110,
+    "resnet110": resnet110_basic,
+    "resnet110_basic": resnet110_basic,
+    "resnet110_bottleneck": resnet110_bottleneck,
     "small_resnet": small_resnet,
     "text_cnn": text_cnn,
     "wide_resnet": wide_resnet,
+    "wide_resnet_post_activation": wide_resnet_post_activation,
+}
+
+# Names that a new recipe must replace, with the remedy; runs of earlier versions still load.
+AMBIGUOUS = {
+    "resnet110": "two networks have this name; choose resnet110_bottleneck, of the focal loss "
+    "papers (45.9 million parameters), or resnet110_basic, of He et al. (1.7 million), for which "
+    "it used to stand",
 }
 
 TIMM_PREFIX = "timm:"
@@ -111,12 +128,12 @@ def _builder(name: str) -> Builder:
     if is_own(name):
         return partial(own_model, name)
     if name not in MODELS:
-        close = difflib.get_close_matches(name, MODELS, n=1)
+        choices = sorted(MODELS.keys() - AMBIGUOUS)
+        close = difflib.get_close_matches(name, choices, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(
             f"no model {name!r}",
-            f"{hint}choose one of {', '.join(sorted(MODELS))}, {TIMM_PREFIX}NAME, "
-            "or package.module:name",
+            f"{hint}choose one of {', '.join(choices)}, {TIMM_PREFIX}NAME, or package.module:name",
         )
     return MODELS[name]
 
@@ -126,7 +143,8 @@ def _require_kind(name: str, spec: InputSpec) -> None:
     given: Kind = "images" if is_image else "text" if spec.vocabulary else "features"
     needed = KINDS.get(name, "images")
     if given != needed:
-        fitting = sorted(model for model in MODELS if KINDS.get(model, "images") == given)
+        choices = MODELS.keys() - AMBIGUOUS
+        fitting = sorted(model for model in choices if KINDS.get(model, "images") == given)
         raise ConfigError(
             f"model {name!r} takes {needed}, and the data are {given} of shape {spec.shape}",
             f"choose {' or '.join(fitting)}",

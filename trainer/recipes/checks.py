@@ -8,7 +8,7 @@ import torch
 from trainer.config import LossConfig, Recipe
 from trainer.losses import LOSSES_WITH_MEMORY, make_loss
 from trainer.losses.focal import ScheduledFocal
-from trainer.models import KINDS, MODELS
+from trainer.models import AMBIGUOUS, KINDS, MODELS
 from trainer.own_code import is_own
 from trainer.recipes.effects import keys_without_effect, messages_of
 from trainer.recipes.messages import wrong_value
@@ -42,7 +42,8 @@ def _check_model(recipe: Recipe) -> Iterator[str]:
         return
     needed = KINDS.get(name, "images")
     if kind != needed:
-        fitting = sorted(model for model in MODELS if KINDS.get(model, "images") == kind)
+        choices = MODELS.keys() - AMBIGUOUS
+        fitting = sorted(model for model in choices if KINDS.get(model, "images") == kind)
         remedy = f'takes {needed}, and data.kind is "{kind}"; choose {" or ".join(fitting)}'
         yield wrong_value("model.name", name, remedy)
 

@@ -23,7 +23,7 @@ from trainer.config import (
     TrainingConfig,
 )
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
-from trainer.models import MODELS, TIMM_PREFIX, model_options
+from trainer.models import AMBIGUOUS, MODELS, TIMM_PREFIX, model_options
 from trainer.own_code import is_own
 from trainer.recipes.checks import contradictions
 from trainer.recipes.effects import changed_keys, keys_without_effect, with_defaults
@@ -108,6 +108,7 @@ def changed_recipe(
         ConfigError: The values are invalid; the message lists all problems.
     """
     values = with_overrides(values, changes, OPEN_TABLES)
+    _require_one_model(values.get("model"), source)
     recipe = _build(values, source)
     written, changed = keys_of(values), keys_of_overrides(changes)
     without_effect = keys_without_effect(recipe, written - changed)
@@ -189,6 +190,14 @@ def shipped_recipes() -> dict[str, Traversable]:
     }
 
 
+def _require_one_model(model: object, source: str) -> None:
+    """Refuses a name that stands for two networks, which only runs of earlier versions have."""
+    name = model.get("name") if isinstance(model, Mapping) else None
+    if isinstance(name, str) and name in AMBIGUOUS:
+        problem = wrong_value("model.name", name, AMBIGUOUS[name])
+        raise ConfigError(one_message(source, [problem]))
+
+
 def _find(path: Path | str) -> Traversable:
     file = Path(path)
     if file.is_file():
@@ -247,9 +256,10 @@ def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> li
         return wrong_own_settings(table, name, settings)
     names = sorted(MODELS) if table == "model" else sorted(LOSSES | LOSSES_WITH_MEMORY)
     if name not in names and not (table == "model" and name.startswith(TIMM_PREFIX)):
+        offered = [name for name in names if name not in AMBIGUOUS]
         patterns = [f"{TIMM_PREFIX}NAME"] if table == "model" else []
-        choices = ", ".join([*names, *patterns, "package.module:name"])
-        choice = f"no such {table}{did_you_mean(name, names)} Choose one of {choices}"
+        choices = ", ".join([*offered, *patterns, "package.module:name"])
+        choice = f"no such {table}{did_you_mean(name, offered)} Choose one of {choices}"
         return [wrong_value(f"{table}.name", name, choice)]
     defaults = model_options(name) if table == "model" else loss_constants(name)
     problems = []
