@@ -13,6 +13,7 @@ from difficulty_service.cleaning.conditions import rows_where
 from difficulty_service.cleaning.marks import Mark, MarkedSample
 from difficulty_service.errors import CleaningError, Setting
 from difficulty_service.score_file import ScoreFile
+from difficulty_service.wording import count_of, is_or_are, list_names
 
 LISTED = 20
 """Number of sample ids that a warning lists."""
@@ -198,9 +199,8 @@ def _check_ids(marks: Mapping[str, MarkedSample], ids: Sequence[str]) -> list[st
             f"like {unknown[:3]}, those of the scores like {list(ids[:3])}",
             parameter="marks",
         )
-    more = f" and {len(unknown) - LISTED:,} more" if len(unknown) > LISTED else ""
-    listed = ", ".join(unknown[:LISTED])
-    return [f"{len(unknown):,} marked samples are not in the score file: {listed}{more}"]
+    marked = f"{count_of(len(unknown), 'marked sample')} {is_or_are(len(unknown))}"
+    return [f"{marked} not in the score file: {list_names(unknown, LISTED)}"]
 
 
 def _relabel_to_nearest(

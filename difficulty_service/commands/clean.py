@@ -116,6 +116,8 @@ def _with_marks(rules: "CleaningRules", path: Path, sample_ids: list[str]) -> "C
 
 def report_decisions(decisions: "Decisions") -> None:
     """Prints how many samples are kept, relabelled and dropped, in all and in each class."""
+    from difficulty_service.wording import is_or_are
+
     classes = decisions.classes
     rows = [
         (name, each.before, each.dropped, each.moved_out, each.moved_in, each.after)
@@ -127,16 +129,19 @@ def report_decisions(decisions: "Decisions") -> None:
     )
     relabelled = sum(each.moved_out for each in classes.values())
     console.print(
-        f"{after:,} of {before:,} samples are kept, {relabelled:,} of them with another label; "
-        f"{before - after:,} are dropped"
+        f"{after:,} of {before:,} samples {is_or_are(after)} kept, {relabelled:,} of them with "
+        f"another label; {before - after:,} {is_or_are(before - after)} dropped"
     )
     print_warnings(decisions.warnings)
 
 
 def report_cleaned(out: Path, cleaned: "Cleaned") -> None:
     """Prints where the cleaned dataset is and how to score it."""
+    from difficulty_service.wording import count_of, is_or_are
+
     print_warnings(cleaned.warnings)
-    console.print(f"{cleaned.num_kept:,} samples are in {out}", markup=False)
+    kept = f"{count_of(cleaned.num_kept, 'sample')} {is_or_are(cleaned.num_kept)}"
+    console.print(f"{kept} in {out}", markup=False)
     console.print(f"the others are listed in {cleaned.dropped_file}", markup=False)
     if cleaned.has_images:
         ids = "" if out.is_dir() else " --id-column sample_id"

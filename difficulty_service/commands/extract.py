@@ -1,9 +1,10 @@
 """`difficulty extract`: a dataset in, a folder of features out."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from difficulty_service.commands.extraction import Extraction, takes_extraction
 from difficulty_service.commands.interruption import exit_when_interrupted
 from difficulty_service.commands.options import (
     Engine,
+    FeatureKind,
     OnError,
     Precision,
     choose_precision,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.feature_store.previous import Reuse
     from difficulty_service.pipeline import ExtractedDataset, ExtractRequest
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
 
 @takes_extraction
@@ -59,17 +62,18 @@ def extract(
     listed in `errors.parquet` beside the features.
     """
     request = build_request(dataset, out, extraction)
+    choose = partial(choose_backbone, extraction)
     if shard is not None:
         request = replace(request, subset=parse_subset(shard))
     if not profile:
-        run_extract(request)
+        run_extract(request, choose)
         return
     if request.cluster is not None:
         raise typer.BadParameter("--profile needs --engine local")
     from difficulty_service.extraction.stage_clock import StageClock
 
     clock = StageClock()
-    run_extract(replace(request, clock=clock))
+    run_extract(replace(request, clock=clock), choose)
     print_profile(clock)
 
 
@@ -102,7 +106,11 @@ def parse_subset(text: str) -> "ShardSubset":
 
 
 def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRequest":
-    """The request for the pipeline that the options of the command line describe."""
+    """The request for the pipeline that the options of the command line describe.
+
+    Its backbone is the default one where none is named; `choose_backbone` has the last word.
+    """
+    from difficulty_service.backbones import DEFAULT_BACKBONE
     from difficulty_service.backbones.backbone import BackboneOptions
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.engines.cluster import ClusterOptions
@@ -119,7 +127,7 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
     return ExtractRequest(
         location=dataset,
         out=out,
-        backbone=extraction.backbone,
+        backbone=extraction.backbone or DEFAULT_BACKBONE,
         dataset=DatasetOptions(
             split=extraction.split,
             image_column=extraction.image_column,
@@ -165,14 +173,41 @@ def choose_machine(
     return device, choose_precision(extraction.precision, device)
 
 
-def run_extract(request: "ExtractRequest") -> None:
-    """Extracts with a progress bar and prints what came out."""
+def choose_backbone(extraction: Extraction, fitted: "FittedGaussians | None" = None) -> str:
+    """The backbone that is named, else that of the Gaussians, else the best that can be had.
+
+    Args:
+        extraction: Options of the command line. Weights and a kind of features are those of the
+            default backbone where they come without a name.
+        fitted: Gaussians to score against, if they are given.
+    """
+    from difficulty_service.backbones import DEFAULT_BACKBONE
+    from difficulty_service.backbones.default import default_backbone
+
+    fitted_to = None if fitted is None else fitted.description.get("backbone")
+    if extraction.backbone or fitted_to:
+        return extraction.backbone or str(fitted_to)
+    if extraction.weights is not None or extraction.features is not FeatureKind.PENULTIMATE:
+        return DEFAULT_BACKBONE
+    name, warnings = default_backbone()
+    print_warnings(warnings)
+    return name
+
+
+def run_extract(request: "ExtractRequest", choose: Callable[[], str]) -> None:
+    """Extracts with a progress bar and prints what came out.
+
+    Args:
+        request: The dataset and its settings.
+        choose: Chooses the backbone, once the dataset is open.
+    """
     from difficulty_service.datasets import open_dataset
     from difficulty_service.pipeline import extract_dataset
 
     with show_extraction(request) as bar:
         dataset = open_dataset(request.location, request.dataset)
         report_dataset(dataset)
+        request = with_backbone(request, choose())
         err.print(f"features go to {request.out}", markup=False)
         extracted = extract_dataset(dataset, request, bar.update)
     report_extraction(request, extracted)
@@ -182,11 +217,17 @@ def run_extract(request: "ExtractRequest") -> None:
 @contextmanager
 def show_extraction(request: "ExtractRequest") -> Iterator[ImageProgressBar]:
     """Prints what is extracted, and gives a progress bar; a key press ends the process."""
-    where = f"{request.network.device}{' of a Ray cluster' if request.cluster else ''}"
-    err.print(f"listing {request.location}; backbone {request.backbone} on {where}", markup=False)
+    err.print(f"listing {request.location}", markup=False)
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
         yield bar
+
+
+def with_backbone(request: "ExtractRequest", backbone: str) -> "ExtractRequest":
+    """The request with this backbone, whose name and device are printed."""
+    where = f"{request.network.device}{' of a Ray cluster' if request.cluster else ''}"
+    err.print(f"the features are those of {backbone}, on {where}", markup=False)
+    return replace(request, backbone=backbone)
 
 
 def report_reuse(reuse: "Reuse", num_features: int) -> None:
@@ -203,7 +244,7 @@ def report_reuse(reuse: "Reuse", num_features: int) -> None:
 
 def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
     """Prints the number of images with features, and the list of the others."""
-    from difficulty_service.scoring.class_lists import count_of
+    from difficulty_service.wording import count_of
 
     total, bad, skipped = (
         extracted.num_samples,

@@ -47,7 +47,7 @@ class Extraction:
     id_column: IdColumn = None
     limit: Limit = None
     shard_size: ShardSize = 4096
-    backbone: BackboneName = "clip-vit-b16"
+    backbone: BackboneName = None
     weights: Weights = None
     features: Features = FeatureKind.PENULTIMATE
     device: Device = "auto"

@@ -35,7 +35,7 @@ def merge(
 
 def merge_folders(folders: list[Path], out: Path) -> None:
     """Joins parts of a feature store."""
-    from difficulty_service.merging import merge_stores
+    from difficulty_service.feature_store.merging import merge_stores
 
     store = merge_stores(folders, out)
     console.print(f"{store.num_parts:,} parts of {len(folders)} stores are in {out}", markup=False)
@@ -43,8 +43,8 @@ def merge_folders(folders: list[Path], out: Path) -> None:
 
 def merge_files(files: list[Path], out: Path, *, verbose: bool) -> None:
     """Joins Gaussians."""
-    from difficulty_service.merging import merge_gaussians
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+    from difficulty_service.scoring.merging import merge_gaussians
 
     FittedGaussians.require_file_name(out)
     fitted = merge_gaussians(files)

@@ -109,8 +109,13 @@ ShardSize = Annotated[
     typer.Option(min=1, help="Samples per part, the unit of resuming.", rich_help_panel=DATA),
 ]
 BackboneName = Annotated[
-    str,
-    typer.Option("--backbone", help="See `difficulty backbones`.", rich_help_panel=NETWORK),
+    str | None,
+    typer.Option(
+        "--backbone",
+        help="See `difficulty backbones`; default: that of --gaussians, else clip-vit-b16, or "
+        "builtin where its weights cannot be had.",
+        rich_help_panel=NETWORK,
+    ),
 ]
 Weights = Annotated[
     str | None,

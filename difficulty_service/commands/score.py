@@ -1,6 +1,7 @@
 """`difficulty score`: a dataset or its features in, a score file out."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,13 @@ import typer
 
 from difficulty_service.commands.console import err
 from difficulty_service.commands.dataset_report import report_dataset
-from difficulty_service.commands.extract import build_request, report_extraction, show_extraction
+from difficulty_service.commands.extract import (
+    build_request,
+    choose_backbone,
+    report_extraction,
+    show_extraction,
+    with_backbone,
+)
 from difficulty_service.commands.extraction import OPTION_NAMES, Extraction, takes_extraction
 from difficulty_service.commands.fit import report_fit
 from difficulty_service.commands.options import (
@@ -115,9 +122,10 @@ def score(
         summary = score_features(features, scoring, callbacks)
     else:
         request = build_request(source, out.with_suffix(".features"), extraction)
-        summary = run_score(request, scoring, verbose=verbose)
+        choose = partial(choose_backbone, extraction, fitted)
+        summary = run_score(request, scoring, choose, verbose=verbose)
     report_scores(summary, out, verbose=verbose)
-    print_next_steps(out)
+    print_next_steps(summary, out)
 
 
 def parse_scorers(text: str) -> list[str]:
@@ -154,15 +162,27 @@ def refuse_extraction_options(context: typer.Context, source: str) -> None:
 
 
 def run_score(
-    extraction: "ExtractRequest", scoring: "ScoreRequest", *, verbose: bool
+    extraction: "ExtractRequest",
+    scoring: "ScoreRequest",
+    choose: Callable[[], str],
+    *,
+    verbose: bool,
 ) -> "ScoreSummary":
-    """Runs the whole pipeline with a progress bar and prints what each stage made."""
+    """Runs the whole pipeline with a progress bar and prints what each stage made.
+
+    Args:
+        extraction: The dataset, and the settings of its features.
+        scoring: Settings by which to score them.
+        choose: Chooses the backbone, once the dataset is open.
+        verbose: Whether to print the statistics of the fit.
+    """
     from difficulty_service.datasets import open_dataset
     from difficulty_service.pipeline import Callbacks, score_dataset
 
     with show_extraction(extraction) as bar:
         dataset = open_dataset(extraction.location, extraction.dataset)
         report_dataset(dataset)
+        extraction = with_backbone(extraction, choose())
         err.print(f"features go to {extraction.out}, scores to {scoring.out}", markup=False)
 
         def on_extracted(extracted: "ExtractedDataset") -> None:

@@ -1,5 +1,6 @@
 """What `difficulty score` prints: which images to look at, why, and what to do next."""
 
+import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,11 +24,12 @@ EXTREMES_SHOWN = 5
 CLASS_WIDTH = 20
 """Cells for the name of a class in a table."""
 
+LEAVE_OUT = (
+    "see what would change without the clearest of them; without --dry-run it is written",
+    "difficulty clean {scores} --drop 'label_margin > {cut:g}' --out cleaned.csv --dry-run",
+)
+"""The next step where images look more like another class than their own."""
 NEXT_STEPS = (
-    (
-        "leave out or relabel what you find, in a copy",
-        "difficulty clean {scores} --marks MARKS.csv --out cleaned.csv",
-    ),
     (
         "look at the images in another tool",
         "difficulty export {scores} --to fiftyone|labelstudio|cleanlab|... --out PLACE",
@@ -106,9 +108,12 @@ def class_text(name: str) -> str:
     return shorten_middle(as_text(name), CLASS_WIDTH)
 
 
-def print_next_steps(scores: Path) -> None:
+def print_next_steps(summary: "ScoreSummary", scores: Path) -> None:
     """Prints the commands that take the score file."""
+    shown = summary.doubtful[:DOUBTFUL_SHOWN]["label_margin"].to_pylist()
+    # Rounded down, so that the condition holds for every image that is shown.
+    cut = math.floor(shown[-1] * 10) / 10 if shown else None
     out.print("\nnext:")
-    for purpose, command in NEXT_STEPS:
-        out.print(f"  {purpose}:", markup=False)
-        out.print(f"    {command.format(scores=shlex.quote(str(scores)))}", markup=False)
+    for purpose, command in NEXT_STEPS if cut is None else (LEAVE_OUT, *NEXT_STEPS):
+        filled = command.format(scores=shlex.quote(str(scores)), cut=cut)
+        out.print(f"  {purpose}:\n    {filled}", markup=False)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Skipped
 from difficulty_service.errors import DatasetError, DuplicateSampleId, Setting
+from difficulty_service.wording import count_of, is_or_are, list_names
 
 OpenAt = Callable[[NDArray[np.int64]], Iterator[ImageOpener]]
 """Function that yields the openers of the images at ascending positions in a listing."""
@@ -124,10 +125,9 @@ def skip_warnings(skipped: Sequence[Skipped]) -> list[str]:
         entries.setdefault(reason, []).append(name)
     sentences = []
     for reason, names in list(entries.items())[:_SHOWN_REASONS]:
-        what = "1 entry is" if len(names) == 1 else f"{len(names):,} entries are"
-        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-        shown = ", ".join(map(repr, names[:_SHOWN]))
-        sentences.append(f"{what} skipped ({reason}): {shown}{more}")
+        what = f"{count_of(len(names), 'entry', 'entries')} {is_or_are(len(names))}"
+        shown = list_names([repr(name) for name in names], _SHOWN)
+        sentences.append(f"{what} skipped ({reason}): {shown}")
     others = sum(len(names) for names in list(entries.values())[_SHOWN_REASONS:])
     if others:
         sentences.append(f"{others:,} more entries are skipped for other reasons")

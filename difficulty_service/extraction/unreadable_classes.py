@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.errors import DatasetError
 from difficulty_service.feature_store.part import BadImage
-
-_SHOWN = 5
+from difficulty_service.wording import list_names
 
 
 def warn_of_unreadable_classes(dataset: Dataset, bad_images: Sequence[BadImage]) -> list[str]:
@@ -26,5 +25,4 @@ def warn_of_unreadable_classes(dataset: Dataset, bad_images: Sequence[BadImage])
     if not unreadable:
         return []
     names = [dataset.class_names[label] for label in unreadable]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return [f"no image of these classes can be read: {', '.join(names[:_SHOWN])}{more}"]
+    return [f"no image of these classes can be read: {list_names(names)}"]

@@ -1,0 +1,85 @@
+"""`difficulty score` without --backbone does the best it can, and its next steps can be taken."""
+
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.score_file import read_scores
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No weights are cached, and none can be downloaded."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+@pytest.mark.usefixtures("offline")
+def test_without_network_the_defaults_score_with_the_built_in_network_and_say_so(
+    difficulty: Command, few_photos: Path, tmp_path: Path
+) -> None:
+    done = difficulty("score", few_photos, "--out", tmp_path / "scores.parquet")
+
+    assert done.returncode == 0, done.stderr
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: the wei")]
+    assert len(warnings) == 1
+    assert "clip-vit-b16" in warnings[0]
+    assert read_scores(tmp_path / "scores.parquet").provenance["backbone"] == "builtin"
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(
+    "named", [("--backbone", "clip-vit-b16"), ("--features", "projected")], ids=" ".join
+)
+def test_without_network_a_choice_that_needs_weights_is_an_error(
+    difficulty: Command, few_photos: Path, tmp_path: Path, named: tuple[str, str]
+) -> None:
+    done = difficulty("score", few_photos, "--out", tmp_path / "scores.parquet", *named)
+
+    assert done.returncode == 1
+    assert "--backbone builtin" in done.stderr
+
+
+@pytest.mark.usefixtures("offline")
+def test_the_default_backbone_is_that_of_the_given_gaussians(
+    difficulty: Command,
+    scored: tuple[Path, subprocess.CompletedProcess[str]],
+    photos: Path,
+    tmp_path: Path,
+    builtin: tuple[str, ...],
+) -> None:
+    difficulty("fit", scored[0] / "scores.features", "--out", tmp_path / "gaussians.safetensors")
+    options = dict(zip(builtin[::2], builtin[1::2], strict=True))
+    del options["--backbone"]
+
+    done = difficulty(
+        *("score", photos, "--out", tmp_path / "scores.parquet", "--limit", 20),
+        *("--gaussians", tmp_path / "gaussians.safetensors"),
+        *(word for option in options.items() for word in option),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "warning: the weights" not in done.stderr
+
+
+def test_the_first_of_the_next_steps_works_as_it_is_printed(
+    difficulty: Command, scored: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    folder, done = scored
+    command = next(line for line in done.stdout.splitlines() if "difficulty clean" in line)
+    doubtful = read_scores(folder / "scores.parquet").table["label_margin"].to_numpy()
+    words = [
+        str(tmp_path / word) if word == "cleaned.csv" else word for word in shlex.split(command)
+    ]
+
+    shown = difficulty(*words[1:])
+
+    assert shown.returncode == 0, shown.stderr
+    assert "nothing is written" in shown.stdout
+    num_listed = min(10, (doubtful > 0).sum())
+    assert f"{num_listed} {'is' if num_listed == 1 else 'are'} dropped" in shown.stdout
