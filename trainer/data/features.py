@@ -10,13 +10,13 @@ from torch import Tensor
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import ConfigError, DatasetError
+from difficulty_service.errors import ConfigError, DatasetError, FeatureStoreError
 from difficulty_service.feature_store.array_files import is_array_file, read_array_file
 from difficulty_service.feature_store.arrays import ArrayFeatures
 from difficulty_service.feature_store.store import open_store
 from trainer.config import DataConfig
 from trainer.data.classes import are_numbered, match_classes, refuse_shared_ids
-from trainer.data.splits import Splits, hold_out, with_label_noise
+from trainer.data.splits import Splits, hold_out, named_by, with_label_noise
 from trainer.data.statistics import mean_and_std
 from trainer.own_code import find_own, is_object
 from trainer.samples import InputSpec, Samples
@@ -80,7 +80,10 @@ def open_feature_splits(config: DataConfig, seed: int, device: torch.device) -> 
             f"data.augmentation {config.augmentation!r} does not apply to features",
             "set it to 'none'",
         )
-    rows = _relabel(_read(config.train), config)
+    _require_features(config)
+    with named_by("data.train", config.train):
+        rows = _read(config.train)
+    rows = _relabel(rows, config)
     chosen = torch.from_numpy(choose_positions(rows.labels.int().numpy(), config.limit))
     inputs = FeatureInputs(rows.features.to(device), torch.arange(len(rows.labels)))
     fraction = 0.0 if isinstance(config.validation, str) else config.validation
@@ -90,13 +93,18 @@ def open_feature_splits(config: DataConfig, seed: int, device: torch.device) -> 
     spec = InputSpec((rows.features.shape[1],), mean, std)
     validation = _select(rows, inputs, chosen[held_out]) if len(held_out) else None
     if isinstance(config.validation, str):
-        validation = _open_matching(config.validation, spec, device, train)
+        with named_by("data.validation", config.validation):
+            validation = _open_matching(config.validation, spec, device, train)
         if config.validation == config.train:
             refuse_shared_ids(rows.sample_ids, validation.sample_ids, config.validation)
+    test = None
+    if config.test is not None:
+        with named_by("data.test", config.test):
+            test = _open_matching(config.test, spec, device, train)
     return Splits(
         train=with_label_noise(train, config.label_noise, seed),
         validation=validation,
-        test=_open_matching(config.test, spec, device, train) if config.test else None,
+        test=test,
         spec=spec,
         all_ids=rows.sample_ids,
     )
@@ -118,6 +126,22 @@ def open_feature_samples(location: str, spec: InputSpec, device: torch.device) -
         )
     positions = torch.arange(len(rows.labels))
     return _select(rows, FeatureInputs(rows.features.to(device), positions), positions)
+
+
+def _require_features(config: DataConfig) -> None:
+    """Refuses a recipe whose features do not exist, naming all of their keys."""
+    missing = [
+        f'data.{key} = "{location}"'
+        for key in ("train", "validation", "test")
+        if isinstance(location := getattr(config, key), str)
+        and not is_object(location)
+        and not Path(location).exists()
+    ]
+    if missing:
+        raise FeatureStoreError(
+            f"{' and '.join(missing)}: there is no such folder or file",
+            "give features that `difficulty extract` wrote, in the recipe or with --set data.train=",
+        )
 
 
 def _open_matching(location: str, spec: InputSpec, device: torch.device, train: Samples) -> Samples:

@@ -14,7 +14,7 @@ from trainer.data.held import are_of_one_kind, open_images_of
 from trainer.data.image_loading import ImageLoading
 from trainer.data.images import MemoryImages, named, unreadable
 from trainer.data.large_images import LargeImages
-from trainer.data.splits import Splits, hold_out, with_label_noise
+from trainer.data.splits import Splits, hold_out, named_by, with_label_noise
 from trainer.data.statistics import imagenet_statistics, mean_and_std
 from trainer.samples import InputSpec, Samples
 
@@ -38,9 +38,10 @@ def open_image_splits(config: DataConfig, seed: int, device: torch.device) -> Sp
             no size is given, classes do not agree, or two splits share samples.
     """
     options = _options(config, config.train, config.split, config.label_column)
-    dataset = open_images_of(config.train, replace(options, limit=config.limit))
-    loading = ImageLoading(config, _training_fit(config, dataset), device, config.augmentation)
-    opened = loading.open(dataset)
+    with named_by("data.train", config.train):
+        dataset = open_images_of(config.train, replace(options, limit=config.limit))
+        loading = ImageLoading(config, _training_fit(config, dataset), device, config.augmentation)
+        opened = loading.open(dataset)
     everything = opened.samples
     kept, held_out = hold_out(everything.labels, _validation_fraction(config), seed)
     train = replace(opened.select(kept), skipped=everything.skipped, warnings=everything.warnings)
@@ -100,10 +101,11 @@ def open_test_images(
     location, column = config.test, config.test_label_column
     if location is None:
         return None
-    if column is None and are_of_one_kind(location, config.train):
-        column = config.label_column
-    samples = open_image_samples(config, location, spec, device, config.test_split, column)
-    return match_classes(samples, class_names, location)
+    with named_by("data.test", location):
+        if column is None and are_of_one_kind(location, config.train):
+            column = config.label_column
+        samples = open_image_samples(config, location, spec, device, config.test_split, column)
+        return match_classes(samples, class_names, location)
 
 
 def _options(
@@ -161,8 +163,10 @@ def _open_validation(
     location = config.validation
     if not isinstance(location, str):
         return None
-    column = config.label_column if are_of_one_kind(location, config.train) else None
-    samples = open_image_samples(config, location, spec, device, config.validation_split, column)
-    if location == config.train:
-        refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
-    return match_classes(samples, train.class_names, location)
+    split = config.validation_split
+    with named_by("data.validation", location):
+        column = config.label_column if are_of_one_kind(location, config.train) else None
+        samples = open_image_samples(config, location, spec, device, split, column)
+        if location == config.train:
+            refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
+        return match_classes(samples, train.class_names, location)

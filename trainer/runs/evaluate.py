@@ -160,8 +160,8 @@ def evaluate_on_dataset(
     Raises:
         DatasetError: The dataset cannot be read, or has other classes.
     """
-    samples = _open(trained, choice)
-    samples = match_classes(samples, trained.class_names, choice.location)
+    samples = match_classes(_open(trained, choice), trained.class_names, choice.location)
+    trained.on_open(samples)
     logits = trained.predict(samples)
     validation = _validation_predictions(trained.folder)
     record = evaluate_predictions(logits, samples.labels, validation, resampling)
@@ -181,7 +181,9 @@ def evaluate_ood_dataset(trained: TrainedModel, location: str) -> dict[str, Any]
             f"{trained.folder} has no test data to compare {location!r} with",
             "train with data.test",
         )
-    ood_logits = trained.predict(_open(trained, DatasetChoice(location)))
+    samples = _open(trained, DatasetChoice(location))
+    trained.on_open(samples)
+    ood_logits = trained.predict(samples)
     return evaluate_ood(read_predictions(path).logits, ood_logits)
 
 
@@ -238,7 +240,7 @@ def _read_recipe(path: Path) -> tuple[Recipe, int]:
 
 
 def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
-    samples = open_samples(
+    return open_samples(
         trained.recipe.data,
         choice.location,
         trained.spec,
@@ -246,8 +248,6 @@ def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
         split=choice.split,
         label_column=choice.label_column,
     )
-    trained.on_open(samples)
-    return samples
 
 
 def _validation_predictions(folder: Path) -> tuple[Tensor, Tensor] | None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from difficulty_service.errors import TrainingError
 from difficulty_service.score_file import write_scores
 from trainer.config import Recipe
 from trainer.data import open_splits
+from trainer.runs.evaluate import load_model
 
 MakeRecipe = Callable[..., Recipe]
 Run = Callable[..., bool]
@@ -104,3 +106,18 @@ def test_unreliable_scores_are_refused_unless_they_are_allowed_by_name(
 
     assert not (tmp_path / "refused").exists()
     assert record_of(tmp_path / "allowed")["scores"]["reliable"] is False
+
+
+def test_alpha_zero_with_weights_by_scores_trains_the_plain_loss(
+    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+) -> None:
+    plain = probe_recipe()
+    swept = replace(plain, regulariser=replace(plain.regulariser, weights="scores"))
+
+    run(plain, tmp_path / "plain")
+    run(swept, tmp_path / "swept")
+
+    one, other = (tmp_path / name / "seed-0" / "model.safetensors" for name in ("plain", "swept"))
+    assert one.read_bytes() == other.read_bytes()
+    assert record_of(tmp_path / "swept") == record_of(tmp_path / "plain")
+    assert load_model(tmp_path / "swept" / "seed-0", "cpu").recipe == swept
