@@ -12,7 +12,7 @@ from trainer.evaluation.record import write_metrics
 from trainer.evaluation.roc_file import NamedCurve, misclassification_curves, write_curves
 from trainer.metrics.bootstrap import Resampling
 from trainer.reports.evaluation_table import corruptions_table, metrics_table, ood_table
-from trainer.reports.roc_diagram import draw_roc
+from trainer.reports.roc_diagram import ROC_SUFFIXES, draw_roc
 from trainer.runs.evaluate import (
     DatasetChoice,
     Record,
@@ -182,5 +182,10 @@ def _write_curves(run: Path, seeds: Sequence[_Seed]) -> None:
     for seed in seeds:
         write_curves(seed.folder / run_folder.ROC, seed.curves)
     curves = [curve for seed in seeds for curve in seed.curves]
+    diagram = run / run_folder.ROC_DIAGRAM
     if curves:
-        draw_roc(curves, run / run_folder.ROC_DIAGRAM)
+        draw_roc(curves, diagram)
+    else:
+        for suffix in ROC_SUFFIXES:
+            # The diagram of an earlier evaluation is of other curves.
+            diagram.with_suffix(suffix).unlink(missing_ok=True)

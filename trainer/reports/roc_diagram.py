@@ -8,8 +8,12 @@ from difficulty_service.files.atomic_file import replacing
 from trainer.evaluation.roc_file import MISCLASSIFICATION, NamedCurve
 
 PANELS_PER_ROW = 3
+ROC_SUFFIXES = (".png", ".svg")
 COLOURS = {"msp": "#0072b2", "entropy": "#d55e00", "max_logit": "#009e73"}
 """Colours of the scores, which people with any colour vision can tell apart."""
+
+LONGEST_LOCATION = 40
+"""Number of characters of a location that a title shows, its last ones."""
 
 TITLES = {"msp": "MSP", "entropy": "entropy", "max_logit": "max logit"}
 
@@ -48,19 +52,18 @@ def draw_roc(curves: Sequence[NamedCurve], path: Path) -> None:
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="false positive rate")
         axes.set_ylabel("true positive rate")
         axes.legend(loc="lower right", fontsize="small")
-    for kind in ("png", "svg"):
+    for suffix in ROC_SUFFIXES:
         # With a fixed salt and no date, the same curves give the same file.
         with (
             rc_context({"svg.hashsalt": "roc"}),
-            replacing(path.with_name(f"{path.name}.{kind}")) as temporary,
+            replacing(path.with_suffix(suffix)) as temporary,
         ):
-            figure.savefig(
-                temporary, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None
-            )
+            metadata = {"Date": None} if suffix == ".svg" else None
+            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
 
 
 def _title(detection: str) -> str:
     if detection == MISCLASSIFICATION:
         return "correct predictions against wrong ones"
-    name = Path(detection).name or detection
-    return f"OOD samples of {name}"
+    shown = detection if len(detection) <= LONGEST_LOCATION else f"…{detection[-LONGEST_LOCATION:]}"
+    return f"OOD samples of {shown}"

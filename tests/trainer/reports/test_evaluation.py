@@ -179,10 +179,11 @@ def test_without_an_error_there_is_no_curve_and_no_diagram(
 ) -> None:
     location = write_features(tmp_path / "one", num_samples=1)
 
+    evaluate(run)
     evaluate(run, EvaluationRequest(DatasetChoice(location)))
 
     assert pq.read_table(run / "seed-0" / "roc.parquet").num_rows == 0
-    assert not (run / "roc.png").exists()
+    assert not list(run.glob("roc.*"))
 
 
 def test_each_ood_dataset_has_a_row_for_each_score(
