@@ -140,7 +140,7 @@ def _require_features(config: DataConfig) -> None:
     if missing:
         raise FeatureStoreError(
             f"{' and '.join(missing)}: there is no such folder or file",
-            "give features that `difficulty extract` wrote, in the recipe or with --set data.train=",
+            "give features of `difficulty extract`, in the recipe or with --set data.train=",
         )
 
 
