@@ -39,7 +39,7 @@ class EvaluationRequest:
         on_error: What to do with images that cannot be read, "skip" or "stop"; None is what the
             recipe says.
         resampling: Bootstrap settings of the intervals that are written.
-        show_intervals: Whether the table of metrics shows the intervals too.
+        show_intervals: Whether the tables of metrics and of OOD detection show them too.
     """
 
     data: DatasetChoice | None = None
@@ -127,7 +127,8 @@ def evaluate_seeds(
     records = [_evaluate(seed) for seed in seeds]
     tables = [metrics_table(records, show_intervals=request.show_intervals)]
     if request.ood:
-        tables.append(ood_table([_evaluate_ood(seed) for seed in seeds]))
+        detections = [_evaluate_ood(seed) for seed in seeds]
+        tables.append(ood_table(detections, show_intervals=request.show_intervals))
     _write_curves(run, seeds)
     if request.corruptions:
         results = [evaluate_corruptions(seed.load(), advance) for seed in seeds]
@@ -171,7 +172,7 @@ def _evaluate_ood(seed: _Seed) -> dict[str, Any]:
     trained = seed.load()
     records = {}
     for location in seed.request.ood:
-        records[location], curves = evaluate_ood_dataset(trained, location)
+        records[location], curves = evaluate_ood_dataset(trained, location, seed.request.resampling)
         seed.curves.extend(curves)
     write_metrics(seed.folder / run_folder.OOD, records)
     return records
