@@ -123,6 +123,8 @@ class RegulariserConfig:
         c: Constant of equation 10 that keeps the largest weight below 1.
         missing: What to do with a training sample without a score: "error" refuses it, "mean"
             gives it the mean weight.
+        unreliable: What to do with scores that are marked as unreliable: "error" refuses them,
+            "allow" uses them.
     """
 
     alpha: NotNegative = 0.0
@@ -134,6 +136,7 @@ class RegulariserConfig:
     score_temperature: Positive = 0.7
     c: NotNegative = 1e-3
     missing: Literal["error", "mean"] = "error"
+    unreliable: Literal["error", "allow"] = "error"
 
 
 @dataclass(frozen=True, config=STRICT)

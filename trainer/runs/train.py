@@ -18,6 +18,7 @@ from trainer.data import Splits, open_splits
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import MetricValues, evaluate_predictions, write_metrics
 from trainer.recipes.file import recipe_as_dict
+from trainer.runs.objective_record import describe_objective
 from trainer.runs.tensorboard import log_to_tensorboard
 from trainer.samples import Samples
 from trainer.training.accelerator import make_accelerator
@@ -154,7 +155,7 @@ def _require_fresh(folder: Path, *, resume: bool) -> None:
 def _weights(splits: Splits, recipe: Recipe) -> tuple[Tensor | None, WeightsDistribution | None]:
     """The weight of every training sample, if the recipe has weights."""
     config = recipe.regulariser
-    if config.weights == "constant":
+    if config.weights == "constant" or config.alpha == 0:
         return None, None
     if config.scores is None:
         raise ConfigError(
@@ -195,12 +196,14 @@ def _write_description(
     identity: Mapping[str, Any],
     distribution: WeightsDistribution | None,
 ) -> None:
-    """Writes the recipe, the identity and the weights of a run before it starts."""
+    """Writes the recipe, the identity, the objective and the weights of a run before it starts."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = recipe_as_dict(request.recipe)
     run_folder.write_json(
         folder / run_folder.RECIPE, {"recipe": recipe, "seed": request.seed, "identity": identity}
     )
+    objective = describe_objective(request.recipe, distribution)
+    run_folder.write_json(folder / run_folder.OBJECTIVE, objective)
     if distribution is not None:
         run_folder.write_json(folder / run_folder.WEIGHTS, distribution.as_dict())
 
