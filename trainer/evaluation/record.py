@@ -24,11 +24,13 @@ from trainer.metrics.selective import (
     CERTAINTIES,
     MisclassificationDetection,
     accuracy_over_rejection,
+    augrc,
     aurc,
     certainty_and_correct,
     e_aurc,
     misclassification_detection,
 )
+from trainer.metrics.weighted.ranking import REJECTED_SHARES
 from trainer.run_folder import read_json, write_json
 
 MetricValues = dict[str, float | None]
@@ -36,8 +38,6 @@ MetricValues = dict[str, float | None]
 
 STAGES = ("raw", "temperature_nll", "temperature_ece")
 """As trained; scaled by the temperature of least NLL; scaled by that of least ECE."""
-
-REJECTED_SHARES = (0.1, 0.2, 0.5)
 
 FPR_CONVENTION: Convention = "first"
 
@@ -110,13 +110,14 @@ def compute_metrics(
         for name, metric in METRICS.items()
         if name != "top_5_accuracy" or logits.shape[1] > FEW_CLASSES
     }
-    if resampling is not None:
-        for name, interval in bootstrap_intervals(logits, targets, resampling).items():
-            values |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
     sure = sure_samples(logits, targets)
     values |= {"s99_share": sure.share, "s99_accuracy": sure.accuracy}
     for by in CERTAINTIES:
         values |= _by_certainty(logits, targets, by)
+    if resampling is not None:
+        intervals = bootstrap_intervals(logits, targets, resampling, values.keys())
+        for name, interval in intervals.items():
+            values |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
     return {name: _value(value) for name, value in values.items()}
 
 
@@ -170,6 +171,7 @@ def _by_certainty(logits: Tensor, targets: Tensor, by: str) -> MetricValues:
         **{f"misclassification_{name}_{by}": value for name, value in detection.items()},
         f"aurc_{by}": aurc(certainty, correct),
         f"e_aurc_{by}": e_aurc(certainty, correct),
+        f"augrc_{by}": augrc(certainty, correct),
         **{
             f"accuracy_rejecting_{round(100 * share)}_percent_{by}": float(accuracy)
             for share, accuracy in zip(curve.rejected, curve.accuracies, strict=True)

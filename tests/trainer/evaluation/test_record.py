@@ -49,6 +49,7 @@ def test_metrics_of_four_samples_match_values_computed_by_hand() -> None:
         "nll": -math.log(0.9 * 0.8 * 0.3 * 0.6) / 4,
         "brier_score": 2 * (0.1**2 + 0.2**2 + 0.7**2 + 0.4**2) / 4,
         "ece": (0.1 + 0.2 + 0.7 + 0.4) / 4,
+        "l2_ece": math.sqrt((0.1**2 + 0.2**2 + 0.7**2 + 0.4**2) / 4),
         "mce": 0.7,
         # Two of the three right ones are surer than the wrong one.
         "misclassification_auroc_msp": 2 / 3,
@@ -57,6 +58,8 @@ def test_metrics_of_four_samples_match_values_computed_by_hand() -> None:
         "misclassification_fpr_at_95_tpr_msp": 1.0,
         # Error rates of the surest one, two, three and four.
         "aurc_msp": (0 + 0 + 1 / 3 + 1 / 4) / 4,
+        # The wrong one is kept at the last coverage and from halfway on within its own step.
+        "augrc_msp": (1 + 1 / 2) / 4**2,
         "accuracy_rejecting_10_percent_msp": 3 / 4,
         "accuracy_rejecting_50_percent_msp": 1.0,
         "s99_share": 0.0,
@@ -136,7 +139,7 @@ def test_without_both_correct_and_wrong_predictions_detection_has_no_value(
     metrics = compute_metrics(log_odds([0.9, 0.8]), torch.tensor([target, target]))
 
     detection = [value for name, value in metrics.items() if name.startswith("misclassif")]
-    assert detection == [None] * 8
+    assert detection == [None] * 10
     assert metrics["aurc_msp"] == metrics["aurc_entropy"] == error_rate
 
 
