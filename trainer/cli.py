@@ -1,27 +1,18 @@
-"""The trainer's commands: `difficulty train`, `difficulty evaluate`, `difficulty compare`."""
+"""The trainer's commands: `difficulty train`, `evaluate`, `compare` and `sweep`."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from trainer.config import Recipe
+from trainer.commands.compare import compare
+from trainer.commands.options import STOPPED, Device, RecipeName, ScoresOption, Settings
+from trainer.commands.sweep import sweep
 
-STOPPED = 143
-"""Exit code of a run that was saved and stopped by a signal: 128 + SIGTERM."""
-
-RecipeName = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE", help="TOML file, or the name of a recipe that ships with the package."
-    ),
-]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder that `difficulty train` wrote.")
 ]
-RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]
 OnErrorOption = Annotated[
     Literal["skip", "stop"] | None,
     typer.Option(
@@ -30,31 +21,22 @@ OnErrorOption = Annotated[
         "says, else skip.",
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 
 
 def add_commands(app: typer.Typer) -> None:
     """Adds the commands to the application."""
-    for command in (train, evaluate, compare):
+    for command in (train, evaluate, compare, sweep):
         app.command()(command)
 
 
 def train(
     recipe: RecipeName,
-    scores: Annotated[
-        Path | None,
-        typer.Option(help="Score file, for a recipe with regulariser.weights = 'scores'."),
-    ] = None,
+    scores: ScoresOption = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the run; default: runs/NAME, by the recipe's name."),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a key, such as optimiser.momentum=0.8."
-        ),
-    ] = None,
+    settings: Settings = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume a run that was stopped.")
     ] = False,
@@ -70,6 +52,7 @@ def train(
     the same parameters. For several GPUs or machines: `accelerate launch -m difficulty_service
     train ...`.
     """
+    from trainer.console import train_seed
     from trainer.recipes.checks import NEEDS_WEIGHTS
     from trainer.recipes.file import read_recipe
 
@@ -82,7 +65,7 @@ def train(
     seeds = chosen.training.seeds if seed is None else (seed,)
     folder = out or Path("runs") / chosen.name
     for each in seeds:
-        if not _train_seed(chosen, each, folder, device, resume=resume):
+        if not train_seed(chosen, each, folder, device, resume=resume):
             raise typer.Exit(STOPPED)
 
 
@@ -134,41 +117,3 @@ def evaluate(
         tables = evaluate_seeds(run, request, device, advance, print_warnings)
     for table in tables:
         out.print(table, markup=False)
-
-
-def compare(
-    runs: RunFolders,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Markdown file for the table; CSV, JSON and diagrams go next to it."),
-    ] = None,
-) -> None:
-    """Compares runs: mean and standard deviation over seeds, with the best in bold."""
-    from difficulty_service.commands.console import out as console
-    from trainer.reports.comparison import compare_runs, markdown_table, write_comparison
-
-    comparison = compare_runs(runs)
-    console.print(markdown_table(comparison), markup=False)
-    if out is not None:
-        write_comparison(comparison, out)
-        console.print(f"tables and diagrams written next to {out}", markup=False)
-
-
-def _train_seed(recipe: "Recipe", seed: int, folder: Path, device: str, *, resume: bool) -> bool:
-    """Trains one seed and shows its progress; returns whether it is finished."""
-    import os
-
-    from difficulty_service.commands.console import err, out
-    from trainer.console import watch_run
-    from trainer.run_folder import seed_folder
-    from trainer.runs.train import RunRequest, run_seed
-
-    is_main = os.environ.get("RANK", "0") == "0"
-    if is_main:
-        out.print(f"{recipe.name}, seed {seed}, in {seed_folder(folder, seed)}", markup=False)
-    num_processes = int(os.environ.get("WORLD_SIZE", "1"))
-    with watch_run(recipe.training.epochs, num_processes, is_main=is_main) as callbacks:
-        finished = run_seed(RunRequest(recipe, seed, folder, device, resume), callbacks)
-    if is_main and not finished:
-        err.print("stopped and saved; resume with the same command and --resume", markup=False)
-    return finished

@@ -196,7 +196,7 @@ def _intervals(
 ) -> dict[str, Interval]:
     """Percentile intervals of the metrics that have a value."""
     values = statistic(np.ones((1, num_samples)))
-    blocks = [statistic(counts) for counts in _resamples(num_samples, resampling)]
+    blocks = [statistic(counts) for counts in resamples(num_samples, resampling)]
     outside = (1 - resampling.level) / 2
     intervals = {}
     for name, (value,) in values.items():
@@ -208,7 +208,7 @@ def _intervals(
     return intervals
 
 
-def _resamples(num_samples: int, resampling: Resampling) -> Iterator[Counts]:
+def resamples(num_samples: int, resampling: Resampling) -> Iterator[Counts]:
     """Yields how often each sample was drawn. Shape (resamples of a block, samples)."""
     generator = np.random.default_rng(resampling.seed)
     per_block = max(1, COUNTS_PER_BLOCK // num_samples)
