@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,9 +73,10 @@ def _draw(comparison: Comparison, out: Path) -> None:
     for run in comparison.runs:
         for stage in DRAWN_STAGES:
             if seeds := _predictions(run, stage):
-                panels[f"{run.name}, {STAGE_TITLES[stage].lower()}"] = seeds
+                title = STAGE_TITLES[stage]
+                panels[f"{run.name}, {title[0].lower()}{title[1:]}"] = seeds
     curves = {run.name: _predictions(run, "raw") for run in comparison.runs}
-    weights = {run.name: each for run in comparison.runs if (each := _weights_of(run)) is not None}
+    weights = _weights_by_runs(comparison)
     for suffix in FORMATS:
         draw_reliability(panels, out.with_name(f"{out.stem}-reliability{suffix}"))
         draw_risk_coverage(curves, out.with_name(f"{out.stem}-risk-coverage{suffix}"))
@@ -94,13 +96,20 @@ def _predictions(run: Run, stage: str) -> SeedPredictions:
     return [(each.logits, each.targets) for each in seeds]
 
 
-def _weights_of(run: Run) -> WeightsOfRun | None:
-    """The weights of a run; None where it has none, or none whose histogram is recorded."""
-    objectives = list(run.objectives.values())
-    distributions = [each["distribution"] for each in objectives if "distribution" in each]
-    if not distributions or any("histogram" not in each for each in distributions):
-        return None
-    return WeightsOfRun(distributions, objectives[0].get("scores"))
+def _weights_by_runs(comparison: Comparison) -> dict[str, WeightsOfRun]:
+    """The weights of all runs that have some, by the names of the runs that share them."""
+    names: dict[str, list[str]] = {}
+    weights: dict[str, WeightsOfRun] = {}
+    for run in comparison.runs:
+        objectives = list(run.objectives.values())
+        distributions = [each["distribution"] for each in objectives if "distribution" in each]
+        # Runs of earlier versions have no histogram.
+        if distributions and all("histogram" in each for each in distributions):
+            shared = WeightsOfRun(distributions, objectives[0].get("scores"))
+            key = json.dumps([shared.distributions, shared.scores])
+            names.setdefault(key, []).append(run.name)
+            weights[key] = shared
+    return {"; ".join(names[key]): each for key, each in weights.items()}
 
 
 def _metrics_of(comparison: Comparison, stage: str) -> list[str]:

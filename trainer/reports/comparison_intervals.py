@@ -2,11 +2,11 @@
 
 In every resample, the same test samples are drawn for all runs; runs without test samples share the
 draws of each seed's validation samples. A metric is computed for every seed on the samples drawn
-and averaged over the seeds. Seeds are drawn too, n - 1 of n with replacement, for which the variance
-of the mean is the usual unbiased estimate; runs with the same seeds share these draws, as a seed
-gives them the same split, order and initial parameters. The intervals thus cover the choice of test
-samples and, with two or more seeds, the choice of seeds. They are percentile intervals of one metric
-and one pair at a time, not corrected for several comparisons.
+and averaged over the seeds. Seeds are drawn too, n - 1 of n with replacement, for which the
+variance of the mean is the usual unbiased estimate; runs with the same seeds share these draws, as
+a seed gives them the same split, order and initial parameters. The intervals thus cover the choice
+of test samples and, with two or more seeds, the choice of seeds. They are percentile intervals of
+one metric and one pair at a time, not corrected for several comparisons.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -36,13 +36,13 @@ class WeightsOfRun:
 
 
 def draw_weights(runs: Mapping[str, WeightsOfRun], path: Path) -> None:
-    """Draws a row per run: a histogram of the scores beside one of the weights made from them.
+    """Draws a row for each: a histogram of the scores beside one of the weights made from them.
 
     The scores are all those of the file, the weights those of the training samples, on average over
     the seeds. Where the file is no longer there or has other contents, the row says so instead.
 
     Args:
-        runs: Runs with weights by scores, by name.
+        runs: Weights made from scores, by the names of the runs.
         path: The .png or .svg file to write; an existing one is replaced.
 
     Raises:
