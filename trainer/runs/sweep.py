@@ -147,16 +147,23 @@ def _axes(request: SweepRequest) -> dict[str, list[Any]]:
 
 
 def _values(key: str, text: str) -> list[Any]:
-    """Values separated by commas: TOML, or else plain text."""
+    """Values separated by commas: a TOML list, or else each is TOML or plain text."""
     try:
         values = tomllib.loads(f"values = [{text}]")["values"]
     except tomllib.TOMLDecodeError:
-        values = [value.strip() for value in text.split(",")]
+        values = [_value(part.strip()) for part in text.split(",")]
     repeated = [value for number, value in enumerate(values) if value in values[:number]]
     if not values or "" in values or repeated:
         problem = f"{_shown(repeated[0])} twice" if repeated else "no value, or an empty one"
         raise ConfigError(f"{key} = {text!r}: {problem}", "name each value once", parameter="over")
     return values
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def _read(request: SweepRequest, combination: Combination) -> Recipe:
