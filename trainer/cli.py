@@ -53,11 +53,22 @@ def train(
     train ...`.
     """
     from trainer.console import train_seed
-    from trainer.recipes.checks import NEEDS_WEIGHTS
+    from trainer.recipes.effects import NEEDS_WEIGHTS
     from trainer.recipes.file import read_recipe
+    from trainer.recipes.overrides import keys_of_overrides, split_overrides
 
-    on_error_settings = [] if on_error is None else [f"data.on_error={on_error}"]
-    chosen = read_recipe(recipe, [*(settings or []), *on_error_settings])
+    changes = list(settings or [])
+    changed = keys_of_overrides(split_overrides(changes))
+    for option, value, key in (
+        ("--scores", scores, "regulariser.scores"),
+        ("--seed", seed, "training.seeds"),
+        ("--on-error", on_error, "data.on_error"),
+    ):
+        if value is not None and key in changed:
+            raise typer.BadParameter(f"{option} and --set {key} exclude each other; give one")
+    if on_error is not None:
+        changes.append(f"data.on_error={on_error}")
+    chosen = read_recipe(recipe, changes)
     if scores is not None:
         if chosen.regulariser.weights != "scores":
             raise typer.BadParameter(f"{scores} {NEEDS_WEIGHTS}", param_hint="--scores")

@@ -74,6 +74,33 @@ def test_scores_for_a_recipe_that_does_not_weigh_by_them_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "setting"),
+    [
+        (("--seed", "7"), "training.seeds=[3, 5]"),
+        (("--scores", "s.parquet"), "regulariser.scores=t.parquet"),
+        (("--on-error", "stop"), "data.on_error=skip"),
+    ],
+)
+def test_an_option_and_a_setting_of_the_same_key_exclude_each_other(
+    difficulty: Command, option: tuple[str, str], setting: str
+) -> None:
+    done = difficulty("train", "probe_quick", *option, "--set", setting)
+
+    key = setting.partition("=")[0]
+    assert done.returncode == 2
+    assert f"{option[0]} and --set {key} exclude each other" in " ".join(
+        done.stderr.replace("│", " ").split()
+    )
+
+
+def test_an_option_for_images_is_refused_for_features(difficulty: Command) -> None:
+    done = difficulty("train", "probe_quick", "--on-error", "skip")
+
+    assert done.returncode == 1
+    assert 'it needs data.kind = "images"' in " ".join(done.stderr.split())
+
+
 def test_a_folder_in_use_and_a_learning_rate_that_is_too_high_are_errors_of_one_line(
     difficulty: Command, write_features: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -96,8 +123,9 @@ def test_one_seed_or_those_of_the_recipe_are_trained(
     difficulty: Command, write_features: Callable[..., str], tmp_path: Path
 ) -> None:
     recipe = tmp_path / "probe.toml"
-    recipe.write_text(FEATURES_RECIPE.format(features=write_features(tmp_path / "features")))
-    words = ("train", recipe, "--device", "cpu", "--set", "training.seeds=[3, 5]", "--out")
+    text = FEATURES_RECIPE.format(features=write_features(tmp_path / "features"))
+    recipe.write_text(f"{text}seeds = [3, 5]\n")
+    words = ("train", recipe, "--device", "cpu", "--out")
 
     all_seeds = difficulty(*words, tmp_path / "all")
     one_seed = difficulty(*words, tmp_path / "one", "--seed", 7)

@@ -7,6 +7,7 @@ A loss with memory is an object with any of these hooks; the training loop calls
 - `before_batch(sample_ids)`: with the ids of the samples of the next logits.
 - `after_batch(correct)`: after the step, with the correctness of each prediction.
 - `after_epoch(confidences, correct)`: with the predictions on the validation samples.
+- `epoch_rows()`: after that; mappings, one per row of the file of the loss in the run's folder.
 - `state_dict()` and `load_state_dict(state)`: for checkpoints.
 
 Losses compute in the dtype of the logits. Pass float32 where the model computes in less.

@@ -231,7 +231,8 @@ def _read_recipe(path: Path) -> tuple[Recipe, int]:
     """The recipe and the number of a seed."""
     description = run_folder.read_json(path)
     try:
-        return recipe_from_dict(description["recipe"], str(path)), int(description["seed"])
+        recipe = recipe_from_dict(description["recipe"], str(path), in_sweep=True)
+        return recipe, int(description["seed"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TrainingError(f"{path} is damaged ({error!r})", "train again") from error
 

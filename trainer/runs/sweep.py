@@ -14,7 +14,7 @@ from difficulty_service.errors import ConfigError, Setting, TrainingError
 from difficulty_service.score_file import read_score_schema
 from trainer import run_folder
 from trainer.config import Recipe, RegulariserConfig
-from trainer.recipes.checks import NEEDS_WEIGHTS
+from trainer.recipes.effects import NEEDS_WEIGHTS
 from trainer.recipes.file import read_recipe
 
 ALPHA = "regulariser.alpha"
