@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -173,18 +173,10 @@ def _read(request: SweepRequest, combination: Combination) -> Recipe:
         ConfigError: The combination is invalid.
     """
     changes = [f"{key}={json.dumps(value, default=str)}" for key, value in combination.items()]
+    overrides = [*request.settings, *changes]
+    recipe = read_recipe(request.recipe, overrides, in_sweep=ALPHA in combination)
     if _is_plain(combination):
-        # An empty value removes a key.
-        others = [field.name for field in fields(RegulariserConfig) if field.name != "alpha"]
-        changes = [change for change in changes if not change.startswith("regulariser.")]
-        changes += [f"regulariser.{name}=" for name in others]
-        changes.append(f"{ALPHA}=0")
-        settings = [
-            each for each in request.settings if not each.strip().startswith("regulariser.")
-        ]
-    else:
-        settings = list(request.settings)
-    recipe = read_recipe(request.recipe, [*settings, *changes])
+        return replace(recipe, regulariser=RegulariserConfig())
     if request.scores is not None and recipe.regulariser.weights == "scores":
         regulariser = replace(recipe.regulariser, scores=str(request.scores))
         recipe = replace(recipe, regulariser=regulariser)
