@@ -98,17 +98,30 @@ def evaluate(
         bool,
         typer.Option("--corruptions", help="Evaluate on test images with ten kinds of corruption."),
     ] = False,
+    intervals: Annotated[
+        float | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="Show bootstrap intervals of this level, such as 0.95, which is also that of the "
+            "files by default.",
+        ),
+    ] = None,
+    resamples: Annotated[
+        int, typer.Option(min=1, help="Number of resamples of the bootstrap.")
+    ] = 1000,
     on_error: OnErrorOption = None,
     device: Device = "auto",
 ) -> None:
     """Evaluates the models of a run: every metric, before and after temperature scaling.
 
     Prints mean and standard deviation over the seeds, and writes all metrics into the folders of
-    the seeds: evaluation.json, ood.json and corruptions.json.
+    the seeds: evaluation.json, ood.json and corruptions.json. ROC curves are in roc.parquet there,
+    and drawn in roc.png and roc.svg in the folder of the run.
     """
     from difficulty_service.commands.console import out, print_warnings
     from trainer.console import watch_passes
     from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
+    from trainer.metrics.bootstrap import Resampling
     from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
     from trainer.run_folder import seed_folders
     from trainer.runs.evaluate import DatasetChoice
@@ -121,8 +134,16 @@ def evaluate(
         raise typer.BadParameter(
             "--on-error belongs to --data, --ood and --corruptions; otherwise no image is read"
         )
+    if intervals is not None and not 0 < intervals < 1:
+        raise typer.BadParameter(
+            f"{intervals:g} is not between 0 and 1; give a level such as 0.95",
+            param_hint="--intervals",
+        )
     choice = None if data is None else DatasetChoice(data, split, label_column)
-    request = EvaluationRequest(choice, tuple(ood or ()), corruptions, on_error)
+    resampling = Resampling(resamples) if intervals is None else Resampling(resamples, intervals)
+    request = EvaluationRequest(
+        choice, tuple(ood or ()), corruptions, on_error, resampling, intervals is not None
+    )
     passes = len(CORRUPTIONS) * len(SEVERITIES) * len(seed_folders(run)) if corruptions else 0
     with watch_passes(passes) as advance:
         tables = evaluate_seeds(run, request, device, advance, print_warnings)

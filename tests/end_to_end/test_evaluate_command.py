@@ -76,12 +76,30 @@ def test_evaluate_prints_a_table_and_keeps_the_numbers(
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert lines[0] == "| metric | as trained | temperature by NLL | temperature by ECE |"
+    assert lines[0] == (
+        "| metric | as trained | temperature by NLL | temperature by ECE "
+        "| temperature by adaptive ECE |"
+    )
     accuracy = next(line for line in lines if line.startswith("| accuracy (%) ↑ |"))
-    assert re.fullmatch(r"\| accuracy \(%\) ↑ (\| \d+\.\d\d ± \d+\.\d\d ){3}\|", accuracy)
+    assert re.fullmatch(r"\| accuracy \(%\) ↑ (\| \d+\.\d\d ± \d+\.\d\d ){4}\|", accuracy)
     for seed in (0, 1):
         record = json.loads((quick / f"seed-{seed}" / "evaluation.json").read_text())
         assert record["raw"]["accuracy_low"] <= record["raw"]["accuracy"]
+
+
+def test_evaluate_shows_intervals_of_the_level_asked_for(difficulty: Command, quick: Path) -> None:
+    done = difficulty("evaluate", quick, "--intervals", "0.8", "--resamples", "50")
+
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| AURC, MSP"))
+    records = [
+        json.loads((quick / f"seed-{seed}" / "evaluation.json").read_text()) for seed in (0, 1)
+    ]
+    low, high = (
+        sum(record["raw"][f"aurc_msp_{end}"] for record in records) / 2 for end in ("low", "high")
+    )
+    assert f" [{1000 * low:.2f}, {1000 * high:.2f}] |" in row
+    assert records[0]["intervals"] == {"level": 0.8, "resamples": 50}
 
 
 def test_evaluate_takes_other_data_and_several_ood_datasets(
@@ -95,7 +113,7 @@ def test_evaluate_takes_other_data_and_several_ood_datasets(
     )
 
     assert done.returncode == 0, done.stderr
-    assert "| against | by | AUROC (%) ↑ |" in done.stdout
+    assert "| against | by | logits | AUROC (%) ↑ |" in done.stdout
     record = json.loads((quick / "seed-1" / "ood.json").read_text())
     assert list(record) == [other, data["train"]]
     kept, before = (
@@ -188,6 +206,9 @@ def test_a_request_that_fails_is_an_error_of_one_line_and_exit_code_1(
         (("compare",), "RUN"),
         (("evaluate", "run", "--split", "test"), "--data"),
         (("evaluate", "run", "--label-column", "label"), "--data"),
+        (("evaluate", "run", "--intervals", "95"), "--intervals"),
+        (("evaluate", "run", "--intervals", "nan"), "--intervals"),
+        (("evaluate", "run", "--resamples", "0"), "--resamples"),
         (("evaluate", "run", "--no-such-option"), "--no-such-option"),
         (("compare", "run", "--out"), "--out"),
     ],

@@ -20,6 +20,9 @@ NUM_RESAMPLES = 1000
 COUNTS_PER_BLOCK = 1 << 17
 """Number of counts per block of resamples, which fit into a core's cache."""
 
+SMALLEST_BLOCK = 8
+"""Number of resamples for which the probabilities of all classes are read at once, at least."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -211,7 +214,7 @@ def _intervals(
 def resamples(num_samples: int, resampling: Resampling) -> Iterator[Counts]:
     """Yields how often each sample was drawn. Shape (resamples of a block, samples)."""
     generator = np.random.default_rng(resampling.seed)
-    per_block = max(1, COUNTS_PER_BLOCK // num_samples)
+    per_block = max(SMALLEST_BLOCK, COUNTS_PER_BLOCK // num_samples)
     for start in range(0, resampling.num_resamples, per_block):
         rows = range(start, min(start + per_block, resampling.num_resamples))
         counts: NDArray[np.float64] = np.empty((len(rows), num_samples))

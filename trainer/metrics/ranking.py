@@ -23,6 +23,19 @@ TRUE_POSITIVE_RATE = 0.95
 
 
 @dataclass(frozen=True)
+class RocCurve:
+    """The points of a ROC curve, from (0, 0) to (1, 1), without those on a straight stretch.
+
+    Attributes:
+        false_positive_rates: Fraction of negatives above each threshold. Shape (points,).
+        true_positive_rates: Fraction of positives above each threshold. Shape (points,).
+    """
+
+    false_positive_rates: NDArray[np.float64]
+    true_positive_rates: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class RankedGroups:
     """Samples in groups of equal score, in descending order of the score.
 
@@ -56,6 +69,18 @@ class RankedGroups:
         """Average precision; see `aupr`."""
         precision = self.hits.cumsum() / self.sizes.cumsum()
         return float((self.hits * precision).sum() / self.hits.sum())
+
+    @property
+    def roc_curve(self) -> RocCurve:
+        """The ROC curve, whose area is the AUROC."""
+        hits, misses = self.hits, self.misses
+        # Counts are whole numbers, so that parallel steps are found exactly.
+        turns = hits[:-1] * misses[1:] != hits[1:] * misses[:-1]
+        corners = np.r_[True, turns, True]
+        return RocCurve(
+            false_positive_rates=(np.r_[0, misses.cumsum()] / misses.sum())[corners],
+            true_positive_rates=(np.r_[0, hits.cumsum()] / hits.sum())[corners],
+        )
 
     def fpr_at_95_tpr(self, convention: Convention = "first") -> float:
         """False positive rate at a true positive rate of 95 %; see `fpr_at_95_tpr`.
@@ -129,6 +154,11 @@ def fpr_at_95_tpr(scores: Tensor, positive: Tensor, convention: Convention = "fi
         MetricError: All samples are positive or all are negative, scores are NaN, or shapes differ.
     """
     return ranked_groups(scores, positive).fpr_at_95_tpr(convention)
+
+
+def roc_curve(scores: Tensor, positive: Tensor) -> RocCurve:
+    """True over false positive rate for every threshold; arguments and errors as in `auroc`."""
+    return ranked_groups(scores, positive).roc_curve
 
 
 def ranked_groups(scores: Tensor, positive: Tensor) -> RankedGroups:

@@ -8,6 +8,12 @@ from trainer.metrics.selective import CERTAINTIES
 PERCENT, PER_MILLE = 100, 1000
 NO_VALUE = "\N{EN DASH}"
 UNITS = {1: "", PERCENT: " (%)", PER_MILLE: " (x 1000)"}
+STAGE_TITLES = {
+    "raw": "as trained",
+    "temperature_nll": "temperature by NLL",
+    "temperature_ece": "temperature by ECE",
+    "temperature_adaptive_ece": "temperature by adaptive ECE",
+}
 ARROWS = {"higher": " ↑", "lower": " ↓", "neither": ""}
 
 

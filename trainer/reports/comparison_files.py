@@ -11,9 +11,10 @@ from difficulty_service.errors import TrainingError
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.output_path import require_output_file
 from trainer import run_folder
+from trainer.reports.columns import STAGE_TITLES
 from trainer.reports.comparison import Comparison, Run, seed_predictions, summarise
 from trainer.reports.comparison_intervals import ComparisonIntervals
-from trainer.reports.comparison_table import STAGE_TITLES, markdown_table
+from trainer.reports.comparison_table import markdown_table
 from trainer.reports.pictures import FORMATS
 from trainer.reports.reliability_diagram import SeedPredictions, draw_reliability
 from trainer.reports.risk_coverage_diagram import draw_risk_coverage
@@ -73,8 +74,7 @@ def _draw(comparison: Comparison, out: Path) -> None:
     for run in comparison.runs:
         for stage in DRAWN_STAGES:
             if seeds := _predictions(run, stage):
-                title = STAGE_TITLES[stage]
-                panels[f"{run.name}, {title[0].lower()}{title[1:]}"] = seeds
+                panels[f"{run.name}, {STAGE_TITLES[stage]}"] = seeds
     curves = {run.name: _predictions(run, "raw") for run in comparison.runs}
     weights = _weights_by_runs(comparison)
     for suffix in FORMATS:

@@ -7,10 +7,11 @@ from trainer.reports.comparison import Comparison, Summary, summarise
 from trainer.reports.comparison_intervals import ComparisonIntervals
 from trainer.reports.objective_columns import HEADER, objective_cells
 
-STAGE_TITLES = {
+HEADINGS = {
     "raw": "As trained",
     "temperature_nll": "After temperature scaling by NLL",
     "temperature_ece": "After temperature scaling by ECE",
+    "temperature_adaptive_ece": "After temperature scaling by adaptive ECE",
 }
 
 ARROWS = "↑ higher is better, ↓ lower is better."
@@ -42,7 +43,7 @@ def markdown_table(
             for number, run in enumerate(comparison.runs)
         ]
         header = ["run", "seeds", *(column.header for column in columns)]
-        parts.append(f"### {STAGE_TITLES[stage]}\n\n{_table(header, rows)}")
+        parts.append(f"### {HEADINGS[stage]}\n\n{_table(header, rows)}")
     return "\n\n".join(parts) + "\n"
 
 

@@ -133,6 +133,7 @@ def test_scaled_stages_have_tables_of_their_own_with_the_temperature(tmp_path: P
         "### As trained",
         "### After temperature scaling by NLL",
         "### After temperature scaling by ECE",
+        "### After temperature scaling by adaptive ECE",
     ]
     # Two in three are right, so the best temperature makes the confidence 2/3.
     assert rows_of(table)[1][-1] == f"{9 / np.log(2):.2f}"
