@@ -234,3 +234,24 @@ def assert_nearly_same_run(one: Path, other: Path) -> None:
     predictions, others = (read_predictions(folder / "validation.npz") for folder in (one, other))
     assert predictions.sample_ids == others.sample_ids
     torch.testing.assert_close(predictions.logits, others.logits, rtol=1e-4, atol=1e-5)
+
+
+def test_training_and_evaluating_a_network_of_ones_own_say_whose_code_runs(
+    difficulty: Command, features: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "network_of_mine.py").write_text(
+        "from torch import nn\n\ndef net(num_classes, dim=6):\n    return nn.Linear(dim, num_classes)\n"
+    )
+    recipe = tmp_path / "recipe.toml"
+    text = FEATURES_RECIPE.format(features=features)
+    recipe.write_text(text.replace('"probe"', '"network_of_mine:net"'))
+
+    trained = difficulty("train", recipe, "--out", tmp_path / "run")
+    evaluated = difficulty("evaluate", tmp_path / "run", "--data", features)
+
+    notice = f"runs code of {tmp_path / 'network_of_mine.py'}"
+    assert (trained.returncode, evaluated.returncode) == (0, 0), trained.stderr + evaluated.stderr
+    assert notice in trained.stderr
+    assert notice in evaluated.stderr

@@ -11,6 +11,7 @@ from trainer.evaluation.prediction_file import write_predictions
 from trainer.evaluation.record import write_metrics
 from trainer.evaluation.roc_file import NamedCurve, misclassification_curves, write_curves
 from trainer.metrics.bootstrap import Resampling
+from trainer.own_code import describe_own
 from trainer.reports.evaluation_table import corruptions_table, metrics_table, ood_table
 from trainer.reports.roc_diagram import ROC_SUFFIXES, draw_roc
 from trainer.runs.evaluate import (
@@ -74,6 +75,7 @@ class _Seed:
         """Loads the model of the seed."""
         trained = load_model(self.folder, self.device)
         data = trained.recipe.data
+        self.warnings.extend(describe_own(trained.recipe.model.name, ""))
         if self.request.on_error is not None:
             if data.kind != "images":
                 raise ConfigError(
