@@ -237,12 +237,17 @@ def assert_nearly_same_run(one: Path, other: Path) -> None:
 
 
 def test_training_and_evaluating_a_network_of_ones_own_say_whose_code_runs(
-    difficulty: Command, features: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    difficulty: Command,
+    write_features: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    features = write_features(tmp_path / "features")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "network_of_mine.py").write_text(
-        "from torch import nn\n\ndef net(num_classes, dim=6):\n    return nn.Linear(dim, num_classes)\n"
+        "from torch import nn\n\ndef net(num_classes, dim=6):\n"
+        "    return nn.Linear(dim, num_classes)\n"
     )
     recipe = tmp_path / "recipe.toml"
     text = FEATURES_RECIPE.format(features=features)
