@@ -171,7 +171,7 @@ def _train_seed(recipe: "Recipe", seed: int, folder: Path, device: str, *, resum
 
     from difficulty_service.commands.console import err, out
     from trainer.console import watch_run
-    from trainer.run_folder import seed_folder
+    from trainer.run_folder import FINAL, read_json, seed_folder
     from trainer.runs.train import RunRequest, run_seed
 
     is_main = os.environ.get("RANK", "0") == "0"
@@ -180,6 +180,10 @@ def _train_seed(recipe: "Recipe", seed: int, folder: Path, device: str, *, resum
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
     with watch_run(recipe.training.epochs, num_processes, is_main=is_main) as callbacks:
         finished = run_seed(RunRequest(recipe, seed, folder, device, resume), callbacks)
+    if is_main and finished and recipe.training.final == "best":
+        final = read_json(seed_folder(folder, seed) / FINAL)
+        best = f"epoch {final['epoch']} of {final['epochs']} is final"
+        out.print(f"{best}, the best by validation {final['best_by']}", markup=False)
     if is_main and not finished:
         err.print("stopped and saved; resume with the same command and --resume", markup=False)
     return finished

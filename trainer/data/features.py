@@ -126,15 +126,17 @@ def open_feature_samples(location: str, spec: InputSpec, device: torch.device) -
 
 def _require_folders(config: DataConfig) -> None:
     """Refuses a recipe whose folders of features do not exist, naming all of their keys."""
-    missing = [
-        f'data.{key} = "{location}"'
+    missing = {
+        f"data.{key}": location
         for key in ("train", "validation", "test")
         if isinstance(location := getattr(config, key), str) and not Path(location).exists()
-    ]
+    }
     if missing:
+        shown = " and ".join(f'{key} = "{location}"' for key, location in missing.items())
+        changes = " ".join(f"--set {key}=FOLDER" for key in missing)
         raise FeatureStoreError(
-            f"{' and '.join(missing)}: there is no such folder",
-            "give folders that `difficulty extract` wrote, in the recipe or with --set data.train=",
+            f"{shown}: there is no such folder",
+            f"name what `difficulty extract` wrote, in the recipe or by {changes}",
         )
 
 
