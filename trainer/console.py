@@ -19,7 +19,7 @@ from rich.progress import (
 from difficulty_service.commands.console import RateColumn, err, out, print_warnings
 from trainer.config import Recipe
 from trainer.own_code import describe_own
-from trainer.run_folder import seed_folder
+from trainer.run_folder import FINAL, read_json, seed_folder
 from trainer.runs.signals import stop_on_signals
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 from trainer.training.checkpoint import Progress as RunProgress
@@ -46,6 +46,10 @@ def train_seed(recipe: Recipe, seed: int, folder: Path, device: str, *, resume: 
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
     with watch_run(recipe.training.epochs, num_processes, is_main=is_main) as callbacks:
         finished = run_seed(RunRequest(recipe, seed, folder, device, resume), callbacks)
+    if is_main and finished and recipe.training.final == "best":
+        final = read_json(seed_folder(folder, seed) / FINAL)
+        best = f"epoch {final['epoch']} of {final['epochs']} is final"
+        out.print(f"{best}, the best by validation {final['best_by']}", markup=False)
     if is_main and not finished:
         err.print("stopped and saved; resume with the same command and --resume", markup=False)
     return finished

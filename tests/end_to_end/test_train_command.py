@@ -74,6 +74,21 @@ def test_scores_for_a_recipe_that_does_not_weigh_by_them_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+def test_the_final_epoch_is_printed_where_it_is_the_best(
+    difficulty: Command, write_features: Callable[..., str], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "probe.toml"
+    recipe.write_text(FEATURES_RECIPE.format(features=write_features(tmp_path / "features")))
+
+    done = difficulty(
+        *("train", recipe, "--out", tmp_path / "run", "--device", "cpu"),
+        *("--set", "training.final=best", "--set", "training.best_by=nll"),
+    )
+
+    epoch = json.loads((tmp_path / "run" / "seed-0" / "final.json").read_text())["epoch"]
+    assert f"epoch {epoch} of 3 is final, the best by validation nll" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("option", "setting"),
     [

@@ -130,17 +130,19 @@ def open_feature_samples(location: str, spec: InputSpec, device: torch.device) -
 
 def _require_features(config: DataConfig) -> None:
     """Refuses a recipe whose features do not exist, naming all of their keys."""
-    missing = [
-        f'data.{key} = "{location}"'
+    missing = {
+        f"data.{key}": location
         for key in ("train", "validation", "test")
         if isinstance(location := getattr(config, key), str)
         and not is_object(location)
         and not Path(location).exists()
-    ]
+    }
     if missing:
+        shown = " and ".join(f'{key} = "{location}"' for key, location in missing.items())
+        changes = " ".join(f"--set {key}=FOLDER" for key in missing)
         raise FeatureStoreError(
-            f"{' and '.join(missing)}: there is no such folder or file",
-            "give features of `difficulty extract`, in the recipe or with --set data.train=",
+            f"{shown}: there is no such folder or file",
+            f"name what `difficulty extract` wrote, in the recipe or by {changes}",
         )
 
 

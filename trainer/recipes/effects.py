@@ -144,11 +144,15 @@ def keys_without_effect(recipe: Recipe, keys: Iterable[str]) -> dict[str, Condit
     Args:
         recipe: Recipe whose values are valid by themselves.
         keys: Keys with their table, as in "schedule.factor".
+
+    Returns:
+        In the order of the tables.
     """
+    given = set(keys)
     return {
         key: unmet
-        for key in keys
-        if (unmet := next((c for c in CONDITIONS.get(key, ()) if not c.holds(recipe)), None))
+        for key, conditions in CONDITIONS.items()
+        if key in given and (unmet := next((c for c in conditions if not c.holds(recipe)), None))
     }
 
 

@@ -223,6 +223,17 @@ def test_alpha_zero_with_weights_by_scores_is_for_sweeps_only(files: dict[str, P
     assert recipe_from_dict(recipe_as_dict(plain), "run", in_sweep=True) == plain
 
 
+def test_several_keys_without_an_effect_are_listed_in_the_order_of_the_tables(
+    files: dict[str, Path],
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_recipe(files["text"], ["schedule.factor=0.5", "data.labels=x", "optimiser.name=adamw"])
+
+    _, first, second = str(caught.value).splitlines()
+    assert first.startswith('  data.labels = "x": has no effect')
+    assert second.startswith("  schedule.factor = 0.5: has no effect")
+
+
 def test_two_changes_of_a_key_are_refused(files: dict[str, Path]) -> None:
     with pytest.raises(ConfigError, match=r"training\.epochs is changed more than once"):
         read_recipe(files["images"], ["training.epochs=2", "training.epochs=3"])
