@@ -172,7 +172,9 @@ def evaluate_ood(
     record: dict[str, Any] = {"positive": "ood", "fpr_convention": FPR_CONVENTION}
     for stage, temperature in fit_temperatures(validation).items():
         scaled = scale_logits(id_logits, temperature), scale_logits(ood_logits, temperature)
-        detection = {by: _ood_values(*scaled, by, resampling) for by in OOD_SCORES}
+        # No temperature changes the order of the largest logits.
+        known = {} if stage == "raw" else {"max_logit": record["max_logit"]}
+        detection = {by: known.get(by) or _ood_values(*scaled, by, resampling) for by in OOD_SCORES}
         record |= detection if stage == "raw" else {stage: temperature | detection}
     return record
 

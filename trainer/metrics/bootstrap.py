@@ -220,7 +220,7 @@ def _intervals(
 ) -> dict[str, Interval]:
     """Percentile intervals of the metrics that have a value, of samples in parts of these sizes."""
     values = statistic(np.ones((1, sum(sizes))))
-    blocks = [statistic(counts) for counts in resamples(sizes, resampling)]
+    blocks = [statistic(counts) for counts in _resamples_of_parts(sizes, resampling)]
     outside = (1 - resampling.level) / 2
     intervals = {}
     for name, (value,) in values.items():
@@ -232,7 +232,12 @@ def _intervals(
     return intervals
 
 
-def resamples(sizes: tuple[int, ...], resampling: Resampling) -> Iterator[Counts]:
+def resamples(num_samples: int, resampling: Resampling) -> Iterator[Counts]:
+    """Yields how often each sample was drawn. Shape (resamples of a block, samples)."""
+    yield from _resamples_of_parts((num_samples,), resampling)
+
+
+def _resamples_of_parts(sizes: tuple[int, ...], resampling: Resampling) -> Iterator[Counts]:
     """Yields how often each sample of each part was drawn. Shape (resamples, samples)."""
     generator = np.random.default_rng(resampling.seed)
     per_block = max(SMALLEST_BLOCK, COUNTS_PER_BLOCK // sum(sizes))

@@ -150,11 +150,7 @@ def test_a_cell_ends_in_the_ends_of_its_interval_averaged_over_the_seeds(run: Pa
 
 
 def test_ood_detection_has_intervals_too(run: Path, test_features: str) -> None:
-    request = EvaluationRequest(
-        ood=(test_features,), resampling=Resampling(50), show_intervals=True
-    )
-
-    _, table = evaluate(run, request)
+    _, table = evaluate(run, EvaluationRequest(ood=(test_features,), show_intervals=True))
 
     records = [read_strict(run / f"seed-{seed}" / "ood.json") for seed in SEEDS]
     scaled = [record[test_features]["temperature_nll"]["msp"] for record in records]
@@ -164,9 +160,7 @@ def test_ood_detection_has_intervals_too(run: Path, test_features: str) -> None:
 
 
 def test_every_metric_of_the_table_has_an_interval(run: Path) -> None:
-    resampling = Resampling(num_resamples=20)
-
-    (table,) = evaluate(run, EvaluationRequest(resampling=resampling, show_intervals=True))
+    (table,) = evaluate(run, EvaluationRequest(show_intervals=True))
 
     rows = cells_of(table)
     without = {name for name, cells in rows.items() if not cells[0].endswith("]")}
