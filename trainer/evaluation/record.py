@@ -21,7 +21,7 @@ from trainer.evaluation.temperature_scaling import (
     fit_temperature_by_nll,
 )
 from trainer.metrics import METRICS
-from trainer.metrics.bootstrap import Resampling, bootstrap_intervals
+from trainer.metrics.bootstrap import Interval, Resampling, bootstrap_intervals, ood_intervals
 from trainer.metrics.calibration import sure_samples
 from trainer.metrics.ood import OOD_SCORES, ood_detection
 from trainer.metrics.ranking import Convention
@@ -142,14 +142,15 @@ def compute_metrics(
     for by in CERTAINTIES:
         values |= _by_certainty(logits, targets, by)
     if resampling is not None:
-        intervals = bootstrap_intervals(logits, targets, resampling, values.keys())
-        for name, interval in intervals.items():
-            values |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+        values |= _ends(bootstrap_intervals(logits, targets, resampling, values.keys()))
     return {name: _value(value) for name, value in values.items()}
 
 
 def evaluate_ood(
-    id_logits: Tensor, ood_logits: Tensor, validation: tuple[Tensor, Tensor] | None = None
+    id_logits: Tensor,
+    ood_logits: Tensor,
+    validation: tuple[Tensor, Tensor] | None = None,
+    resampling: Resampling | None = None,
 ) -> dict[str, Any]:
     """Measures how well logits separate out-of-distribution samples from in-distribution ones.
 
@@ -157,6 +158,7 @@ def evaluate_ood(
         id_logits: Logits of in-distribution samples. Shape (samples, classes).
         ood_logits: Logits of out-of-distribution samples. Shape (other samples, classes).
         validation: As in `evaluate_predictions`.
+        resampling: Bootstrap settings; adds "_low" and "_high" of every number.
 
     Returns:
         "positive" and "fpr_convention", the conventions of the numbers, and for each of OOD_SCORES
@@ -170,7 +172,9 @@ def evaluate_ood(
     record: dict[str, Any] = {"positive": "ood", "fpr_convention": FPR_CONVENTION}
     for stage, temperature in fit_temperatures(validation).items():
         scaled = scale_logits(id_logits, temperature), scale_logits(ood_logits, temperature)
-        detection = {by: asdict(ood_detection(*scaled, by, FPR_CONVENTION)) for by in OOD_SCORES}
+        # No temperature changes the order of the largest logits.
+        known = {} if stage == "raw" else {"max_logit": record["max_logit"]}
+        detection = {by: known.get(by) or _ood_values(*scaled, by, resampling) for by in OOD_SCORES}
         record |= detection if stage == "raw" else {stage: temperature | detection}
     return record
 
@@ -211,6 +215,24 @@ def _by_certainty(logits: Tensor, targets: Tensor, by: str) -> MetricValues:
             for share, accuracy in zip(curve.rejected, curve.accuracies, strict=True)
         },
     }
+
+
+def _ood_values(
+    id_logits: Tensor, ood_logits: Tensor, by: str, resampling: Resampling | None
+) -> MetricValues:
+    """OOD detection by one score."""
+    values: MetricValues = asdict(ood_detection(id_logits, ood_logits, by, FPR_CONVENTION))
+    if resampling is not None:
+        values |= _ends(ood_intervals(id_logits, ood_logits, by, resampling))
+    return values
+
+
+def _ends(intervals: Mapping[str, Interval]) -> MetricValues:
+    """The ends of intervals, by the names of their metrics and "_low" or "_high"."""
+    ends: MetricValues = {}
+    for name, interval in intervals.items():
+        ends |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return ends
 
 
 def _value(number: float | None) -> float | None:

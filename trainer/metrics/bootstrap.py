@@ -13,6 +13,7 @@ from trainer.metrics.predictions import as_array, check_predictions
 from trainer.metrics.weighted import WEIGHTED_METRICS, weighted_metrics
 from trainer.metrics.weighted.calibration import equal_width_statistic
 from trainer.metrics.weighted.means import weighted_mean
+from trainer.metrics.weighted.ranking import weighted_ood
 from trainer.metrics.weighted.statistic import Counts, Statistic, Values
 
 NUM_RESAMPLES = 1000
@@ -89,7 +90,7 @@ def bootstrap_intervals(
     """
     _check_names(metrics)
     statistic = weighted_metrics(logits, targets, metrics)
-    return _intervals(statistic, len(targets), resampling or Resampling())
+    return _intervals(statistic, (len(targets),), resampling or Resampling())
 
 
 def paired_difference(
@@ -142,7 +143,27 @@ def paired_differences(
         others = second_statistic(counts)
         return {name: value - others[name] for name, value in first_statistic(counts).items()}
 
-    return _intervals(statistic, len(first[1]), resampling or Resampling())
+    return _intervals(statistic, (len(first[1]),), resampling or Resampling())
+
+
+def ood_intervals(
+    id_logits: Tensor, ood_logits: Tensor, by: str = "msp", resampling: Resampling | None = None
+) -> dict[str, Interval]:
+    """Intervals of OOD detection, by the names of `ood.OodDetection`.
+
+    ID and OOD samples are drawn apart, so that each resample has as many of both.
+
+    Args:
+        id_logits: Logits of ID samples. Shape (samples, classes).
+        ood_logits: Logits of OOD samples. Shape (other samples, classes).
+        by: A key of `ood.OOD_SCORES`.
+        resampling: Bootstrap settings; None is 1,000 resamples at 95 %.
+
+    Raises:
+        MetricError: `by` is unknown, or logits are invalid.
+    """
+    statistic = weighted_ood(id_logits, ood_logits, by)
+    return _intervals(statistic, (len(id_logits), len(ood_logits)), resampling or Resampling())
 
 
 def ece_interval(
@@ -166,7 +187,7 @@ def ece_interval(
     value = equal_width_bins(confidence, correct, num_bins).mean_gap
     values = as_array(confidence).astype(np.float64)
     statistic = equal_width_statistic(values, as_array(correct), num_bins)
-    interval = _intervals(statistic, len(values), resampling or Resampling())["ece"]
+    interval = _intervals(statistic, (len(values),), resampling or Resampling())["ece"]
     return Interval(value, interval.low, interval.high)
 
 
@@ -191,15 +212,15 @@ def mean_interval(values: Tensor, resampling: Resampling | None = None) -> Inter
     def statistic(counts: Counts) -> Values:
         return {"mean": weighted_mean(counts, numbers)}
 
-    return _intervals(statistic, len(numbers), resampling or Resampling())["mean"]
+    return _intervals(statistic, (len(numbers),), resampling or Resampling())["mean"]
 
 
 def _intervals(
-    statistic: Statistic, num_samples: int, resampling: Resampling
+    statistic: Statistic, sizes: tuple[int, ...], resampling: Resampling
 ) -> dict[str, Interval]:
-    """Percentile intervals of the metrics that have a value."""
-    values = statistic(np.ones((1, num_samples)))
-    blocks = [statistic(counts) for counts in resamples(num_samples, resampling)]
+    """Percentile intervals of the metrics that have a value, of samples in parts of these sizes."""
+    values = statistic(np.ones((1, sum(sizes))))
+    blocks = [statistic(counts) for counts in _resamples_of_parts(sizes, resampling)]
     outside = (1 - resampling.level) / 2
     intervals = {}
     for name, (value,) in values.items():
@@ -213,14 +234,21 @@ def _intervals(
 
 def resamples(num_samples: int, resampling: Resampling) -> Iterator[Counts]:
     """Yields how often each sample was drawn. Shape (resamples of a block, samples)."""
+    yield from _resamples_of_parts((num_samples,), resampling)
+
+
+def _resamples_of_parts(sizes: tuple[int, ...], resampling: Resampling) -> Iterator[Counts]:
+    """Yields how often each sample of each part was drawn. Shape (resamples, samples)."""
     generator = np.random.default_rng(resampling.seed)
-    per_block = max(SMALLEST_BLOCK, COUNTS_PER_BLOCK // num_samples)
+    per_block = max(SMALLEST_BLOCK, COUNTS_PER_BLOCK // sum(sizes))
     for start in range(0, resampling.num_resamples, per_block):
         rows = range(start, min(start + per_block, resampling.num_resamples))
-        counts: NDArray[np.float64] = np.empty((len(rows), num_samples))
+        counts: NDArray[np.float64] = np.empty((len(rows), sum(sizes)))
         for row in counts:
-            drawn = generator.integers(num_samples, size=num_samples)
-            row[:] = np.bincount(drawn, minlength=num_samples)
+            drawn = [
+                np.bincount(generator.integers(size, size=size), minlength=size) for size in sizes
+            ]
+            row[:] = np.concatenate(drawn)
         yield counts
 
 

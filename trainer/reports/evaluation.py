@@ -39,7 +39,8 @@ class EvaluationRequest:
         on_error: What to do with images that cannot be read, "skip" or "stop"; None is what the
             recipe says.
         resampling: Bootstrap settings of the intervals that are written.
-        show_intervals: Whether the table of metrics shows the intervals too.
+        show_intervals: Whether the tables of metrics and of OOD detection show them too. Those of
+            OOD detection are computed only then.
     """
 
     data: DatasetChoice | None = None
@@ -127,7 +128,8 @@ def evaluate_seeds(
     records = [_evaluate(seed) for seed in seeds]
     tables = [metrics_table(records, show_intervals=request.show_intervals)]
     if request.ood:
-        tables.append(ood_table([_evaluate_ood(seed) for seed in seeds]))
+        detections = [_evaluate_ood(seed) for seed in seeds]
+        tables.append(ood_table(detections, show_intervals=request.show_intervals))
     _write_curves(run, seeds)
     if request.corruptions:
         results = [evaluate_corruptions(seed.load(), advance) for seed in seeds]
@@ -168,10 +170,12 @@ def _source_of_saved_predictions(folder: Path) -> str:
 
 
 def _evaluate_ood(seed: _Seed) -> dict[str, Any]:
-    trained = seed.load()
+    trained, request = seed.load(), seed.request
+    # With many OOD samples the resamples take longer than everything else.
+    resampling = request.resampling if request.show_intervals else None
     records = {}
-    for location in seed.request.ood:
-        records[location], curves = evaluate_ood_dataset(trained, location)
+    for location in request.ood:
+        records[location], curves = evaluate_ood_dataset(trained, location, resampling)
         seed.curves.extend(curves)
     write_metrics(seed.folder / run_folder.OOD, records)
     return records

@@ -37,18 +37,17 @@ def metrics_table(records: Sequence[Record], *, show_intervals: bool = False) ->
     columns = [TEMPERATURE, *COLUMNS.values()]
     rows = []
     for column in columns:
-        cells = []
-        for stage in stages:
-            values = [record[stage] for record in records]
-            interval = _interval(values, column) if show_intervals else ""
-            cells.append(_spread(values, column) + interval)
+        cells = [
+            _cell([record[stage] for record in records], column, show_intervals=show_intervals)
+            for stage in stages
+        ]
         if any(cell != NO_VALUE for cell in cells):
             rows.append([column.header, *cells])
     return _table(["metric", *(STAGE_TITLES[stage] for stage in stages)], rows)
 
 
-def ood_table(records: Sequence[Mapping[str, Any]]) -> str:
-    """One row per dataset, stage and score.
+def ood_table(records: Sequence[Mapping[str, Any]], *, show_intervals: bool = False) -> str:
+    """One row per dataset, stage and score; arguments as in `metrics_table`.
 
     The order of the largest logits is the same at every temperature, so that they have one row.
     """
@@ -62,7 +61,8 @@ def ood_table(records: Sequence[Mapping[str, Any]]) -> str:
             for score in OOD_SCORES:
                 if stage != "raw" and score == "max_logit":
                     continue
-                cells = (_spread([item[score] for item in at_stage], c) for c in OOD_COLUMNS)
+                values = [item[score] for item in at_stage]
+                cells = (_cell(values, c, show_intervals=show_intervals) for c in OOD_COLUMNS)
                 rows.append([location.replace("|", r"\|"), score, STAGE_TITLES[stage], *cells])
     return _table(["against", "by", "logits", *(column.header for column in OOD_COLUMNS)], rows)
 
@@ -100,6 +100,12 @@ def _mean_over(
     values = [record[name][severity].get(stage, {}).get(metric) for name, severity in keys]
     defined = [value for value in values if value is not None]
     return {metric: statistics.fmean(defined) if defined else None}
+
+
+def _cell(
+    seeds: Sequence[Mapping[str, float | None]], column: Column, *, show_intervals: bool
+) -> str:
+    return _spread(seeds, column) + (_interval(seeds, column) if show_intervals else "")
 
 
 def _spread(seeds: Sequence[Mapping[str, float | None]], column: Column) -> str:

@@ -191,9 +191,14 @@ def evaluate_on_dataset(
 
 
 def evaluate_ood_dataset(
-    trained: TrainedModel, location: str
+    trained: TrainedModel, location: str, resampling: Resampling | None = None
 ) -> tuple[dict[str, Any], list[NamedCurve]]:
     """Measures how well the model separates the samples of a dataset from those of its test set.
+
+    Args:
+        trained: Model with test predictions.
+        location: Location of the OOD dataset.
+        resampling: Bootstrap settings; None computes no intervals.
 
     Returns:
         The record of `evaluate_ood`, and the ROC curve of every score at every stage.
@@ -212,7 +217,7 @@ def evaluate_ood_dataset(
     id_logits = read_predictions(path).logits
     validation = validation_predictions(trained.folder)
     curves = ood_curves(id_logits, ood_logits, location, validation)
-    return evaluate_ood(id_logits, ood_logits, validation), curves
+    return evaluate_ood(id_logits, ood_logits, validation, resampling), curves
 
 
 def evaluate_corruptions(

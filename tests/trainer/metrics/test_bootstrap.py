@@ -1,6 +1,7 @@
 """Percentile intervals over resamples, beside resampling written out."""
 
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from trainer.metrics.bootstrap import (
     bootstrap_intervals,
     ece_interval,
     mean_interval,
+    ood_intervals,
     paired_difference,
     paired_differences,
 )
 from trainer.metrics.calibration import ece, equal_width_bins
+from trainer.metrics.ood import ood_detection
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.metrics.proper_scores import accuracy, brier_score, nll
 from trainer.metrics.weighted import WEIGHTED_METRICS
@@ -154,6 +157,26 @@ def test_the_difference_of_similar_models_is_narrower_than_either_interval(
     own = bootstrap_intervals(*batch, metrics=("nll",))["nll"]
 
     assert difference.high - difference.low < 0.2 * (own.high - own.low)
+
+
+def test_an_ood_interval_is_that_of_id_and_ood_samples_drawn_apart(
+    batch: tuple[Tensor, Tensor],
+) -> None:
+    id_logits, ood_logits = batch[0], batch[0][:90].round() / 2
+    generator = np.random.default_rng(0)
+    values = []
+    for _ in range(40):
+        drawn = [generator.integers(size, size=size) for size in (400, 90)]
+        detection = ood_detection(id_logits[drawn[0]], ood_logits[drawn[1]], "entropy")
+        values.append(list(asdict(detection).values()))
+
+    intervals = ood_intervals(id_logits, ood_logits, "entropy", Resampling(40, level=0.9))
+
+    low, high = np.quantile(values, [0.05, 0.95], axis=0)
+    assert [each.low for each in intervals.values()] == pytest.approx(low.tolist())
+    assert [each.high for each in intervals.values()] == pytest.approx(high.tolist())
+    expected = asdict(ood_detection(id_logits, ood_logits, "entropy"))
+    assert {name: each.value for name, each in intervals.items()} == pytest.approx(expected)
 
 
 def test_models_of_different_samples_have_no_difference(batch: tuple[Tensor, Tensor]) -> None:

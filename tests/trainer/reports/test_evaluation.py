@@ -149,10 +149,18 @@ def test_a_cell_ends_in_the_ends_of_its_interval_averaged_over_the_seeds(run: Pa
     assert "[" not in "".join(cells_of(table)["temperature"])
 
 
-def test_every_metric_of_the_table_has_an_interval(run: Path) -> None:
-    resampling = Resampling(num_resamples=20)
+def test_ood_detection_has_intervals_too(run: Path, test_features: str) -> None:
+    _, table = evaluate(run, EvaluationRequest(ood=(test_features,), show_intervals=True))
 
-    (table,) = evaluate(run, EvaluationRequest(resampling=resampling, show_intervals=True))
+    records = [read_strict(run / f"seed-{seed}" / "ood.json") for seed in SEEDS]
+    scaled = [record[test_features]["temperature_nll"]["msp"] for record in records]
+    ends = [100 * np.mean([values[f"auroc_{end}"] for values in scaled]) for end in ("low", "high")]
+    row = next(line for line in table.splitlines() if "| msp | temperature by NLL |" in line)
+    assert f"50.00 ± 0.00 [{ends[0]:.2f}, {ends[1]:.2f}] |" in row
+
+
+def test_every_metric_of_the_table_has_an_interval(run: Path) -> None:
+    (table,) = evaluate(run, EvaluationRequest(show_intervals=True))
 
     rows = cells_of(table)
     without = {name for name, cells in rows.items() if not cells[0].endswith("]")}
@@ -172,18 +180,6 @@ def test_roc_curves_are_written_for_each_seed_and_drawn_for_the_run(
         assert set(points["stage"].to_pylist()) == set(STAGES)
     for suffix in ("png", "svg"):
         assert (run / f"roc.{suffix}").stat().st_size > 1000
-
-
-def test_without_an_error_there_is_no_curve_and_no_diagram(
-    run: Path, write_features: WriteFeatures, tmp_path: Path
-) -> None:
-    location = write_features(tmp_path / "one", num_samples=1)
-
-    evaluate(run)
-    evaluate(run, EvaluationRequest(DatasetChoice(location)))
-
-    assert pq.read_table(run / "seed-0" / "roc.parquet").num_rows == 0
-    assert not list(run.glob("roc.*"))
 
 
 def test_each_ood_dataset_has_a_row_for_each_score(
@@ -288,6 +284,7 @@ def test_a_metric_without_a_value_is_a_dash_or_no_row(
 ) -> None:
     location = write_features(tmp_path / "one", num_samples=1)
 
+    evaluate(run)
     (table,) = evaluate(run, EvaluationRequest(DatasetChoice(location)))
 
     # Errors of a single sample cannot be told from successes.
@@ -295,3 +292,6 @@ def test_a_metric_without_a_value_is_a_dash_or_no_row(
     written = read_strict(run / "seed-0" / "evaluation.json")
     assert written["raw"]["misclassification_auroc_msp"] is None
     assert math.isfinite(written["raw"]["nll"])
+    # Nor is there a curve; those of the evaluation before are of other data.
+    assert pq.read_table(run / "seed-0" / "roc.parquet").num_rows == 0
+    assert not list(run.glob("roc.*"))

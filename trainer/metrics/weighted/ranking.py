@@ -1,11 +1,13 @@
-"""Weighted misclassification detection and selective prediction by the certainty of predictions."""
+"""Weighted detection of errors and of OOD samples, and weighted selective prediction."""
 
 from dataclasses import asdict, dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainer.metrics.ood import OodDetection, detection_of_groups, ood_score
 from trainer.metrics.predictions import as_array
 from trainer.metrics.ranking import RankedGroups
 from trainer.metrics.selective import (
@@ -38,22 +40,22 @@ def names(by: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Ranking:
-    """Samples from the most to the least certain.
+    """Samples in descending order of a score.
 
     Attributes:
         order: Index of each sample. Shape (samples,).
-        correct: Whether its prediction is correct, as a number. Shape (samples,).
-        starts: First place of every group of equal certainty. Shape (groups,).
+        positive: 1 for a positive, otherwise 0. Shape (samples,).
+        starts: First place of every group of equal scores. Shape (groups,).
     """
 
     order: NDArray[np.intp]
-    correct: NDArray[np.float64]
+    positive: NDArray[np.float64]
     starts: NDArray[np.intp]
 
     def groups(self, counts: NDArray[np.float64]) -> RankedGroups:
-        """The groups that any sample is in, with the correct samples as the hits."""
+        """The groups that any sample is in."""
         sizes = counts[self.order]
-        hits = sizes * self.correct
+        hits = sizes * self.positive
         if len(self.starts) < len(sizes):
             sizes, hits = (np.add.reduceat(each, self.starts) for each in (sizes, hits))
         drawn = np.flatnonzero(sizes)
@@ -62,17 +64,45 @@ class _Ranking:
 
 def weighted_ranking(logits: Tensor, targets: Tensor, by: str) -> Statistic:
     """Prepares the metrics of `names(by)`; see `weighted_metrics`."""
-    certainty, correct = (as_array(each) for each in certainty_and_correct(logits, targets, by))
-    order = np.argsort(-certainty, kind="stable")
-    ordered = certainty[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    ranking = _Ranking(order, correct[order].astype(np.float64), starts)
+    ranking = _rank(*certainty_and_correct(logits, targets, by))
 
     def statistic(counts: Counts) -> Values:
         values = np.array([_metrics(ranking.groups(row)) for row in counts])
         return dict(zip(names(by), values.T, strict=True))
 
     return statistic
+
+
+def weighted_ood(id_logits: Tensor, ood_logits: Tensor, by: str) -> Statistic:
+    """Prepares OOD detection, for counts of the ID samples followed by those of the OOD samples.
+
+    Args:
+        id_logits: Shape (samples, classes).
+        ood_logits: Shape (other samples, classes).
+        by: A key of OOD_SCORES.
+
+    Raises:
+        MetricError: `by` is unknown, or logits are invalid.
+    """
+    scores = torch.cat([ood_score(id_logits, by), ood_score(ood_logits, by)])
+    ranking = _rank(scores, torch.arange(len(scores)) >= len(id_logits))
+
+    def statistic(counts: Counts) -> Values:
+        detections = [detection_of_groups(ranking.groups(row)) for row in counts]
+        return {
+            name: np.array([getattr(each, name) for each in detections])
+            for name in OodDetection.__annotations__
+        }
+
+    return statistic
+
+
+def _rank(scores: Tensor, positive: Tensor) -> _Ranking:
+    values = as_array(scores)
+    order = np.argsort(-values, kind="stable")
+    ordered = values[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    return _Ranking(order, as_array(positive)[order].astype(np.float64), starts)
 
 
 def _metrics(groups: RankedGroups) -> list[float]:
