@@ -143,7 +143,7 @@ def _difference_rows(
     rows = []
     for first, second in itertools.combinations(range(len(comparison.runs)), 2):
         runs = comparison.runs[first], comparison.runs[second]
-        for stage, metric in intervals.values:
+        for stage, metric in intervals.metrics:
             means = [each.mean for run in runs if (each := summarise(run, stage, metric))]
             interval = intervals.difference(first, second, stage, metric)
             if interval is not None and len(means) == len(runs):

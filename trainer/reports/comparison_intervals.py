@@ -2,13 +2,14 @@
 
 In every resample, the same test samples are drawn for all runs; runs without test samples share the
 draws of each seed's validation samples. A metric is computed for every seed on the samples drawn
-and averaged over the seeds. Seeds are drawn too, n - 1 of n with replacement, for which the
-variance of the mean is the usual unbiased estimate; runs with the same seeds share these draws, as
-a seed gives them the same split, order and initial parameters. The intervals thus cover the choice
-of test samples and, with two or more seeds, the choice of seeds. They are percentile intervals of
+and averaged over the seeds. Where there are several seeds, Student's t times the standard error
+over the seeds is added: drawing from so few seeds would give intervals that are too narrow. Runs
+with the same seeds are paired by them, as a seed gives them the same split, order and initial
+parameters; for runs with other seeds the variances are pooled. The intervals are percentiles, of
 one metric and one pair at a time, not corrected for several comparisons.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,16 +23,29 @@ from trainer.run_folder import TEST
 
 
 @dataclass(frozen=True)
+class ResampledMetric:
+    """One metric of all runs at one stage.
+
+    Attributes:
+        means: Mean over the seeds of each run in each resample of the test samples; NaN where it
+            has no value. Shape (runs, resamples).
+        seeds: For each run, the value of every seed that has one, on the test samples themselves.
+    """
+
+    means: NDArray[np.float64]
+    seeds: Sequence[Mapping[int, float]]
+
+
+@dataclass(frozen=True)
 class ComparisonIntervals:
     """The metrics of all runs in the same resamples.
 
     Attributes:
-        values: By stage and metric, the mean over the seeds of each run in each resample; NaN where
-            it has no value. Shape (runs, resamples).
+        metrics: By stage and metric.
         resampling: Settings of the bootstrap.
     """
 
-    values: Mapping[tuple[str, str], NDArray[np.float64]]
+    metrics: Mapping[tuple[str, str], ResampledMetric]
     resampling: Resampling
 
     def interval(self, run: int, stage: str, metric: str) -> tuple[float, float] | None:
@@ -42,23 +56,50 @@ class ComparisonIntervals:
             stage: Key of `record.STAGES`.
             metric: Name of the metric in a record.
         """
-        values = self.values.get((stage, metric))
-        return None if values is None else self._quantiles(values[run])
+        each = self.metrics.get((stage, metric))
+        return None if each is None else self._interval(each.means[run], [each.seeds[run]])
 
     def difference(
         self, first: int, second: int, stage: str, metric: str
     ) -> tuple[float, float] | None:
         """Interval of the first run's mean minus the second's; arguments as in `interval`."""
-        values = self.values.get((stage, metric))
-        return None if values is None else self._quantiles(values[first] - values[second])
+        each = self.metrics.get((stage, metric))
+        if each is None:
+            return None
+        seeds = [each.seeds[first], each.seeds[second]]
+        return self._interval(each.means[first] - each.means[second], seeds)
 
-    def _quantiles(self, values: NDArray[np.float64]) -> tuple[float, float] | None:
-        defined = values[np.isfinite(values)]
+    def _interval(
+        self, resampled: NDArray[np.float64], seeds: Sequence[Mapping[int, float]]
+    ) -> tuple[float, float] | None:
+        error, freedom = error_over_seeds(*seeds)
+        if error > 0:
+            generator = np.random.default_rng(self.resampling.seed)
+            resampled = resampled + error * generator.standard_t(freedom, len(resampled))
+        defined = resampled[np.isfinite(resampled)]
         if not len(defined):
             return None
         outside = (1 - self.resampling.level) / 2
         low, high = np.quantile(defined, [outside, 1 - outside])
         return float(low), float(high)
+
+
+def error_over_seeds(*runs: Mapping[int, float]) -> tuple[float, int]:
+    """Standard error of a mean over seeds, or of a difference of two, and its degrees of freedom.
+
+    Args:
+        runs: Value of each seed of one run, or of two runs to subtract.
+
+    Returns:
+        Zeros where no run has two seeds, which say nothing about other seeds.
+    """
+    if len(runs) == 2 and runs[0].keys() == runs[1].keys():  # noqa: PLR2004 - a difference
+        runs = ({seed: value - runs[1][seed] for seed, value in runs[0].items()},)
+    freedom = sum(len(run) - 1 for run in runs)
+    if freedom < 1 or not all(runs):
+        return 0.0, 0
+    squares = sum(len(run) * float(np.var(list(run.values()))) for run in runs)
+    return math.sqrt(squares / freedom * sum(1 / len(run) for run in runs)), freedom
 
 
 def resample_comparison(
@@ -79,7 +120,7 @@ def resample_comparison(
         TrainingError: Predictions are missing or damaged.
     """
     known = [metric for metric in metrics if metric in WEIGHTED_METRICS]
-    values = {}
+    resampled = {}
     for stage in comparison.stages:
         runs: list[dict[int, dict[str, NDArray[np.float64]]]] = []
         for run in comparison.runs:
@@ -89,12 +130,20 @@ def resample_comparison(
                     runs[-1][seed] = _resampled_seed(run, seed, stage, known, resampling)
                 advance()
         for metric in known:
+            seeds = [_values_of(run, stage, metric) for run in comparison.runs]
+            nothing = [np.full(resampling.num_resamples, np.nan)]
             means = [
-                _mean_over_seeds({seed: each[metric] for seed, each in seeds.items()}, resampling)
-                for seeds in runs
+                np.mean([each[seed][metric] for seed in values] or nothing, axis=0)
+                for each, values in zip(runs, seeds, strict=True)
             ]
-            values[stage, metric] = np.stack(means)
-    return ComparisonIntervals(values, resampling)
+            resampled[stage, metric] = ResampledMetric(np.stack(means), seeds)
+    return ComparisonIntervals(resampled, resampling)
+
+
+def _values_of(run: Run, stage: str, metric: str) -> dict[int, float]:
+    """The recorded value of every seed that has one."""
+    values = {seed: record.get(stage, {}).get(metric) for seed, record in run.records.items()}
+    return {seed: value for seed, value in values.items() if value is not None}
 
 
 def _resampled_seed(
@@ -116,18 +165,3 @@ def _resampled_seed(
         else nothing
         for metric in metrics
     }
-
-
-def _mean_over_seeds(
-    seeds: Mapping[int, NDArray[np.float64]], resampling: Resampling
-) -> NDArray[np.float64]:
-    """Mean over seeds that are drawn anew for each resample. Shape (resamples,)."""
-    if not seeds:
-        return np.full(resampling.num_resamples, np.nan)
-    values = np.stack(list(seeds.values()))
-    if len(seeds) == 1:
-        return values[0]
-    # Runs with equal seeds have equal draws, those with other seeds draws of their own.
-    generator = np.random.default_rng([resampling.seed, *seeds])
-    drawn = generator.integers(len(seeds), size=(len(seeds) - 1, resampling.num_resamples))
-    return np.take_along_axis(values, drawn, axis=0).mean(axis=0)

@@ -83,8 +83,8 @@ def _legend(intervals: ComparisonIntervals | None) -> str:
     return (
         f"{mean} [{level} interval of the mean]; {ARROWS} Intervals are of a paired bootstrap with "
         f"{settings.num_resamples:,} resamples: the same test samples are drawn for all runs, and "
-        "where a run has several seeds, these are drawn too. The best mean is bold where the "
-        f"{level} interval of its difference from each other run excludes 0."
+        "where there are several seeds, Student's t adds their spread. The best mean is bold where "
+        f"the {level} interval of its difference from each other run excludes 0."
     )
 
 

@@ -16,6 +16,8 @@ from trainer import run_folder
 from trainer.config import Recipe, RegulariserConfig
 from trainer.recipes.effects import NEEDS_WEIGHTS
 from trainer.recipes.file import read_recipe
+from trainer.runs.train import fixed_part
+from trainer.training.checkpoint import require_same_run
 
 ALPHA = "regulariser.alpha"
 LONGEST_NAME = 120
@@ -91,7 +93,8 @@ def plan_sweep(request: SweepRequest) -> list[SweptRun]:
         ConfigError: A key or value is invalid, alone or in a combination; or no run uses the
             scores.
         ScoreFileError: The score file cannot be read.
-        TrainingError: The folder already holds runs of the sweep, and these are not to be resumed.
+        TrainingError: The folder already holds runs of the sweep, and these are not to be resumed,
+            or were started with another recipe.
     """
     axes = _axes(request)
     combinations = [
@@ -114,7 +117,7 @@ def plan_sweep(request: SweepRequest) -> list[SweptRun]:
         )
     _check_scores(request, list(recipes.values()))
     runs = [_run(request, label, recipe) for label, recipe in recipes.items()]
-    _require_fresh(runs, request)
+    _check_started(runs, request)
     return runs
 
 
@@ -231,7 +234,8 @@ def _check_scores(request: SweepRequest, recipes: Sequence[Recipe]) -> None:
         read_score_schema(Path(path))
 
 
-def _require_fresh(runs: Sequence[SweptRun], request: SweepRequest) -> None:
+def _check_started(runs: Sequence[SweptRun], request: SweepRequest) -> None:
+    """Refuses runs that exist, and on resuming those that exist with another recipe."""
     started = [run for run in runs if run.num_started]
     if started and not request.resume:
         raise TrainingError(
@@ -242,3 +246,10 @@ def _require_fresh(runs: Sequence[SweptRun], request: SweepRequest) -> None:
             Setting("out"),
             parameter="out",
         )
+    for run in started:
+        current = {"recipe": fixed_part(run.recipe)}
+        for seed in run.recipe.training.seeds:
+            path = run_folder.seed_folder(run.folder, seed) / run_folder.RECIPE
+            if path.exists():
+                identity = run_folder.read_json(path).get("identity", {})
+                require_same_run(path, {"recipe": identity.get("recipe")}, current)

@@ -168,21 +168,26 @@ def _weights(splits: Splits, recipe: Recipe) -> tuple[Tensor | None, WeightsDist
     )
 
 
-def _identity(request: RunRequest, samples: Samples, weights: Tensor | None) -> dict[str, Any]:
-    """Everything a run depends on, as plain values."""
-    recipe = recipe_as_dict(request.recipe)
+def fixed_part(recipe: Recipe) -> dict[str, Any]:
+    """The keys of a recipe that must not change when a run resumes, as values of its file."""
+    values = recipe_as_dict(recipe)
     for *tables, key in FREE_TO_CHANGE:
-        table = recipe
+        table = values
         for name in tables:
             table = table.get(name, {})
         table.pop(key, None)
-    if request.recipe.training.final == "last":
+    if recipe.training.final == "last":
         # Runs that began before these keys existed can be resumed.
-        del recipe["training"]["final"], recipe["training"]["best_by"]
+        del values["training"]["final"], values["training"]["best_by"]
+    return values
+
+
+def _identity(request: RunRequest, samples: Samples, weights: Tensor | None) -> dict[str, Any]:
+    """Everything a run depends on, as plain values."""
     digest = hashlib.sha256("\n".join(samples.sample_ids).encode())
     digest.update(samples.labels.numpy().tobytes())
     return {
-        "recipe": recipe,
+        "recipe": fixed_part(request.recipe),
         "seed": request.seed,
         "training_samples": digest.hexdigest(),
         "weights": hashlib.sha256(weights.numpy().tobytes()).hexdigest()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
 from trainer.evaluation.prediction_file import Predictions, write_predictions
@@ -15,7 +16,12 @@ from trainer.metrics import METRICS
 from trainer.metrics.bootstrap import Resampling, paired_differences, resamples
 from trainer.reports.columns import COLUMNS
 from trainer.reports.comparison import Comparison, compare_runs
-from trainer.reports.comparison_intervals import resample_comparison
+from trainer.reports.comparison_intervals import (
+    ComparisonIntervals,
+    ResampledMetric,
+    error_over_seeds,
+    resample_comparison,
+)
 from trainer.reports.comparison_table import best_run, markdown_table
 
 METRIC_NAMES = ("accuracy", "nll", "ece", "misclassification_auroc_msp")
@@ -69,30 +75,24 @@ def test_with_one_seed_a_difference_is_that_of_the_paired_bootstrap(tmp_path: Pa
         assert intervals.difference(0, 1, "raw", metric) == pytest.approx(ends), metric
 
 
-def test_several_seeds_are_drawn_with_the_samples_and_averaged(tmp_path: Path) -> None:
+def test_seeds_are_averaged_in_every_resample(tmp_path: Path) -> None:
     seeds = {seed: predictions_of(seed, 1.0 + seed / 4) for seed in range(3)}
     comparison = compared(write_run(tmp_path / "run", seeds))
 
     intervals = resample_comparison(comparison, ("accuracy",), RESAMPLING)
 
-    # The naive version: two of three seeds, each evaluated on the repeated samples.
-    drawn_seeds = np.random.default_rng([0, 0, 1, 2]).integers(3, size=(2, 200))
     counts = np.concatenate(list(resamples(300, RESAMPLING)))
     naive = []
-    for number in range(200):
-        rows = torch.arange(300).repeat_interleave(torch.tensor(counts[number]).long())
-        chosen = [seeds[seed] for seed in drawn_seeds[:, number]]
-        naive.append(
-            np.mean(
-                [METRICS["accuracy"](logits[rows], targets[rows]) for logits, targets in chosen]
-            )
-        )
-    assert intervals.values["raw", "accuracy"][0] == pytest.approx(np.array(naive))
-    expected = np.quantile(naive, [0.025, 0.975])
-    assert intervals.interval(0, "raw", "accuracy") == pytest.approx(tuple(expected))
+    for drawn in counts:
+        rows = torch.arange(300).repeat_interleave(torch.tensor(drawn).long())
+        each = [
+            METRICS["accuracy"](logits[rows], targets[rows]) for logits, targets in seeds.values()
+        ]
+        naive.append(np.mean(each))
+    assert intervals.metrics["raw", "accuracy"].means[0] == pytest.approx(np.array(naive))
 
 
-def test_the_variance_over_seeds_is_that_of_their_mean(tmp_path: Path) -> None:
+def test_where_only_seeds_differ_the_interval_is_that_of_students_t(tmp_path: Path) -> None:
     # All samples are alike, so that only the choice of seeds is left.
     targets = torch.zeros(50, dtype=torch.long)
     seeds = {
@@ -102,10 +102,39 @@ def test_the_variance_over_seeds_is_that_of_their_mean(tmp_path: Path) -> None:
     losses = [METRICS["nll"](*each) for each in seeds.values()]
     comparison = compared(write_run(tmp_path / "run", seeds, "validation.npz"))
 
-    intervals = resample_comparison(comparison, ("nll",), Resampling(num_resamples=20_000))
+    intervals = resample_comparison(comparison, ("nll",), Resampling(num_resamples=100_000))
 
-    spread = float(intervals.values["raw", "nll"][0].std())
-    assert spread == pytest.approx(np.std(losses, ddof=1) / np.sqrt(len(losses)), rel=0.03)
+    expected = stats.t.interval(0.95, 3, np.mean(losses), stats.sem(losses))
+    assert intervals.interval(0, "raw", "nll") == pytest.approx(expected, rel=0.02, abs=0.01)
+
+
+def test_the_error_over_seeds_is_that_of_the_t_tests() -> None:
+    one, two = {0: 0.1, 1: 0.5, 2: 0.4}, {0: 0.2, 1: 0.9, 2: 0.3}
+    others = {7: 0.2, 8: 0.9}
+
+    paired, independent = error_over_seeds(one, two), error_over_seeds(one, others)
+
+    difference = np.mean(list(one.values())) - np.mean(list(two.values()))
+    test = stats.ttest_rel(list(one.values()), list(two.values()))
+    assert paired == pytest.approx((difference / test.statistic, test.df))
+    difference = np.mean(list(one.values())) - np.mean(list(others.values()))
+    test = stats.ttest_ind(list(one.values()), list(others.values()))
+    assert independent == pytest.approx((difference / test.statistic, test.df))
+    assert error_over_seeds({0: 0.5}) == error_over_seeds({0: 0.5}, {1: 0.6}) == (0, 0)
+
+
+def test_equal_methods_with_three_seeds_are_rarely_told_apart() -> None:
+    generator = np.random.default_rng(0)
+    wrong = 0
+    for _ in range(400):
+        runs = [dict(enumerate(generator.normal(size=3))) for _ in range(2)]
+        means = np.array([[np.mean(list(run.values()))] * 1000 for run in runs])
+        metric = ResampledMetric(means, runs)
+        intervals = ComparisonIntervals({("raw", "nll"): metric}, Resampling(1000))
+        low, high = intervals.difference(0, 1, "raw", "nll") or (0, 0)
+        wrong += not low < 0 < high
+
+    assert 0.02 < wrong / 400 < 0.08
 
 
 def test_what_all_runs_share_by_seed_cancels(tmp_path: Path) -> None:
@@ -133,7 +162,7 @@ def test_temperatures_scale_the_logits_of_their_stage(tmp_path: Path) -> None:
     counts = np.concatenate(list(resamples(300, RESAMPLING)))
     rows = torch.arange(300).repeat_interleave(torch.tensor(counts[7]).long())
     expected = METRICS["nll"](logits[rows].double() / temperature, targets[rows])
-    assert intervals.values["temperature_nll", "nll"][0, 7] == pytest.approx(expected)
+    assert intervals.metrics["temperature_nll", "nll"].means[0, 7] == pytest.approx(expected)
 
 
 def test_validation_samples_of_each_seed_are_drawn_alike_for_all_runs(tmp_path: Path) -> None:

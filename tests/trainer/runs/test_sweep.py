@@ -1,5 +1,6 @@
 """Sweeps are planned and checked as a whole before anything is trained."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from difficulty_service.errors import ConfigError, ScoreFileError, TrainingError
 from difficulty_service.score_file import write_scores
 from trainer.config import RegulariserConfig
 from trainer.runs.sweep import SweepRequest, plan_sweep
+from trainer.runs.train import fixed_part
 
 RECIPE = """
 name = "probe"
@@ -163,10 +165,22 @@ def test_runs_that_exist_are_kept_only_where_that_is_asked_for(request_of: Sweep
     request = replace(request_of, over=("regulariser.alpha=0,0.3",))
     folder = plan_sweep(request)[1].folder / "seed-1"
     folder.mkdir(parents=True)
-    (folder / "recipe.json").write_text("{}")
+    recipe = fixed_part(plan_sweep(request)[1].recipe)
+    (folder / "recipe.json").write_text(json.dumps({"identity": {"recipe": recipe}}))
 
     with pytest.raises(TrainingError, match=r"alpha=0\.3 already holds a run, one of 1"):
         plan_sweep(request)
     runs = plan_sweep(replace(request, resume=True))
 
     assert [(run.num_started, run.num_finished) for run in runs] == [(0, 0), (1, 0)]
+
+
+def test_a_sweep_with_other_settings_does_not_resume(request_of: SweepRequest) -> None:
+    request = replace(request_of, over=("regulariser.alpha=0,0.3",), resume=True)
+    run = plan_sweep(request)[1]
+    (run.folder / "seed-1").mkdir(parents=True)
+    saved = {"identity": {"recipe": fixed_part(run.recipe)}}
+    (run.folder / "seed-1" / "recipe.json").write_text(json.dumps(saved))
+
+    with pytest.raises(TrainingError, match=r"belongs to another run.*epochs"):
+        plan_sweep(replace(request, settings=("training.epochs=7",)))
