@@ -34,8 +34,8 @@ def evaluate(
         float | None,
         typer.Option(
             metavar="LEVEL",
-            help="Show bootstrap intervals of this level, such as 0.95, which is also that of the "
-            "files by default.",
+            help="Show bootstrap intervals of this level, such as 0.95, the level in the files by "
+            "default.",
         ),
     ] = None,
     resamples: Annotated[

@@ -154,8 +154,7 @@ def _resampled_seed(
     # Equal draws for equal samples; validation samples of different seeds are different samples.
     samples = sample_set(run, seed)
     offset = 0 if samples == TEST else 1 + seed
-    sizes = (len(predictions.targets),)
-    draws = resamples(sizes, replace(resampling, seed=resampling.seed + offset))
+    draws = resamples(len(predictions.targets), replace(resampling, seed=resampling.seed + offset))
     statistic = weighted_metrics(predictions.logits, predictions.targets, metrics)
     blocks = [statistic(counts) for counts in draws]
     nothing = np.full(resampling.num_resamples, np.nan)
