@@ -33,9 +33,9 @@ def match_classes(samples: Samples, class_names: tuple[str, ...], source: str) -
     """
     if samples.class_names == class_names:
         return samples
-    if are_numbered(samples.class_names) or are_numbered(class_names):
-        return _match_by_index(samples, class_names, source)
     unknown = [name for name in samples.class_names if name not in set(class_names)]
+    if unknown and (are_numbered(samples.class_names) or are_numbered(class_names)):
+        return _match_by_index(samples, class_names, source)
     if unknown:
         absent = [name for name in class_names if name not in set(samples.class_names)]
         raise DatasetError(
@@ -57,8 +57,6 @@ def _match_by_index(samples: Samples, class_names: tuple[str, ...], source: str)
             "a model can only be evaluated on classes that it was trained on",
             "check the label columns",
         )
-    if are_numbered(names) and are_numbered(class_names):
-        return replace(samples, class_names=class_names)
     if not are_numbered(names) and len(names) < len(class_names):
         raise DatasetError(
             f"{source!r} has the classes {list(names[:_SHOWN])} and the training dataset the "

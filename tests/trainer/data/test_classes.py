@@ -80,3 +80,7 @@ def test_unknown_classes_are_refused_by_name() -> None:
 def test_shared_samples_are_refused_with_examples() -> None:
     with pytest.raises(DatasetError, match=r"2 samples of 'here' .*\['b', 'c'\]"):
         refuse_shared_ids(["a", "b", "c"], ["c", "b", "d"], "here")
+
+
+def test_numbers_that_are_names_are_matched_by_name_where_the_first_are_absent() -> None:
+    assert matched(("1", "2"), [0, 1, 1], ("0", "1", "2")).tolist() == [1, 2, 2]
