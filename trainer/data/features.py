@@ -11,9 +11,8 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import ConfigError, DatasetError, FeatureStoreError
-from difficulty_service.feature_store.array_files import is_array_file, read_array_file
 from difficulty_service.feature_store.arrays import ArrayFeatures
-from difficulty_service.feature_store.store import open_store
+from difficulty_service.feature_store.opening import open_features
 from trainer.config import DataConfig
 from trainer.data.classes import are_numbered, match_classes, refuse_shared_ids
 from trainer.data.splits import Splits, hold_out, named_by, with_label_noise
@@ -151,10 +150,9 @@ def _open_matching(location: str, spec: InputSpec, device: torch.device, train: 
 
 
 def _read(location: str) -> _Rows:
-    if is_object(location) or is_array_file(Path(location)):
-        held = is_object(location)
-        return _of_arrays(find_own(location) if held else read_array_file(Path(location)))
-    store = open_store(Path(location))
+    store = find_own(location) if is_object(location) else open_features(Path(location))
+    if isinstance(store, ArrayFeatures):
+        return _of_arrays(store)
     ids: list[str] = []
     labels, features = [], []
     for shard in range(store.num_parts):
