@@ -105,10 +105,11 @@ def _split(override: str) -> Change:
             "give KEY=VALUE, such as training.epochs=30 or loss.name=focal",
             parameter="overrides",
         )
-    return keys, _value(text.strip())
+    return keys, value_of(text.strip())
 
 
-def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value
+def value_of(text: str) -> Any:  # noqa: ANN401 - any TOML value
+    """The value of a text: TOML, or else the text itself; None where it is empty."""
     if not text:
         return None
     try:

@@ -13,7 +13,8 @@ from trainer.evaluation.roc_file import NamedCurve, misclassification_curves, wr
 from trainer.metrics.bootstrap import Resampling
 from trainer.own_code import describe_own
 from trainer.reports.evaluation_table import corruptions_table, metrics_table, ood_table
-from trainer.reports.roc_diagram import ROC_SUFFIXES, draw_roc
+from trainer.reports.pictures import FORMATS
+from trainer.reports.roc_diagram import draw_roc
 from trainer.runs.evaluate import (
     DatasetChoice,
     Record,
@@ -192,6 +193,6 @@ def _write_curves(run: Path, seeds: Sequence[_Seed]) -> None:
     if curves:
         draw_roc(curves, diagram)
     else:
-        for suffix in ROC_SUFFIXES:
+        for suffix in FORMATS:
             # The diagram of an earlier evaluation is of other curves.
             diagram.with_suffix(suffix).unlink(missing_ok=True)

@@ -3,14 +3,17 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from difficulty_service.files.atomic_file import replacing
 from trainer.evaluation.roc_file import MISCLASSIFICATION, NamedCurve
+from trainer.reports.pictures import COLOURS, FORMATS, GREY, save_picture, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PANELS_PER_ROW = 3
-ROC_SUFFIXES = (".png", ".svg")
-COLOURS = {"msp": "#0072b2", "entropy": "#d55e00", "max_logit": "#009e73"}
-"""Colours of the scores, which people with any colour vision can tell apart."""
+SCORES = ("msp", "entropy", "max_logit")
+"""Scores in the order of their colours."""
 
 LONGEST_LOCATION = 40
 """Number of characters of a location that a title shows, its last ones."""
@@ -25,7 +28,13 @@ def draw_roc(curves: Sequence[NamedCurve], path: Path) -> None:
         curves: Curves of all seeds, at least one as trained.
         path: Path without an ending; the .png and .svg files there are replaced.
     """
-    from matplotlib import rc_context
+    with style():
+        figure = _draw(curves)
+        for suffix in FORMATS:
+            save_picture(figure, path.with_suffix(suffix))
+
+
+def _draw(curves: Sequence[NamedCurve]) -> "Figure":
     from matplotlib.figure import Figure
 
     raw = [each for each in curves if each.stage == "raw"]
@@ -40,26 +49,19 @@ def draw_roc(curves: Sequence[NamedCurve], path: Path) -> None:
             axes.plot(
                 each.curve.false_positive_rates,
                 each.curve.true_positive_rates,
-                color=COLOURS[each.by],
+                color=COLOURS[SCORES.index(each.by)],
                 linewidth=1.2,
                 alpha=0.8,
                 label=None if each.by in shown else TITLES[each.by],
             )
             shown.add(each.by)
-        axes.plot([0, 1], [0, 1], color="grey", linestyle="--", linewidth=1, label="guessing")
+        axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="guessing")
         # A dollar sign in a location must not start a formula.
         axes.set_title(_title(detection), fontsize="small", parse_math=False)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="false positive rate")
         axes.set_ylabel("true positive rate")
         axes.legend(loc="lower right", fontsize="small")
-    for suffix in ROC_SUFFIXES:
-        # With a fixed salt and no date, the same curves give the same file.
-        with (
-            rc_context({"svg.hashsalt": "roc"}),
-            replacing(path.with_suffix(suffix)) as temporary,
-        ):
-            metadata = {"Date": None} if suffix == ".svg" else None
-            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+    return figure
 
 
 def _title(detection: str) -> str:

@@ -16,6 +16,7 @@ from trainer import run_folder
 from trainer.config import Recipe, RegulariserConfig
 from trainer.recipes.effects import NEEDS_WEIGHTS
 from trainer.recipes.file import read_recipe
+from trainer.recipes.overrides import value_of
 from trainer.runs.train import fixed_part
 from trainer.training.checkpoint import require_same_run
 
@@ -154,19 +155,12 @@ def _values(key: str, text: str) -> list[Any]:
     try:
         values = tomllib.loads(f"values = [{text}]")["values"]
     except tomllib.TOMLDecodeError:
-        values = [_value(part.strip()) for part in text.split(",")]
+        values = [value_of(part.strip()) for part in text.split(",")]
     repeated = [value for number, value in enumerate(values) if value in values[:number]]
-    if not values or "" in values or repeated:
+    if not values or None in values or "" in values or repeated:
         problem = f"{_shown(repeated[0])} twice" if repeated else "no value, or an empty one"
         raise ConfigError(f"{key} = {text!r}: {problem}", "name each value once", parameter="over")
     return values
-
-
-def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def _read(request: SweepRequest, combination: Combination) -> Recipe:
