@@ -1,1 +1,27 @@
-"""Does knowing the difficulty help? Trains classifiers that read `scores.parquet`."""
+"""Does knowing the difficulty help? Trains classifiers that read `scores.parquet`.
+
+`import trainer` gives `trainer.train`, which is loaded when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainer.interface.train import TrainedRun as TrainedRun
+    from trainer.interface.train import train as train
+
+__all__ = ["TrainedRun", "train"]
+
+
+def __getattr__(name: str) -> object:
+    """Loads one of the public names; importing the package loads none of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module = import_module("trainer.interface.train")
+    globals().update({each: getattr(module, each) for each in __all__})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -18,6 +18,7 @@ Seed = Annotated[int, Field(ge=0)]
 
 Kind = Literal["images", "features", "text"]
 Augmentation = Literal["none", "flip", "flip_crop", "random_resized_crop"]
+BestBy = Literal["accuracy", "nll", "ece", "adaptive_ece"]
 Normalise = Literal["minmax", "per_dimension", "zscore", "none"]
 
 
@@ -123,6 +124,8 @@ class RegulariserConfig:
         c: Constant of equation 10 that keeps the largest weight below 1.
         missing: What to do with a training sample without a score: "error" refuses it, "mean"
             gives it the mean weight.
+        unreliable: What to do with scores that are marked as unreliable: "error" refuses them,
+            "allow" uses them.
     """
 
     alpha: NotNegative = 0.0
@@ -134,6 +137,7 @@ class RegulariserConfig:
     score_temperature: Positive = 0.7
     c: NotNegative = 1e-3
     missing: Literal["error", "mean"] = "error"
+    unreliable: Literal["error", "allow"] = "error"
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -193,6 +197,9 @@ class TrainingConfig:
             and saved; None keeps no average.
         checkpoint_every: Number of epochs between checkpoints.
         evaluation_batch_size: Number of samples per step of evaluation.
+        final: Epoch whose model is evaluated and saved: the "last", or the "best" by `best_by` on
+            the validation samples.
+        best_by: Validation metric of "best"; the first epoch wins a tie.
     """
 
     epochs: Count
@@ -205,6 +212,8 @@ class TrainingConfig:
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     checkpoint_every: Count = 1
     evaluation_batch_size: Count = 512
+    final: Literal["last", "best"] = "last"
+    best_by: BestBy = "accuracy"
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -1,7 +1,9 @@
 """Output of a run: a progress bar on a terminal, and one line per epoch everywhere."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.progress import (
@@ -15,10 +17,42 @@ from rich.progress import (
 )
 
 from difficulty_service.commands.console import RateColumn, err, out, print_warnings
+from trainer.config import Recipe
+from trainer.own_code import describe_own
+from trainer.run_folder import FINAL, read_json, seed_folder
 from trainer.runs.signals import stop_on_signals
-from trainer.runs.train import RunCallbacks
+from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 from trainer.training.checkpoint import Progress as RunProgress
 from trainer.weights.formula import WeightsDistribution
+
+
+def train_seed(recipe: Recipe, seed: int, folder: Path, device: str, *, resume: bool) -> bool:
+    """Trains one seed and shows its progress.
+
+    Args:
+        recipe: Recipe of the run.
+        seed: Seed to train.
+        folder: Folder of the run.
+        device: "auto", "cpu", "cuda", ...
+        resume: Whether to resume an earlier run of the same recipe and seed.
+
+    Returns:
+        Whether the seed is finished; False when a signal stopped it.
+    """
+    is_main = os.environ.get("RANK", "0") == "0"
+    if is_main:
+        out.print(f"{recipe.name}, seed {seed}, in {seed_folder(folder, seed)}", markup=False)
+        print_warnings(describe_own(recipe.model.name, recipe.loss.name))
+    num_processes = int(os.environ.get("WORLD_SIZE", "1"))
+    with watch_run(recipe.training.epochs, num_processes, is_main=is_main) as callbacks:
+        finished = run_seed(RunRequest(recipe, seed, folder, device, resume), callbacks)
+    if is_main and finished and recipe.training.final == "best":
+        final = read_json(seed_folder(folder, seed) / FINAL)
+        best = f"epoch {final['epoch']} of {final['epochs']} is final"
+        out.print(f"{best}, the best by validation {final['best_by']}", markup=False)
+    if is_main and not finished:
+        err.print("stopped and saved; resume with the same command and --resume", markup=False)
+    return finished
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The files of a run: one folder per recipe, with one folder per seed inside."""
 
+import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -21,12 +22,17 @@ ERRORS = "errors.parquet"
 EVALUATION = "evaluation.json"
 EVALUATION_ERRORS = "evaluation_errors.parquet"
 EVALUATION_PREDICTIONS = "evaluation.npz"
+FINAL = "final.json"
 HISTORY = "history.jsonl"
 INPUTS = "inputs.json"
+LAST_MODEL = "model-last.safetensors"
 METRICS = "metrics.json"
 MODEL = "model.safetensors"
+OBJECTIVE = "objective.json"
 OOD = "ood.json"
 RECIPE = "recipe.json"
+ROC = "roc.parquet"
+ROC_DIAGRAM = "roc"
 TENSORBOARD = "tensorboard"
 TEST = "test.npz"
 VALIDATION = "validation.npz"
@@ -86,6 +92,21 @@ def write_history(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     """Writes one line of JSON per epoch."""
     with replacing(path) as temporary:
         temporary.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """Reads the records of the epochs."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write_loss_rows(folder: Path, loss: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes what a loss with memory reported per epoch as CSV, named like the loss."""
+    if not rows:
+        return
+    with replacing(folder / f"{loss}.csv") as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def write_errors(path: Path, skipped: Sequence[SkippedEntry]) -> None:

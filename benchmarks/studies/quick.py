@@ -51,7 +51,7 @@ LOSSES = [
     ),
     Search(
         "MMCE, weighted",
-        ("loss.name=mmce_weighted",),
+        ("loss.name=mmce_weighted", "loss.normalisation=paper"),
         "loss.coefficient",
         (0.32, 1.0, 3.2),
         least=0.003,

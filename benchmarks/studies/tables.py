@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from benchmarks.studies.trials import Criterion, SearchResult, Study, Trial
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.metrics.proper_scores import nll
-from trainer.reports.comparison import compare_runs, markdown_table
+from trainer.reports.comparison import compare_runs
+from trainer.reports.comparison_table import markdown_table
 from trainer.run_folder import VALIDATION
 
 COLUMNS = ("accuracy", "adaptive_ece", "ece", "nll", "misclassification_auroc_msp")

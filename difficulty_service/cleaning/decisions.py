@@ -12,8 +12,8 @@ from difficulty_service.cleaning.class_names import class_names_of
 from difficulty_service.cleaning.conditions import rows_where
 from difficulty_service.cleaning.marks import Mark, MarkedSample
 from difficulty_service.errors import CleaningError, Setting
+from difficulty_service.files.wording import count_of, is_or_are, list_names
 from difficulty_service.score_file import ScoreFile
-from difficulty_service.wording import count_of, is_or_are, list_names
 
 LISTED = 20
 """Number of sample ids that a warning lists."""

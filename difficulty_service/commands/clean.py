@@ -116,7 +116,7 @@ def _with_marks(rules: "CleaningRules", path: Path, sample_ids: list[str]) -> "C
 
 def report_decisions(decisions: "Decisions") -> None:
     """Prints how many samples are kept, relabelled and dropped, in all and in each class."""
-    from difficulty_service.wording import is_or_are
+    from difficulty_service.files.wording import is_or_are
 
     classes = decisions.classes
     rows = [
@@ -137,7 +137,7 @@ def report_decisions(decisions: "Decisions") -> None:
 
 def report_cleaned(out: Path, cleaned: "Cleaned") -> None:
     """Prints where the cleaned dataset is and how to score it."""
-    from difficulty_service.wording import count_of, is_or_are
+    from difficulty_service.files.wording import count_of, is_or_are
 
     print_warnings(cleaned.warnings)
     kept = f"{count_of(cleaned.num_kept, 'sample')} {is_or_are(cleaned.num_kept)}"

@@ -12,7 +12,7 @@ def report_dataset(dataset: "Dataset") -> None:
     """Prints the numbers of images and classes, and a warning about classes that are too small."""
     import numpy as np
 
-    from difficulty_service.wording import count_of, list_names
+    from difficulty_service.files.wording import count_of, list_names
 
     sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names))
     present = np.flatnonzero(sizes)

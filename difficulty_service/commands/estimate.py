@@ -43,13 +43,13 @@ def estimate(
     Some labels are flipped, the Gaussians are fitted again, and the flipped samples above each cut
     are counted. How many samples above a cut really are wrong, only marks can tell.
     """
-    from difficulty_service.feature_store.store import open_store
+    from difficulty_service.feature_store.opening import open_features
     from difficulty_service.scoring.label_flips import FlipOptions, flip_and_score
     from difficulty_service.scoring.wrong_labels import estimate_cuts
     from difficulty_service.statistics.fit_options import FitOptions
 
     fit = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
-    flipped = flip_and_score(open_store(store), fit, FlipOptions(share, repeats, seed))
+    flipped = flip_and_score(open_features(store), fit, FlipOptions(share, repeats, seed))
     reviewed = {} if marks is None else read_reviewed(marks, list(flipped.sample_ids))
     report_estimates(estimate_cuts(flipped, reviewed), has_marks=bool(reviewed), seed=seed)
 

@@ -244,7 +244,7 @@ def report_reuse(reuse: "Reuse", num_features: int) -> None:
 
 def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
     """Prints the number of images with features, and the list of the others."""
-    from difficulty_service.wording import count_of
+    from difficulty_service.files.wording import count_of
 
     total, bad, skipped = (
         extracted.num_samples,

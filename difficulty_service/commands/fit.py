@@ -1,4 +1,4 @@
-"""`difficulty fit`: a folder of features in, Gaussians out."""
+"""`difficulty fit`: features in, Gaussians out."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,14 +28,14 @@ def fit(
     verbose: Verbose = False,
 ) -> None:
     """Fits a Gaussian per class, with one shared covariance, and one without labels."""
-    from difficulty_service.feature_store.store import open_store
+    from difficulty_service.feature_store.opening import open_features
     from difficulty_service.scoring.fit_store import fit_store
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
     from difficulty_service.statistics.fit_options import FitOptions
 
     FittedGaussians.require_file_name(out)
     options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
-    fitted = fit_store(open_store(store), options)
+    fitted = fit_store(open_features(store), options)
     fitted.save(out)
     report_fit(fitted.gaussians, verbose=verbose)
     print_warnings(fitted.warnings)

@@ -233,7 +233,10 @@ Verbose = Annotated[
         rich_help_panel=STATISTICS,
     ),
 ]
-StorePath = Annotated[Path, typer.Argument(help="Folder that `difficulty extract` wrote.")]
+StorePath = Annotated[
+    Path,
+    typer.Argument(help="What `difficulty extract` wrote, or features in .npz, .npy or Parquet."),
+]
 
 
 def choose_precision(precision: Precision, device: "torch.device") -> "torch.dtype":

@@ -96,8 +96,9 @@ def score(
     Given a dataset, the features are extracted first and kept in a folder beside the output, so
     that a second run with other statistics reads no image.
     """
-    from difficulty_service.feature_store.array_files import is_array_file, read_array_file
-    from difficulty_service.feature_store.store import holds_only_parts, is_store, open_store
+    from difficulty_service.feature_store.array_files import is_array_file
+    from difficulty_service.feature_store.opening import open_features
+    from difficulty_service.feature_store.store import holds_only_parts, is_store
     from difficulty_service.pipeline import Callbacks, ScoreRequest, score_features
     from difficulty_service.score_file import require_score_file_name
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
@@ -117,7 +118,7 @@ def score(
         raise typer.BadParameter(f"--labels needs a file of features, which {source} is not")
     if is_file or is_store(Path(source)) or holds_only_parts(Path(source)):
         refuse_extraction_options(context, source)
-        features = read_array_file(Path(source), labels) if is_file else open_store(Path(source))
+        features = open_features(Path(source), labels)
         callbacks = Callbacks(fitted=lambda fitted: report_fit(fitted.gaussians, verbose=verbose))
         summary = score_features(features, scoring, callbacks)
     else:

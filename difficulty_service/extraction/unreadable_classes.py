@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.errors import DatasetError
 from difficulty_service.feature_store.part import BadImage
-from difficulty_service.wording import list_names
+from difficulty_service.files.wording import list_names
 
 
 def warn_of_unreadable_classes(dataset: Dataset, bad_images: Sequence[BadImage]) -> list[str]:

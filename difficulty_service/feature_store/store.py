@@ -258,7 +258,7 @@ def read_description(folder: Path) -> Mapping[str, Any]:
     path = folder / DESCRIPTION_FILE
     try:
         description: Mapping[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise FeatureStoreError(
             f"{folder} is not a feature store: it has no {path.name}, which says how the features "
             "were made",

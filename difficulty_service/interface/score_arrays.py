@@ -3,12 +3,8 @@
 import warnings
 from collections.abc import Sequence
 
-import pyarrow as pa
-
-from difficulty_service.errors import DatasetError
-from difficulty_service.feature_store.array_labels import index_classes
-from difficulty_service.feature_store.arrays import ArrayFeatures, array_features
-from difficulty_service.interface.arrays import Column, Matrix, is_pandas, to_column, to_matrix
+from difficulty_service.interface.arrays import Column, Matrix
+from difficulty_service.interface.labelled_arrays import read_arrays
 from difficulty_service.interface.options import fit_options, scorer_names
 from difficulty_service.interface.scores import Scores
 from difficulty_service.scorers.near_duplicates import require_threshold
@@ -66,31 +62,7 @@ def score(  # noqa: PLR0913 - one parameter for each option
     return scores
 
 
-def read_arrays(features: Matrix, labels: Column, ids: Column) -> ArrayFeatures:
-    """Features, labels and ids as a source of features; see `score`."""
-    matrix = to_matrix(features)
-    classes = index_classes(to_column(labels, "labels"))
-    return array_features(matrix, classes, _ids(features, ids), "arrays in memory")
-
-
 def warn(sentences: Sequence[str]) -> None:
     """Issues each sentence as a warning of Python, at the line that called the interface."""
     for sentence in sentences:
         warnings.warn(sentence, UserWarning, stacklevel=CALLER)
-
-
-def _ids(features: Matrix, ids: Column) -> pa.Array | None:
-    if ids is None:
-        if not is_pandas(features, "DataFrame") or not features.index.is_unique:
-            return None
-        if features.index.nlevels > 1 or features.index.hasnans:
-            return None
-        ids = features.index.to_series()
-    column = to_column(ids, "ids")
-    try:
-        texts = column.cast(pa.string())
-    except pa.ArrowException as error:
-        raise DatasetError(
-            f"ids of type {column.type} cannot become text: {error}", parameter="ids"
-        ) from error
-    return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts

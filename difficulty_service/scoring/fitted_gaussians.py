@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from difficulty_service.errors import StatisticsError
 from difficulty_service.files.output_path import require_output_file
+from difficulty_service.files.wording import list_names
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
-from difficulty_service.wording import list_names
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from difficulty_service.files.arrow_columns import to_numpy
+from difficulty_service.files.wording import count_of, list_names
 from difficulty_service.scoring.duplicates import Duplicates
 from difficulty_service.scoring.score_rows import Classes
-from difficulty_service.wording import count_of, list_names
 
 
 @dataclass

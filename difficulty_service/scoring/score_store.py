@@ -82,8 +82,8 @@ def score_store(
     Raises:
         FeatureStoreError: The description of the store lacks a key.
         ScoreFileError: The score file cannot have this name.
-        StatisticsError: The Gaussians were fitted to another kind of features, or the smallest
-            cosine is outside (0, 1].
+        StatisticsError: The Gaussians were fitted to another kind of features or to other classes
+            only, or the smallest cosine is outside (0, 1].
     """
     extremes = Extremes(EXTREMES_KEPT)
     rows = _Rows(store, fitted, scorers, near_duplicates)

@@ -76,12 +76,30 @@ def test_evaluate_prints_a_table_and_keeps_the_numbers(
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert lines[0] == "| metric | as trained | temperature by NLL | temperature by ECE |"
+    assert lines[0] == (
+        "| metric | as trained | temperature by NLL | temperature by ECE "
+        "| temperature by adaptive ECE |"
+    )
     accuracy = next(line for line in lines if line.startswith("| accuracy (%) ↑ |"))
-    assert re.fullmatch(r"\| accuracy \(%\) ↑ (\| \d+\.\d\d ± \d+\.\d\d ){3}\|", accuracy)
+    assert re.fullmatch(r"\| accuracy \(%\) ↑ (\| \d+\.\d\d ± \d+\.\d\d ){4}\|", accuracy)
     for seed in (0, 1):
         record = json.loads((quick / f"seed-{seed}" / "evaluation.json").read_text())
         assert record["raw"]["accuracy_low"] <= record["raw"]["accuracy"]
+
+
+def test_evaluate_shows_intervals_of_the_level_asked_for(difficulty: Command, quick: Path) -> None:
+    done = difficulty("evaluate", quick, "--intervals", "0.8", "--resamples", "50")
+
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| AURC, MSP"))
+    records = [
+        json.loads((quick / f"seed-{seed}" / "evaluation.json").read_text()) for seed in (0, 1)
+    ]
+    low, high = (
+        sum(record["raw"][f"aurc_msp_{end}"] for record in records) / 2 for end in ("low", "high")
+    )
+    assert f" [{1000 * low:.2f}, {1000 * high:.2f}] |" in row
+    assert records[0]["intervals"] == {"level": 0.8, "resamples": 50}
 
 
 def test_evaluate_takes_other_data_and_several_ood_datasets(
@@ -95,7 +113,7 @@ def test_evaluate_takes_other_data_and_several_ood_datasets(
     )
 
     assert done.returncode == 0, done.stderr
-    assert "| against | by | AUROC (%) ↑ |" in done.stdout
+    assert "| against | by | logits | AUROC (%) ↑ |" in done.stdout
     record = json.loads((quick / "seed-1" / "ood.json").read_text())
     assert list(record) == [other, data["train"]]
     kept, before = (
@@ -106,27 +124,46 @@ def test_evaluate_takes_other_data_and_several_ood_datasets(
     assert kept["raw"]["accuracy"] == before["raw"]["accuracy"]
 
 
-def test_compare_shows_both_runs_with_the_better_one_bold_and_writes_its_files(
+def test_compare_shows_both_runs_with_intervals_and_writes_its_files(
     difficulty: Command, quick: Path, slow: Path, tmp_path: Path
 ) -> None:
     table = tmp_path / "table.md"
 
-    done = difficulty("compare", quick, slow, "--out", table)
+    done = difficulty("compare", quick, slow, "--out", table, "--resamples", 200)
 
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith(("| quick", "| slow"))]
-    assert len(rows) == 2 * 3
-    better, worse = (row.split(" | ")[2:] for row in rows[:2])
-    assert better[0].startswith("**")
-    assert better[1].startswith("**")
-    assert not worse[0].startswith("**")
+    assert [row.split(" | ")[1] for row in rows[:2]] == ["cross_entropy"] * 2
+    # The table of losses is followed by one per stage.
+    cells = [row.split(" | ")[3] for row in rows[2:4]]
+    assert all(re.fullmatch(r"[\d.]+ ± [\d.]+ \[-?[\d.]+, [\d.]+\]", cell) for cell in cells)
     assert table.read_text().strip() in done.stdout
     with (tmp_path / "table.csv").open() as file:
         assert {row["run"] for row in csv.DictReader(file)} == {"quick", "slow"}
-    assert json.loads((tmp_path / "table.json").read_text()).keys() == {"metrics", "seeds"}
-    with Image.open(tmp_path / "table-reliability.png") as picture:
-        picture.load()
-        assert min(picture.size) > 100
+    with (tmp_path / "table-differences.csv").open() as file:
+        differences = list(csv.DictReader(file))
+    nll = next(row for row in differences if (row["stage"], row["metric"]) == ("raw", "nll"))
+    assert float(nll["low"]) < float(nll["difference"]) < 0
+    assert float(nll["difference"]) < float(nll["high"])
+    written = json.loads((tmp_path / "table.json").read_text())
+    assert written.keys() == {"metrics", "seeds", "differences", "objectives"}
+    for name in ("table-reliability.png", "table-risk-coverage.png"):
+        with Image.open(tmp_path / name) as picture:
+            picture.load()
+            assert min(picture.size) > 100
+    assert not (tmp_path / "table-weights.png").exists()
+
+
+@pytest.mark.parametrize(("name", "message"), [("x.png", "expected is .md"), ("", "is a folder")])
+def test_compare_refuses_a_file_of_another_kind_before_it_compares(
+    difficulty: Command, quick: Path, tmp_path: Path, name: str, message: str
+) -> None:
+    done = difficulty("compare", quick, "--out", tmp_path / name)
+
+    assert done.returncode == 1
+    assert message in only_line(done.stderr)
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_without_a_run_is_an_error_of_one_line_and_exit_code_1(
@@ -169,6 +206,9 @@ def test_a_request_that_fails_is_an_error_of_one_line_and_exit_code_1(
         (("compare",), "RUN"),
         (("evaluate", "run", "--split", "test"), "--data"),
         (("evaluate", "run", "--label-column", "label"), "--data"),
+        (("evaluate", "run", "--intervals", "95"), "--intervals"),
+        (("evaluate", "run", "--intervals", "nan"), "--intervals"),
+        (("evaluate", "run", "--resamples", "0"), "--resamples"),
         (("evaluate", "run", "--no-such-option"), "--no-such-option"),
         (("compare", "run", "--out"), "--out"),
     ],
@@ -190,7 +230,11 @@ def test_a_wrong_option_is_named_and_exit_code_2(
             "evaluate",
             ("--data", "--split", "--label-column", "--ood", "--corruptions", "--device"),
         ),
-        ("compare", ("--out",)),
+        ("compare", ("--out", "--intervals", "--resamples")),
+        (
+            "sweep",
+            ("--over", "--scores", "--out", "--set", "--resume", "--dry-run", "--intervals"),
+        ),
     ],
 )
 def test_the_help_names_the_options(

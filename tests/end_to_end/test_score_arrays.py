@@ -55,3 +55,27 @@ def test_missing_labels_name_the_option(difficulty: Command, saved: Path) -> Non
 
     assert done.returncode == 1
     assert "name their file as --labels" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["fit", "estimate"])
+def test_features_in_a_file_are_fitted_and_estimated_like_a_folder_of_them(
+    difficulty: Command, tmp_path: Path, command: str
+) -> None:
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 3, 300)
+    features = generator.standard_normal((300, 8)) + 3 * np.eye(3, 8)[labels]
+    np.savez(tmp_path / "arrays.npz", features=features, labels=labels)
+    options = ("--out", tmp_path / "gaussians.safetensors") if command == "fit" else ()
+
+    done = difficulty(command, tmp_path / "arrays.npz", *options)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_another_file_is_refused_by_name(difficulty: Command, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no features")
+
+    done = difficulty("fit", tmp_path / "notes.txt", "--out", tmp_path / "gaussians.safetensors")
+
+    assert done.returncode == 1
+    assert "notes.txt is not a feature store" in done.stderr

@@ -74,6 +74,48 @@ def test_scores_for_a_recipe_that_does_not_weigh_by_them_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+def test_the_final_epoch_is_printed_where_it_is_the_best(
+    difficulty: Command, write_features: Callable[..., str], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "probe.toml"
+    recipe.write_text(FEATURES_RECIPE.format(features=write_features(tmp_path / "features")))
+
+    done = difficulty(
+        *("train", recipe, "--out", tmp_path / "run", "--device", "cpu"),
+        *("--set", "training.final=best", "--set", "training.best_by=nll"),
+    )
+
+    epoch = json.loads((tmp_path / "run" / "seed-0" / "final.json").read_text())["epoch"]
+    assert f"epoch {epoch} of 3 is final, the best by validation nll" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "setting"),
+    [
+        (("--seed", "7"), "training.seeds=[3, 5]"),
+        (("--scores", "s.parquet"), "regulariser.scores=t.parquet"),
+        (("--on-error", "stop"), "data.on_error=skip"),
+    ],
+)
+def test_an_option_and_a_setting_of_the_same_key_exclude_each_other(
+    difficulty: Command, option: tuple[str, str], setting: str
+) -> None:
+    done = difficulty("train", "probe_quick", *option, "--set", setting)
+
+    key = setting.partition("=")[0]
+    assert done.returncode == 2
+    assert f"{option[0]} and --set {key} exclude each other" in " ".join(
+        done.stderr.replace("│", " ").split()
+    )
+
+
+def test_an_option_for_images_is_refused_for_features(difficulty: Command) -> None:
+    done = difficulty("train", "probe_quick", "--on-error", "skip")
+
+    assert done.returncode == 1
+    assert 'it needs data.kind = "images"' in " ".join(done.stderr.split())
+
+
 def test_a_folder_in_use_and_a_learning_rate_that_is_too_high_are_errors_of_one_line(
     difficulty: Command, write_features: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -96,8 +138,9 @@ def test_one_seed_or_those_of_the_recipe_are_trained(
     difficulty: Command, write_features: Callable[..., str], tmp_path: Path
 ) -> None:
     recipe = tmp_path / "probe.toml"
-    recipe.write_text(FEATURES_RECIPE.format(features=write_features(tmp_path / "features")))
-    words = ("train", recipe, "--device", "cpu", "--set", "training.seeds=[3, 5]", "--out")
+    text = FEATURES_RECIPE.format(features=write_features(tmp_path / "features"))
+    recipe.write_text(f"{text}seeds = [3, 5]\n")
+    words = ("train", recipe, "--device", "cpu", "--out")
 
     all_seeds = difficulty(*words, tmp_path / "all")
     one_seed = difficulty(*words, tmp_path / "one", "--seed", 7)
@@ -206,3 +249,29 @@ def assert_nearly_same_run(one: Path, other: Path) -> None:
     predictions, others = (read_predictions(folder / "validation.npz") for folder in (one, other))
     assert predictions.sample_ids == others.sample_ids
     torch.testing.assert_close(predictions.logits, others.logits, rtol=1e-4, atol=1e-5)
+
+
+def test_training_and_evaluating_a_network_of_ones_own_say_whose_code_runs(
+    difficulty: Command,
+    write_features: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    features = write_features(tmp_path / "features")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "network_of_mine.py").write_text(
+        "from torch import nn\n\ndef net(num_classes, dim=6):\n"
+        "    return nn.Linear(dim, num_classes)\n"
+    )
+    recipe = tmp_path / "recipe.toml"
+    text = FEATURES_RECIPE.format(features=features)
+    recipe.write_text(text.replace('"probe"', '"network_of_mine:net"'))
+
+    trained = difficulty("train", recipe, "--out", tmp_path / "run")
+    evaluated = difficulty("evaluate", tmp_path / "run", "--data", features)
+
+    notice = f"runs code of {tmp_path / 'network_of_mine.py'}"
+    assert (trained.returncode, evaluated.returncode) == (0, 0), trained.stderr + evaluated.stderr
+    assert notice in trained.stderr
+    assert notice in evaluated.stderr

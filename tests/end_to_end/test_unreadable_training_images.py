@@ -87,7 +87,7 @@ def test_a_run_that_stops_at_them_names_them(
     )
 
     assert done.returncode == 1
-    assert "error: 2 images of " in done.stderr
+    assert f'error: data.train = "{tmp_path / "photos"}": 2 images of ' in done.stderr
     assert "'bird/003.png': not an image" in done.stderr
 
 

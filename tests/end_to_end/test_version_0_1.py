@@ -128,7 +128,10 @@ def test_a_finished_run_is_evaluated_and_compared(files: Path, difficulty: Comma
     again = json.loads(numbers.read_text())
     assert flat(again).keys() >= flat(before).keys()
     for name, value in flat(before).items():
-        assert flat(again)[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
+        # The ECE had resamples of its own, and now shares those of all metrics; of 31 samples,
+        # the ends of its interval differ by a hundredth from one seed to the next.
+        tolerance = 2e-2 if name.endswith(("ece_low", "ece_high")) else 1e-5
+        assert flat(again)[name] == pytest.approx(value, rel=1e-4, abs=tolerance), name
 
 
 @pytest.fixture

@@ -1,15 +1,18 @@
 """Small runs: folders of features and of images, recipes for them, and recording callbacks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from accelerate import Accelerator
 from PIL import Image
 
+from difficulty_service.score_file import write_scores
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
@@ -154,3 +157,77 @@ def changed(values: dict[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> 
     for table, changes in tables.items():
         values[table] = values.get(table, {}) | changes
     return recipe_from_dict(values, "the recipe of the test")
+
+
+@pytest.fixture(scope="session")
+def locations(
+    features: str, test_features: str, images: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """The locations that the recipes name in capitals."""
+    folder = tmp_path_factory.mktemp("locations")
+    ids = [f"{Path(features).name}/{number:03d}.png" for number in range(90)]
+    for name in ("texts.parquet", "other_texts.parquet"):
+        _write_texts(folder / name)
+    _write_images(folder / "images.parquet", Path(images))
+    noisy = {"id": ids, "label": [(row + 1) % 3 for row in range(len(ids))], "image": ids}
+    pq.write_table(pa.table(noisy), folder / "labels.parquet")
+    damaged = folder / "damaged"
+    for file in sorted(Path(images).rglob("*.png")):
+        copy = damaged / file.relative_to(images)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes()[: 20 if file.name == "07.png" else None])
+    _write_scores(folder / "scores.parquet", ids)
+    _write_scores(folder / "other.parquet", ids[::-1])
+    _write_scores(folder / "fewer.parquet", ids[10:])
+    _write_scores(folder / "unreliable.parquet", ids, reliable=False)
+    return {
+        "FEATURES": features,
+        "TEST_FEATURES": test_features,
+        "IMAGES": images,
+        "DAMAGED_IMAGES": str(damaged),
+        "TEXTS": str(folder / "texts.parquet"),
+        "OTHER_TEXTS": str(folder / "other_texts.parquet"),
+        "IMAGE_TABLE": str(folder / "images.parquet"),
+        "LABELS": str(folder / "labels.parquet"),
+        "SCORES": str(folder / "scores.parquet"),
+        "OTHER_SCORES": str(folder / "other.parquet"),
+        "FEWER_SCORES": str(folder / "fewer.parquet"),
+        "UNRELIABLE_SCORES": str(folder / "unreliable.parquet"),
+    }
+
+
+def _write_scores(path: Path, ids: Sequence[str], **provenance: object) -> None:
+    table = pa.table(
+        {
+            "sample_id": list(ids),
+            "label": pa.array([0] * len(ids), pa.int32()),
+            "label_name": pa.array(["a"] * len(ids)).dictionary_encode(),
+            "rmd": pa.array([float(number) for number in range(len(ids))], pa.float64()),
+            "knn": pa.array([float(number % 7) for number in range(len(ids))], pa.float32()),
+        }
+    )
+    write_scores(path, table, provenance)
+
+
+def _write_texts(path: Path) -> None:
+    rows = range(60)
+    columns = {
+        "text": [f"the word w{row % 9} of a{row % 5} text" for row in rows],
+        "other_text": [f"quite another {row % 4}" for row in rows],
+        "label": [row % 3 for row in rows],
+        "other_label": [row // 2 % 3 for row in rows],
+        "key": [f"k{row:02d}" for row in rows],
+        "other_key": [f"o{row:02d}" for row in rows],
+        "split": ["a" if row < 30 else "b" for row in rows],
+    }
+    pq.write_table(pa.table(columns), path)
+
+
+def _write_images(path: Path, folder: Path) -> None:
+    files = [file.read_bytes() for file in sorted(folder.rglob("*.png"))]
+    columns = {
+        "image": files,
+        "other_image": files[::-1],
+        "label": [row // 20 for row in range(len(files))],
+    }
+    pq.write_table(pa.table(columns), path)

@@ -10,12 +10,14 @@ from torch import Tensor
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import ConfigError, DatasetError
-from difficulty_service.feature_store.store import open_store
+from difficulty_service.errors import ConfigError, DatasetError, FeatureStoreError
+from difficulty_service.feature_store.arrays import ArrayFeatures
+from difficulty_service.feature_store.opening import open_features
 from trainer.config import DataConfig
 from trainer.data.classes import are_numbered, match_classes, refuse_shared_ids
-from trainer.data.splits import Splits, hold_out, with_label_noise
+from trainer.data.splits import Splits, hold_out, named_by, with_label_noise
 from trainer.data.statistics import mean_and_std
+from trainer.own_code import find_own, is_object
 from trainer.samples import InputSpec, Samples
 
 _SHOWN = 5
@@ -46,12 +48,13 @@ class FeatureInputs:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a feature store, one per sample, in its order."""
+    """The rows of a feature store or of arrays, one per sample, in their order."""
 
     sample_ids: Sequence[str]
     labels: Tensor
     class_names: tuple[str, ...]
     features: Tensor
+    warnings: tuple[str, ...] = ()
 
 
 def open_feature_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
@@ -76,7 +79,10 @@ def open_feature_splits(config: DataConfig, seed: int, device: torch.device) -> 
             f"data.augmentation {config.augmentation!r} does not apply to features",
             "set it to 'none'",
         )
-    rows = _relabel(_read(config.train), config)
+    _require_features(config)
+    with named_by("data.train", config.train):
+        rows = _read(config.train)
+    rows = _relabel(rows, config)
     chosen = torch.from_numpy(choose_positions(rows.labels.int().numpy(), config.limit))
     inputs = FeatureInputs(rows.features.to(device), torch.arange(len(rows.labels)))
     fraction = 0.0 if isinstance(config.validation, str) else config.validation
@@ -86,13 +92,18 @@ def open_feature_splits(config: DataConfig, seed: int, device: torch.device) -> 
     spec = InputSpec((rows.features.shape[1],), mean, std)
     validation = _select(rows, inputs, chosen[held_out]) if len(held_out) else None
     if isinstance(config.validation, str):
-        validation = _open_matching(config.validation, spec, device, train)
+        with named_by("data.validation", config.validation):
+            validation = _open_matching(config.validation, spec, device, train)
         if config.validation == config.train:
             refuse_shared_ids(rows.sample_ids, validation.sample_ids, config.validation)
+    test = None
+    if config.test is not None:
+        with named_by("data.test", config.test):
+            test = _open_matching(config.test, spec, device, train)
     return Splits(
         train=with_label_noise(train, config.label_noise, seed),
         validation=validation,
-        test=_open_matching(config.test, spec, device, train) if config.test else None,
+        test=test,
         spec=spec,
         all_ids=rows.sample_ids,
     )
@@ -116,12 +127,32 @@ def open_feature_samples(location: str, spec: InputSpec, device: torch.device) -
     return _select(rows, FeatureInputs(rows.features.to(device), positions), positions)
 
 
+def _require_features(config: DataConfig) -> None:
+    """Refuses a recipe whose features do not exist, naming all of their keys."""
+    missing = {
+        f"data.{key}": location
+        for key in ("train", "validation", "test")
+        if isinstance(location := getattr(config, key), str)
+        and not is_object(location)
+        and not Path(location).exists()
+    }
+    if missing:
+        shown = " and ".join(f'{key} = "{location}"' for key, location in missing.items())
+        changes = " ".join(f"--set {key}=FOLDER" for key in missing)
+        raise FeatureStoreError(
+            f"{shown}: there is no such folder or file",
+            f"name what `difficulty extract` wrote, in the recipe or by {changes}",
+        )
+
+
 def _open_matching(location: str, spec: InputSpec, device: torch.device, train: Samples) -> Samples:
     return match_classes(open_feature_samples(location, spec, device), train.class_names, location)
 
 
 def _read(location: str) -> _Rows:
-    store = open_store(Path(location))
+    store = find_own(location) if is_object(location) else open_features(Path(location))
+    if isinstance(store, ArrayFeatures):
+        return _of_arrays(store)
     ids: list[str] = []
     labels, features = [], []
     for shard in range(store.num_parts):
@@ -139,6 +170,20 @@ def _read(location: str) -> _Rows:
     if not ids:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
     return _Rows(ids, torch.cat(labels), store.class_names, torch.cat(features))
+
+
+def _of_arrays(arrays: ArrayFeatures) -> _Rows:
+    features, ids = arrays.features.detach(), arrays.sample_ids.to_pylist()
+    left_out = len(features) - len(ids)
+    if arrays.positions is not None:
+        features = features[arrays.positions.to(features.device)]
+    sentence = (
+        f"{left_out:,} of {len(arrays.features):,} rows are left out, which have no label, or NaN "
+        "or infinity among their features"
+    )
+    warnings = (sentence,) if left_out else ()
+    rows = features.to("cpu", torch.float32)
+    return _Rows(ids, arrays.labels, arrays.class_names, rows, warnings)
 
 
 def _relabel(rows: _Rows, config: DataConfig) -> _Rows:
@@ -177,4 +222,5 @@ def _relabel(rows: _Rows, config: DataConfig) -> _Rows:
 
 def _select(rows: _Rows, inputs: FeatureInputs, positions: Tensor) -> Samples:
     ids = [rows.sample_ids[position] for position in positions.tolist()]
-    return Samples(ids, rows.labels[positions], rows.class_names, inputs.select(positions))
+    chosen = inputs.select(positions)
+    return Samples(ids, rows.labels[positions], rows.class_names, chosen, warnings=rows.warnings)

@@ -5,17 +5,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.errors import ImageError
 from trainer.config import DataConfig
 from trainer.data.classes import match_classes, refuse_shared_ids
 from trainer.data.decoding import Fit, decode, failure_reason
+from trainer.data.held import are_of_one_kind, open_images_of
 from trainer.data.image_loading import ImageLoading
 from trainer.data.images import MemoryImages, named, unreadable
 from trainer.data.large_images import LargeImages
-from trainer.data.splits import Splits, hold_out, with_label_noise
+from trainer.data.splits import Splits, hold_out, named_by, with_label_noise
 from trainer.data.statistics import imagenet_statistics, mean_and_std
 from trainer.samples import InputSpec, Samples
 
@@ -39,9 +38,10 @@ def open_image_splits(config: DataConfig, seed: int, device: torch.device) -> Sp
             no size is given, classes do not agree, or two splits share samples.
     """
     options = _options(config, config.train, config.split, config.label_column)
-    dataset = open_dataset(config.train, replace(options, limit=config.limit))
-    loading = ImageLoading(config, _training_fit(config, dataset), device, config.augmentation)
-    opened = loading.open(dataset)
+    with named_by("data.train", config.train):
+        dataset = open_images_of(config.train, replace(options, limit=config.limit))
+        loading = ImageLoading(config, _training_fit(config, dataset), device, config.augmentation)
+        opened = loading.open(dataset)
     everything = opened.samples
     kept, held_out = hold_out(everything.labels, _validation_fraction(config), seed)
     train = replace(opened.select(kept), skipped=everything.skipped, warnings=everything.warnings)
@@ -58,7 +58,7 @@ def open_image_splits(config: DataConfig, seed: int, device: torch.device) -> Sp
         all_ids=(
             dataset.sample_ids
             if config.limit is None
-            else open_dataset(config.train, options).sample_ids
+            else open_images_of(config.train, options).sample_ids
         ),
     )
 
@@ -85,7 +85,7 @@ def open_image_samples(
     Raises:
         DatasetError: The dataset or some of its images cannot be read.
     """
-    dataset = open_dataset(location, _options(config, location, split, label_column))
+    dataset = open_images_of(location, _options(config, location, split, label_column))
     fit = Fit(spec.shape[1], spec.shape[2], _margin(config), max_pixels=config.max_pixels)
     return ImageLoading(config, fit, device).open(dataset).samples
 
@@ -101,26 +101,23 @@ def open_test_images(
     location, column = config.test, config.test_label_column
     if location is None:
         return None
-    if column is None and _is_kind_of_train(config, location):
-        column = config.label_column
-    samples = open_image_samples(config, location, spec, device, config.test_split, column)
-    return match_classes(samples, class_names, location)
+    with named_by("data.test", location):
+        if column is None and are_of_one_kind(location, config.train):
+            column = config.label_column
+        samples = open_image_samples(config, location, spec, device, config.test_split, column)
+        return match_classes(samples, class_names, location)
 
 
 def _options(
     config: DataConfig, location: str, split: str | None, label_column: str | None
 ) -> DatasetOptions:
-    same_kind = _is_kind_of_train(config, location)
+    same_kind = are_of_one_kind(location, config.train)
     return DatasetOptions(
         split=split,
         image_column=config.image_column if same_kind else None,
         label_column=label_column,
         id_column=config.id_column if same_kind else None,
     )
-
-
-def _is_kind_of_train(config: DataConfig, location: str) -> bool:
-    return location == config.train or detect_kind(location) == detect_kind(config.train)
 
 
 def _margin(config: DataConfig) -> float:
@@ -166,8 +163,10 @@ def _open_validation(
     location = config.validation
     if not isinstance(location, str):
         return None
-    column = config.label_column if _is_kind_of_train(config, location) else None
-    samples = open_image_samples(config, location, spec, device, config.validation_split, column)
-    if location == config.train:
-        refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
-    return match_classes(samples, train.class_names, location)
+    split = config.validation_split
+    with named_by("data.validation", location):
+        column = config.label_column if are_of_one_kind(location, config.train) else None
+        samples = open_image_samples(config, location, spec, device, split, column)
+        if location == config.train:
+            refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
+        return match_classes(samples, train.class_names, location)

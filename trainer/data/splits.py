@@ -1,6 +1,7 @@
 """Training, validation and test splits, and label noise."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.datasets.sample import Dataset
-from difficulty_service.errors import DatasetError
+from difficulty_service.errors import DatasetError, FeatureStoreError
 from trainer.samples import InputSpec, Samples, SkippedEntry
 
 _SPLIT_STREAM, _NOISE_STREAM = 0, 1
@@ -47,6 +48,22 @@ class Splits:
     @property
     def _opened(self) -> list[Samples]:
         return [each for each in (self.train, self.validation, self.test) if each is not None]
+
+
+@contextmanager
+def named_by(key: str, location: str) -> Iterator[None]:
+    """Puts the key of a recipe in front of every error about the dataset that it names.
+
+    Args:
+        key: Key with its table, as in "data.test".
+        location: Value of the key.
+    """
+    try:
+        yield
+    except (DatasetError, FeatureStoreError) as error:
+        raise type(error)(
+            f'{key} = "{location}": {error.problem}', *error.remedy, parameter=error.parameter
+        ) from error
 
 
 def skipped_entries(dataset: Dataset) -> list[SkippedEntry]:

@@ -26,6 +26,7 @@ from trainer.data.classes import match_classes, refuse_shared_ids
 from trainer.data.splits import (
     Splits,
     hold_out,
+    named_by,
     skipped_entries,
     warnings_of,
     with_label_noise,
@@ -85,7 +86,8 @@ def open_text_splits(config: DataConfig, seed: int, device: torch.device) -> Spl
         DatasetError: A table cannot be read or has no texts, labels make no sense, classes do
             not agree, or the validation dataset shares samples with the training dataset.
     """
-    table = _read_table(config, config.train, config.split, config.label_column)
+    with named_by("data.train", config.train):
+        table = _read_table(config, config.train, config.split, config.label_column)
     chosen = torch.from_numpy(choose_positions(table.samples.labels, config.limit))
     fraction = 0.0 if isinstance(config.validation, str) else config.validation
     kept, held_out = hold_out(torch.from_numpy(table.samples.labels)[chosen], fraction, seed)
@@ -146,12 +148,12 @@ def _open_validation(
     location = config.validation
     if not isinstance(location, str):
         return None
-    samples = open_text_samples(
-        config, location, spec, device, config.validation_split, config.label_column
-    )
-    if location == config.train:
-        refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
-    return match_classes(samples, train.class_names, location)
+    split, column = config.validation_split, config.label_column
+    with named_by("data.validation", location):
+        samples = open_text_samples(config, location, spec, device, split, column)
+        if location == config.train:
+            refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
+        return match_classes(samples, train.class_names, location)
 
 
 def _open_test(
@@ -160,8 +162,9 @@ def _open_test(
     if config.test is None:
         return None
     column = config.test_label_column or config.label_column
-    samples = open_text_samples(config, config.test, spec, device, config.test_split, column)
-    return match_classes(samples, class_names, config.test)
+    with named_by("data.test", config.test):
+        samples = open_text_samples(config, config.test, spec, device, config.test_split, column)
+        return match_classes(samples, class_names, config.test)
 
 
 def _encode(table: _Table, positions: Tensor, spec: InputSpec, device: torch.device) -> Samples:

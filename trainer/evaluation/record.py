@@ -2,7 +2,8 @@
 
 A record holds fractions, nats and areas, never percent, and None where a metric has no value. The
 positives are the correct predictions in misclassification detection and the OOD samples in OOD
-detection; the FPR at 95 % TPR is that of the highest threshold that finds at least 95 % of them.
+detection; the FPR at 95 % TPR is that of the highest threshold that finds at least 95 % of them,
+and the one of a name that ends in "_crl" that of the nearest corner of the ROC curve.
 """
 
 import math
@@ -14,9 +15,13 @@ from typing import Any
 from torch import Tensor
 
 from difficulty_service.errors import TrainingError
-from trainer.evaluation.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
+from trainer.evaluation.temperature_scaling import (
+    fit_temperature_by_adaptive_ece,
+    fit_temperature_by_ece,
+    fit_temperature_by_nll,
+)
 from trainer.metrics import METRICS
-from trainer.metrics.bootstrap import Resampling, bootstrap_intervals
+from trainer.metrics.bootstrap import Interval, Resampling, bootstrap_intervals, ood_intervals
 from trainer.metrics.calibration import sure_samples
 from trainer.metrics.ood import OOD_SCORES, ood_detection
 from trainer.metrics.ranking import Convention
@@ -24,20 +29,20 @@ from trainer.metrics.selective import (
     CERTAINTIES,
     MisclassificationDetection,
     accuracy_over_rejection,
+    augrc,
     aurc,
     certainty_and_correct,
     e_aurc,
     misclassification_detection,
 )
+from trainer.metrics.weighted.ranking import REJECTED_SHARES
 from trainer.run_folder import read_json, write_json
 
 MetricValues = dict[str, float | None]
 """Value of each metric by name; None where a metric has no value."""
 
-STAGES = ("raw", "temperature_nll", "temperature_ece")
-"""As trained; scaled by the temperature of least NLL; scaled by that of least ECE."""
-
-REJECTED_SHARES = (0.1, 0.2, 0.5)
+STAGES = ("raw", "temperature_nll", "temperature_ece", "temperature_adaptive_ece")
+"""As trained; scaled by the temperature of least NLL, of least ECE and of least adaptive ECE."""
 
 FPR_CONVENTION: Convention = "first"
 
@@ -68,22 +73,44 @@ def evaluate_predictions(
         MetricError: Shapes do not fit together, logits are not finite, or a target is not one of
             the classes.
     """
-    record = {"raw": compute_metrics(logits, targets, resampling)}
+    record = {}
+    for stage, temperature in fit_temperatures(validation).items():
+        scaled = scale_logits(logits, temperature)
+        record[stage] = temperature | compute_metrics(scaled, targets, resampling)
+    return record
+
+
+def fit_temperatures(validation: tuple[Tensor, Tensor] | None) -> dict[str, MetricValues]:
+    """Fits the temperature of every stage.
+
+    Args:
+        validation: Logits and targets of samples that the model was not trained on.
+
+    Returns:
+        The "temperature" by stage, and for the NLL "temperature_at_bound"; nothing for "raw", which
+        is the only stage without validation samples.
+
+    Raises:
+        MetricError: As in `evaluate_predictions`.
+    """
     if validation is None:
-        return record
+        return {"raw": {}}
     by_nll = fit_temperature_by_nll(*validation)
-    by_ece = fit_temperature_by_ece(*validation)
-    temperatures: dict[str, MetricValues] = {
+    return {
+        "raw": {},
         "temperature_nll": {
             "temperature": by_nll.temperature,
             "temperature_at_bound": float(by_nll.at_bound),
         },
-        "temperature_ece": {"temperature": by_ece},
+        "temperature_ece": {"temperature": fit_temperature_by_ece(*validation)},
+        "temperature_adaptive_ece": {"temperature": fit_temperature_by_adaptive_ece(*validation)},
     }
-    for stage, temperature in temperatures.items():
-        scaled = logits.double() / float(temperature["temperature"] or math.nan)
-        record[stage] = temperature | compute_metrics(scaled, targets, resampling)
-    return record
+
+
+def scale_logits(logits: Tensor, temperature: MetricValues) -> Tensor:
+    """Logits divided by a temperature that `fit_temperatures` returned; as they are for "raw"."""
+    divisor = temperature.get("temperature")
+    return logits if divisor is None else logits.double() / divisor
 
 
 def compute_metrics(
@@ -93,14 +120,14 @@ def compute_metrics(
 
     These are METRICS, without the top-5 accuracy of five classes or fewer; "s99_share" and
     "s99_accuracy" of the samples with confidence 0.99 or more; and for each of CERTAINTIES, the
-    suffix of the name, misclassification detection, the areas under risk and coverage, and the
-    accuracy after rejecting 10, 20 and 50 % of the samples.
+    suffix of the name, misclassification detection, the areas under risk and coverage (AURC, E-AURC
+    and AUGRC), and the accuracy after rejecting 10, 20 and 50 % of the samples.
 
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        resampling: Bootstrap settings; adds "_low" and "_high" of accuracy, NLL, Brier score and
-            ECE, the ends of their intervals, which for the ECE may lie above its value.
+        resampling: Bootstrap settings; adds "_low" and "_high" of every metric that has a value,
+            the ends of its interval, which for a calibration error may lie above its value.
 
     Raises:
         MetricError: As in `evaluate_predictions`.
@@ -110,34 +137,46 @@ def compute_metrics(
         for name, metric in METRICS.items()
         if name != "top_5_accuracy" or logits.shape[1] > FEW_CLASSES
     }
-    if resampling is not None:
-        for name, interval in bootstrap_intervals(logits, targets, resampling).items():
-            values |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
     sure = sure_samples(logits, targets)
     values |= {"s99_share": sure.share, "s99_accuracy": sure.accuracy}
     for by in CERTAINTIES:
         values |= _by_certainty(logits, targets, by)
+    if resampling is not None:
+        values |= _ends(bootstrap_intervals(logits, targets, resampling, values.keys()))
     return {name: _value(value) for name, value in values.items()}
 
 
-def evaluate_ood(id_logits: Tensor, ood_logits: Tensor) -> dict[str, Any]:
+def evaluate_ood(
+    id_logits: Tensor,
+    ood_logits: Tensor,
+    validation: tuple[Tensor, Tensor] | None = None,
+    resampling: Resampling | None = None,
+) -> dict[str, Any]:
     """Measures how well logits separate out-of-distribution samples from in-distribution ones.
 
     Args:
         id_logits: Logits of in-distribution samples. Shape (samples, classes).
         ood_logits: Logits of out-of-distribution samples. Shape (other samples, classes).
+        validation: As in `evaluate_predictions`.
+        resampling: Bootstrap settings; adds "_low" and "_high" of every number.
 
     Returns:
         "positive" and "fpr_convention", the conventions of the numbers, and for each of OOD_SCORES
-        the AUROC, the AUPR with either kind as the positives, and the FPR at 95 % TPR.
+        the AUROC, the AUPR with either kind as the positives, and the FPR at 95 % TPR, as trained.
+        With validation samples also each scaled stage of STAGES, with its "temperature" and the
+        same numbers of scaled logits.
 
     Raises:
         MetricError: Logits are not finite or not of shape (samples, classes).
     """
-    detection = {
-        by: asdict(ood_detection(id_logits, ood_logits, by, FPR_CONVENTION)) for by in OOD_SCORES
-    }
-    return {"positive": "ood", "fpr_convention": FPR_CONVENTION, **detection}
+    record: dict[str, Any] = {"positive": "ood", "fpr_convention": FPR_CONVENTION}
+    for stage, temperature in fit_temperatures(validation).items():
+        scaled = scale_logits(id_logits, temperature), scale_logits(ood_logits, temperature)
+        # No temperature changes the order of the largest logits.
+        known = {} if stage == "raw" else {"max_logit": record["max_logit"]}
+        detection = {by: known.get(by) or _ood_values(*scaled, by, resampling) for by in OOD_SCORES}
+        record |= detection if stage == "raw" else {stage: temperature | detection}
+    return record
 
 
 def write_metrics(path: Path, record: Mapping[str, Any]) -> None:
@@ -170,11 +209,30 @@ def _by_certainty(logits: Tensor, targets: Tensor, by: str) -> MetricValues:
         **{f"misclassification_{name}_{by}": value for name, value in detection.items()},
         f"aurc_{by}": aurc(certainty, correct),
         f"e_aurc_{by}": e_aurc(certainty, correct),
+        f"augrc_{by}": augrc(certainty, correct),
         **{
             f"accuracy_rejecting_{round(100 * share)}_percent_{by}": float(accuracy)
             for share, accuracy in zip(curve.rejected, curve.accuracies, strict=True)
         },
     }
+
+
+def _ood_values(
+    id_logits: Tensor, ood_logits: Tensor, by: str, resampling: Resampling | None
+) -> MetricValues:
+    """OOD detection by one score."""
+    values: MetricValues = asdict(ood_detection(id_logits, ood_logits, by, FPR_CONVENTION))
+    if resampling is not None:
+        values |= _ends(ood_intervals(id_logits, ood_logits, by, resampling))
+    return values
+
+
+def _ends(intervals: Mapping[str, Interval]) -> MetricValues:
+    """The ends of intervals, by the names of their metrics and "_low" or "_high"."""
+    ends: MetricValues = {}
+    for name, interval in intervals.items():
+        ends |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return ends
 
 
 def _value(number: float | None) -> float | None:

@@ -1,5 +1,6 @@
 """Temperature scaling: one temperature for all logits, fitted on held-out samples."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,12 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from difficulty_service.errors import MetricError
-from trainer.metrics.calibration import NUM_BINS, equal_width_bins
+from trainer.metrics.calibration import (
+    NUM_BINS,
+    ReliabilityBins,
+    equal_mass_bins,
+    equal_width_bins,
+)
 from trainer.metrics.predictions import (
     centred_blocks,
     check_predictions,
@@ -99,6 +105,29 @@ def fit_temperature_by_ece(
         MetricError: Shapes do not fit together, logits are not finite, the grid is invalid, or a
             target is not one of the classes.
     """
+    return _least_error(logits, targets, grid, num_bins, equal_width_bins)
+
+
+def fit_temperature_by_adaptive_ece(
+    logits: Tensor,
+    targets: Tensor,
+    grid: tuple[float, ...] = ECE_GRID,
+    num_bins: int = NUM_BINS,
+) -> float:
+    """Finds the temperature of a grid with the smallest adaptive ECE, over bins of equal mass.
+
+    Arguments and errors as in `fit_temperature_by_ece`.
+    """
+    return _least_error(logits, targets, grid, num_bins, equal_mass_bins)
+
+
+def _least_error(
+    logits: Tensor,
+    targets: Tensor,
+    grid: tuple[float, ...],
+    num_bins: int,
+    bins: Callable[[Tensor, Tensor, int], ReliabilityBins],
+) -> float:
     temperatures = np.sort(np.asarray(grid, dtype=np.float64))
     if not len(temperatures) or not temperatures[0] > 0 or not np.isfinite(temperatures[-1]):
         raise MetricError(
@@ -107,7 +136,7 @@ def fit_temperature_by_ece(
         )
     _, correct = confidence_and_correct(logits, targets)
     errors = [
-        equal_width_bins(confidence, correct, num_bins).mean_gap
+        bins(confidence, correct, num_bins).mean_gap
         for confidence in _confidence_at(logits, temperatures)
     ]
     return float(temperatures[int(np.argmin(errors))])

@@ -7,7 +7,10 @@ A loss with memory is an object with any of these hooks; the training loop calls
 - `before_batch(sample_ids)`: with the ids of the samples of the next logits.
 - `after_batch(correct)`: after the step, with the correctness of each prediction.
 - `after_epoch(confidences, correct)`: with the predictions on the validation samples.
+- `epoch_rows()`: after that; mappings, one per row of the file of the loss in the run's folder.
 - `state_dict()` and `load_state_dict(state)`: for checkpoints.
+
+A name of the form `package.module:name` is a loss from outside the package.
 
 Losses compute in the dtype of the logits. Pass float32 where the model computes in less.
 """
@@ -20,7 +23,13 @@ from typing import Any
 from torch import Tensor
 
 from trainer.losses.adafocal import AdaFocal
-from trainer.losses.brier import brier, bsce, bsce_gra
+from trainer.losses.brier import (
+    brier,
+    bsce,
+    bsce_flsd_53,
+    bsce_flsd_53_gra,
+    bsce_gra,
+)
 from trainer.losses.correctness_ranking import CorrectnessRanking
 from trainer.losses.cross_entropy import (
     cross_entropy,
@@ -40,6 +49,8 @@ from trainer.losses.focal import (
     lambert_focal,
 )
 from trainer.losses.mmce import mmce, mmce_weighted
+from trainer.losses.own_loss import own_constants, own_loss
+from trainer.own_code import is_own
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -47,6 +58,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "brier": brier,
     "bsce": bsce,
+    "bsce_flsd_53": bsce_flsd_53,
+    "bsce_flsd_53_gra": bsce_flsd_53_gra,
     "bsce_gra": bsce_gra,
     "cross_entropy": cross_entropy,
     "dual_focal": dual_focal,
@@ -84,11 +97,14 @@ def loss_constants(name: str) -> dict[str, Any]:
     """The constants of a loss and their default values, by name.
 
     Args:
-        name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`.
+        name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`, or `package.module:name`.
 
     Raises:
         ValueError: No loss has that name.
+        ConfigError: A loss from outside the package cannot be found.
     """
+    if is_own(name):
+        return dict(own_constants(name).defaults)
     known = LOSSES | LOSSES_WITH_MEMORY
     if name not in known:
         raise ValueError(f"no loss {name!r}; choose one of {', '.join(sorted(known))}")
@@ -104,7 +120,7 @@ def make_loss(name: str, **constants: object) -> Loss:
     """Builds a loss, with a fresh memory if it has one.
 
     Args:
-        name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`.
+        name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`, or `package.module:name`.
         **constants: Constants of the loss that differ from their defaults.
 
     Returns:
@@ -113,12 +129,15 @@ def make_loss(name: str, **constants: object) -> Loss:
 
     Raises:
         ValueError: No loss has that name, or it has no such constant.
+        ConfigError: A loss from outside the package cannot be found.
     """
     known = loss_constants(name)
     unknown = sorted(constants.keys() - known.keys())
-    if unknown:
+    if unknown and not (is_own(name) and own_constants(name).takes_any):
         takes = f"choose from {', '.join(sorted(known))}" if known else "it takes none"
         raise ValueError(f"loss {name!r} has no constant {unknown[0]!r}; {takes}")
+    if is_own(name):
+        return own_loss(name, **constants)
     if name in LOSSES:
         return partial(LOSSES[name], **constants)
     return LOSSES_WITH_MEMORY[name](**constants)

@@ -121,6 +121,45 @@ def update_bins(
     return ProbabilityBins(gammas, torch.from_numpy(edges[:-1]), torch.from_numpy(edges[1:]))
 
 
+def describe_bins(
+    bins: ProbabilityBins, confidences: Tensor, correct: Tensor
+) -> list[dict[str, float | int | None]]:
+    """The calibration of validation samples in the bins that `update_bins` made of them.
+
+    Args:
+        bins: Bins after the pass.
+        confidences: Largest probabilities of validation samples. Shape (samples,).
+        correct: Whether each prediction was correct. Shape (samples,).
+
+    Returns:
+        For each bin its number from zero, edges, number of samples, their mean confidence and
+        accuracy (None without samples), the gap between the two and the gamma of the next epoch.
+    """
+    confidence = confidences.detach().to("cpu", torch.float64)
+    right = correct.detach().to("cpu", torch.float64)
+    members = torch.searchsorted(torch.cat((bins.lower, bins.upper[-1:])), confidence) - 1
+    rows: list[dict[str, float | int | None]] = []
+    for number in range(len(bins.gammas)):
+        inside = members == number
+        samples = int(inside.sum())
+        mean = confidence[inside].mean().item() if samples else None
+        accuracy = right[inside].mean().item() if samples else None
+        gap = (confidence - right)[inside].mean().item() if samples else 0.0
+        rows.append(
+            {
+                "bin": number,
+                "lower": bins.lower[number].item(),
+                "upper": bins.upper[number].item(),
+                "samples": samples,
+                "mean_confidence": mean,
+                "accuracy": accuracy,
+                "gap": gap,
+                "gamma": bins.gammas[number].item(),
+            }
+        )
+    return rows
+
+
 def next_gammas(gammas: Tensor, gaps: Tensor, rule: GammaRule) -> Tensor:
     """One step of the update rule: grow or shrink, change sign near zero, clip to the limits.
 
@@ -175,6 +214,7 @@ class AdaFocal:
     ) -> None:
         self.rule = GammaRule(rate, switch, limits[0], limits[1])
         self.bins = first_bins(num_bins, first_gamma)
+        self._rows: list[dict[str, float | int | None]] = []
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         """`binned_focal` with the bins of the latest validation pass.
@@ -196,6 +236,11 @@ class AdaFocal:
             correct: Whether each prediction was correct. Shape (samples,).
         """
         self.bins = update_bins(self.bins, confidences, correct, self.rule)
+        self._rows = describe_bins(self.bins, confidences, correct)
+
+    def epoch_rows(self) -> list[dict[str, float | int | None]]:
+        """`describe_bins` of the latest update; empty before the first."""
+        return self._rows
 
     def state_dict(self) -> dict[str, Tensor]:
         """The state for a checkpoint."""

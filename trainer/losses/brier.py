@@ -6,11 +6,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.losses.gammas import gamma_53
+
 Form = Literal["norm", "sum"]
 
 
 def brier(logits: Tensor, targets: Tensor) -> Tensor:
     """`sum_k (p_k - one_hot_k) ** 2`. Brier (1950).
+
+    The code of Mukhoti et al. (2020) divides this loss alone by the batch size, where the others
+    are summed: with `reduction = "sum"` its gradient is the batch size times theirs, so take
+    "mean". The code of arXiv 2503.22725 sums it, too.
 
     Args:
         logits: Shape (samples, classes).
@@ -74,6 +80,48 @@ def bsce_gra(
     return score * F.cross_entropy(logits, targets, reduction="none")
 
 
+def bsce_flsd_53(logits: Tensor, targets: Tensor, *, beta: float = 2.0) -> Tensor:
+    """`bsce` with the gammas of FLSD-53: 5 where `p_t < 0.2` and 3 elsewhere.
+
+    No gradient flows through the choice of gamma. The code of arXiv 2503.22725 has only
+    `bsce_flsd_53_gra`.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        beta: Order of the norm, one or more; with 1 the loss is `2 ** gamma` times `flsd_53`.
+
+    Returns:
+        One loss per sample. Shape (samples,).
+    """
+    score = _generalised_brier(_error(logits, targets), _gammas(logits, targets), beta, "norm")
+    return score * F.cross_entropy(logits, targets, reduction="none")
+
+
+def bsce_flsd_53_gra(logits: Tensor, targets: Tensor, *, beta: float = 2.0) -> Tensor:
+    """`bsce_gra` with the gammas of FLSD-53, as in the code of arXiv 2503.22725.
+
+    Beta is 1 in that code by default, and 2 in its paper.
+
+    Args:
+        logits: Shape (samples, classes).
+        targets: Class indices. Shape (samples,).
+        beta: Order of the norm, one or more; with 1 the loss is `2 ** gamma` times `flsd_53_gra`.
+
+    Returns:
+        One loss per sample, equal in value to `bsce_flsd_53`. Shape (samples,).
+    """
+    constant = logits.detach()
+    score = _generalised_brier(_error(constant, targets), _gammas(constant, targets), beta, "norm")
+    return score * F.cross_entropy(logits, targets, reduction="none")
+
+
+def _gammas(logits: Tensor, targets: Tensor) -> Tensor:
+    """The gamma of FLSD-53 of each sample, without gradient. Shape (samples,)."""
+    loss = F.cross_entropy(logits.detach(), targets, reduction="none")
+    return gamma_53((-loss).exp())
+
+
 def _error(logits: Tensor, targets: Tensor) -> Tensor:
     """Probabilities minus one-hot targets. Shape (samples, classes)."""
     probabilities = logits.softmax(dim=-1)
@@ -82,7 +130,7 @@ def _error(logits: Tensor, targets: Tensor) -> Tensor:
     return probabilities.scatter_add(-1, targets.unsqueeze(-1), minus_one)
 
 
-def _generalised_brier(error: Tensor, gamma: float, beta: float, form: Form) -> Tensor:
+def _generalised_brier(error: Tensor, gamma: float | Tensor, beta: float, form: Form) -> Tensor:
     """One score per sample from errors of shape (samples, classes)."""
     # A gamma below 1 has an infinite slope at 0, where predictions that round to one-hot lie.
     smallest = torch.finfo(error.dtype).tiny

@@ -21,8 +21,9 @@ def label_smoothing(logits: Tensor, targets: Tensor, *, smoothing: float = 0.05)
     """Cross-entropy against `(1 - smoothing) * one_hot + smoothing / classes`, as in torch.
 
     Mukhoti et al. (2020) write `(1 - a) * one_hot + a * (1 - one_hot) / (classes - 1)` instead.
-    Both are the same loss with `a = smoothing * (classes - 1) / classes`: their 0.05 with ten
-    classes is a smoothing of 0.0556 here. Szegedy et al. (2016) introduced it.
+    Both are the same loss with `a = smoothing * (classes - 1) / classes`: their 0.05 is a smoothing
+    of 0.0556 here with 10 classes, 0.0526 with 20, 0.0505 with 100 and 0.0503 with 200. Szegedy et
+    al. (2016) introduced it.
 
     Args:
         logits: Shape (samples, classes).

@@ -35,7 +35,8 @@ def mmce(
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        coefficient: Strength; 2 in the scripts of Mukhoti et al. (2020).
+        coefficient: Strength. The default is a choice of ours, as published scripts train with
+            `mmce_weighted`.
         normalisation: "paper" takes the square root; "reference" leaves the square, as the code
             of Mukhoti et al. does.
 
@@ -56,20 +57,20 @@ def mmce_weighted(
     targets: Tensor,
     *,
     coefficient: float = 2.0,
-    normalisation: Normalisation = "paper",
+    normalisation: Normalisation = "reference",
 ) -> Tensor:
     """Cross-entropy plus `coefficient` times the weighted MMCE.
 
     Kumar et al. (2018). Sums over pairs of correct, of wrong and of mixed samples are divided by
     their numbers of pairs ("paper"). Their code and that of Mukhoti et al. (2020) divide twice
-    ("reference"), so that the term fades with the batch size: 22 times too small at 64 samples,
-    276 times at 512. Published coefficients (2 by Mukhoti et al., 4 and 10 by Kumar et al.) are
-    for that form.
+    ("reference"), so that the term fades with the batch size and with the accuracy: 22 times too
+    small in a batch of 64 samples, 276 times in one of 512. Published coefficients (2 by Mukhoti
+    et al., 4 and 10 by Kumar et al.) are for that form, and so is the default.
 
     Args:
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-        coefficient: Strength.
+        coefficient: Strength; choose it anew for "paper".
         normalisation: "paper" or "reference", see above.
 
     Returns:
@@ -98,9 +99,7 @@ def squared_mmce(logits: Tensor, targets: Tensor) -> Tensor:
     return error @ _kernel(confidence) @ error / len(error) ** 2
 
 
-def weighted_mmce(
-    logits: Tensor, targets: Tensor, *, normalisation: Normalisation = "paper"
-) -> Tensor:
+def weighted_mmce(logits: Tensor, targets: Tensor, *, normalisation: Normalisation) -> Tensor:
     """The weighted MMCE of a batch, see `mmce_weighted`.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from trainer.metrics.calibration import adaptive_ece, classwise_ece, ece, mce
+from trainer.metrics.calibration import adaptive_ece, classwise_ece, ece, l2_ece, mce
 from trainer.metrics.proper_scores import accuracy, brier_score, nll, top_5_accuracy
 
 METRICS: dict[str, Callable[[Tensor, Tensor], float]] = {
@@ -19,6 +19,7 @@ METRICS: dict[str, Callable[[Tensor, Tensor], float]] = {
     "ece": ece,
     "adaptive_ece": adaptive_ece,
     "classwise_ece": classwise_ece,
+    "l2_ece": l2_ece,
     "mce": mce,
 }
 """Metrics that are one number and need logits and targets only."""

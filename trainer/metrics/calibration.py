@@ -57,6 +57,11 @@ class ReliabilityBins:
         return float(np.average(np.abs(self.gaps), weights=self.counts))
 
     @property
+    def root_mean_square_gap(self) -> float:
+        """Root of the mean squared gap, weighted by the number of samples: the L2-ECE."""
+        return float(np.sqrt(np.average(self.gaps**2, weights=self.counts)))
+
+    @property
     def largest_gap(self) -> float:
         """Largest absolute gap of a bin: the MCE."""
         return float(np.abs(self.gaps).max())
@@ -88,6 +93,14 @@ def ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
             one of the classes.
     """
     return equal_width_bins(*confidence_and_correct(logits, targets), num_bins).mean_gap
+
+
+def l2_ece(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:
+    """Root mean square calibration error over bins of equal width, at least the ECE.
+
+    The plain estimate, which is biased upwards like the ECE. Arguments and errors as in `ece`.
+    """
+    return equal_width_bins(*confidence_and_correct(logits, targets), num_bins).root_mean_square_gap
 
 
 def mce(logits: Tensor, targets: Tensor, num_bins: int = NUM_BINS) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from difficulty_service.errors import MetricError
 from trainer.metrics.predictions import as_array, check_logits, confidence, entropy
-from trainer.metrics.ranking import Convention, aupr, auroc, fpr_at_95_tpr
+from trainer.metrics.ranking import Convention, RankedGroups, ranked_groups
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,14 @@ def detection_by_score(
     Raises:
         MetricError: All samples are ID or all are OOD, scores are NaN, or shapes differ.
     """
-    is_ood = is_ood.bool()
+    return detection_of_groups(ranked_groups(scores, is_ood), convention)
+
+
+def detection_of_groups(groups: RankedGroups, convention: Convention = "first") -> OodDetection:
+    """`detection_by_score` of samples ranked by score, with the OOD samples as the hits."""
     return OodDetection(
-        auroc=auroc(scores, is_ood),
-        aupr_ood=aupr(scores, is_ood),
-        aupr_id=aupr(-scores.double(), ~is_ood),
-        fpr_at_95_tpr=fpr_at_95_tpr(scores, is_ood, convention),
+        auroc=groups.auroc,
+        aupr_ood=groups.aupr,
+        aupr_id=groups.reversed.aupr,
+        fpr_at_95_tpr=groups.fpr_at_95_tpr(convention),
     )

@@ -93,15 +93,23 @@ def top_k_accuracy(logits: Tensor, targets: Tensor, k: int) -> float:
         MetricError: Shapes do not fit together, a row of logits is not finite, k below one, or a
             target is not one of the classes.
     """
+    return float(in_top_k(logits, targets, k).double().mean())
+
+
+def in_top_k(logits: Tensor, targets: Tensor, k: int) -> Tensor:
+    """Whether fewer than k classes rank before the target of each sample. Shape (samples,), bool.
+
+    Arguments and errors as in `top_k_accuracy`.
+    """
     check_predictions(logits, targets)
     if k < 1:
         raise MetricError(f"top-{k} accuracy is not defined", "give k of at least 1", parameter="k")
     targets = targets.detach().cpu().long()
     classes = torch.arange(logits.shape[1])
-    hits = 0
+    parts = []
     for rows, block in centred_blocks(logits):
         own_class = targets[rows, None]
         own = block.gather(1, own_class)
         before = (block > own) | ((block == own) & (classes < own_class))
-        hits += int((before.sum(dim=1) < k).sum())
-    return hits / len(logits)
+        parts.append(before.sum(dim=1) < k)
+    return torch.cat(parts)

@@ -5,6 +5,7 @@ the same numbers. Libraries that apply a sigmoid to scores outside [0, 1] lose t
 scores near 400 all become 1, and the AUROC becomes 0.5.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,9 +15,97 @@ from torch import Tensor
 from difficulty_service.errors import MetricError
 from trainer.metrics.predictions import as_array
 
-Convention = Literal["first", "nearest"]
+Convention = Literal["first", "nearest", "nearest_corner"]
+
+CONVENTIONS: tuple[Convention, ...] = ("first", "nearest", "nearest_corner")
 
 TRUE_POSITIVE_RATE = 0.95
+
+
+@dataclass(frozen=True)
+class RocCurve:
+    """The points of a ROC curve, from (0, 0) to (1, 1), without those on a straight stretch.
+
+    Attributes:
+        false_positive_rates: Fraction of negatives above each threshold. Shape (points,).
+        true_positive_rates: Fraction of positives above each threshold. Shape (points,).
+    """
+
+    false_positive_rates: NDArray[np.float64]
+    true_positive_rates: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RankedGroups:
+    """Samples in groups of equal score, in descending order of the score.
+
+    Attributes:
+        hits: Number of positives in each group. Shape (groups,).
+        sizes: Number of samples in each group, above 0. Shape (groups,).
+    """
+
+    hits: NDArray[np.float64]
+    sizes: NDArray[np.float64]
+
+    @property
+    def misses(self) -> NDArray[np.float64]:
+        """Number of negatives in each group. Shape (groups,)."""
+        return self.sizes - self.hits
+
+    @property
+    def reversed(self) -> "RankedGroups":
+        """The groups by the opposite score, with the negatives as the positives."""
+        return RankedGroups(self.misses[::-1], self.sizes[::-1])
+
+    @property
+    def auroc(self) -> float:
+        """Probability that a positive scores above a negative; a tie counts half."""
+        misses = self.misses
+        lower_negatives = misses.sum() - misses.cumsum() + misses / 2
+        return float((self.hits * lower_negatives).sum() / (self.hits.sum() * misses.sum()))
+
+    @property
+    def aupr(self) -> float:
+        """Average precision; see `aupr`."""
+        precision = self.hits.cumsum() / self.sizes.cumsum()
+        return float((self.hits * precision).sum() / self.hits.sum())
+
+    @property
+    def roc_curve(self) -> RocCurve:
+        """The ROC curve, whose area is the AUROC."""
+        hits, misses = self.hits, self.misses
+        # Counts are whole numbers, so that parallel steps are found exactly.
+        turns = hits[:-1] * misses[1:] != hits[1:] * misses[:-1]
+        corners = np.r_[True, turns, True]
+        return RocCurve(
+            false_positive_rates=(np.r_[0, misses.cumsum()] / misses.sum())[corners],
+            true_positive_rates=(np.r_[0, hits.cumsum()] / hits.sum())[corners],
+        )
+
+    def fpr_at_95_tpr(self, convention: Convention = "first") -> float:
+        """False positive rate at a true positive rate of 95 %; see `fpr_at_95_tpr`.
+
+        Raises:
+            MetricError: There is no such convention.
+        """
+        hits, misses = self.hits, self.misses
+        true_positive_rates = hits.cumsum() / hits.sum()
+        false_positive_rates = misses.cumsum() / misses.sum()
+        if convention == "first":
+            return float(false_positive_rates[np.argmax(true_positive_rates >= TRUE_POSITIVE_RATE)])
+        distances = np.abs(true_positive_rates - TRUE_POSITIVE_RATE)
+        if convention == "nearest":
+            return float(false_positive_rates[np.argmin(distances)])
+        if convention == "nearest_corner":
+            # A point between two equal steps lies on a straight stretch of the curve.
+            turns = (np.diff(hits) != 0) | (np.diff(misses) != 0)
+            corners = np.flatnonzero(np.r_[True, turns[1:], True][: len(hits)])
+            return float(false_positive_rates[corners[np.argmin(distances[corners])]])
+        raise MetricError(
+            f"convention {convention!r} is unknown",
+            f"give one of {', '.join(CONVENTIONS)}",
+            parameter="convention",
+        )
 
 
 def auroc(scores: Tensor, positive: Tensor) -> float:
@@ -29,10 +118,7 @@ def auroc(scores: Tensor, positive: Tensor) -> float:
     Raises:
         MetricError: All samples are positive or all are negative, scores are NaN, or shapes differ.
     """
-    hits, sizes = _groups_from_the_top(scores, positive)
-    misses = sizes - hits
-    lower_negatives = misses.sum() - misses.cumsum() + misses / 2
-    return float((hits * lower_negatives).sum() / (hits.sum() * misses.sum()))
+    return ranked_groups(scores, positive).auroc
 
 
 def aupr(scores: Tensor, positive: Tensor) -> float:
@@ -48,9 +134,7 @@ def aupr(scores: Tensor, positive: Tensor) -> float:
     Raises:
         MetricError: All samples are positive or all are negative, scores are NaN, or shapes differ.
     """
-    hits, sizes = _groups_from_the_top(scores, positive)
-    precision = hits.cumsum() / sizes.cumsum()
-    return float((hits * precision).sum() / hits.sum())
+    return ranked_groups(scores, positive).aupr
 
 
 def fpr_at_95_tpr(scores: Tensor, positive: Tensor, convention: Convention = "first") -> float:
@@ -61,29 +145,24 @@ def fpr_at_95_tpr(scores: Tensor, positive: Tensor, convention: Convention = "fi
         positive: True or 1 for positives. Shape (samples,).
         convention: "first": the highest threshold that detects at least 95 %, as in OpenOOD and
             pytorch-ood. "nearest": the threshold whose rate is nearest to 95 %, the highest among
-            equals, as in the code of correctness ranking (CRL); it may detect fewer.
-            torch-uncertainty takes the lowest among equals.
+            equals; it may detect fewer. torch-uncertainty takes the lowest among equals.
+            "nearest_corner": the nearest of the corners of the ROC curve only, as in the code of
+            correctness ranking (CRL), whose `roc_curve` of scikit-learn drops the points between
+            two equal steps; the numbers of the CRL paper are of this kind.
 
     Raises:
         MetricError: All samples are positive or all are negative, scores are NaN, or shapes differ.
     """
-    hits, sizes = _groups_from_the_top(scores, positive)
-    true_positive_rates = hits.cumsum() / hits.sum()
-    false_positive_rates = (sizes - hits).cumsum() / (sizes - hits).sum()
-    if convention == "first":
-        return float(false_positive_rates[np.argmax(true_positive_rates >= TRUE_POSITIVE_RATE)])
-    if convention == "nearest":
-        distances = np.abs(true_positive_rates - TRUE_POSITIVE_RATE)
-        return float(false_positive_rates[np.argmin(distances)])
-    raise MetricError(
-        f'convention {convention!r} is neither "first" nor "nearest"', parameter="convention"
-    )
+    return ranked_groups(scores, positive).fpr_at_95_tpr(convention)
 
 
-def _groups_from_the_top(
-    scores: Tensor, positive: Tensor
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Numbers of positives and of samples in each group of equal scores, in descending order."""
+def roc_curve(scores: Tensor, positive: Tensor) -> RocCurve:
+    """True over false positive rate for every threshold; arguments and errors as in `auroc`."""
+    return ranked_groups(scores, positive).roc_curve
+
+
+def ranked_groups(scores: Tensor, positive: Tensor) -> RankedGroups:
+    """Groups samples by equal score, in descending order; arguments and errors as in `auroc`."""
     values = as_array(scores).astype(np.float64)
     flags = as_array(positive).astype(bool)
     if values.ndim != 1 or values.shape != flags.shape:
@@ -104,4 +183,4 @@ def _groups_from_the_top(
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     hits = np.add.reduceat(flags[order].astype(np.float64), starts)
     sizes = np.diff(np.r_[starts, len(ordered)]).astype(np.float64)
-    return hits, sizes
+    return RankedGroups(hits, sizes)

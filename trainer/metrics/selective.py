@@ -15,7 +15,7 @@ from torch import Tensor
 
 from difficulty_service.errors import MetricError
 from trainer.metrics.predictions import as_array, confidence, confidence_and_correct, entropy
-from trainer.metrics.ranking import Convention, aupr, auroc, fpr_at_95_tpr
+from trainer.metrics.ranking import Convention, RankedGroups, ranked_groups
 
 REJECTED_SHARES = tuple(tenths / 10 for tenths in range(10))
 
@@ -37,12 +37,15 @@ class MisclassificationDetection:
         aupr_error: Average precision with wrong predictions as the positives.
         fpr_at_95_tpr: Fraction of wrong predictions above the threshold that keeps 95 % of the
             correct ones, which are the positives.
+        fpr_at_95_tpr_crl: The same by the convention "nearest_corner" of `ranking.fpr_at_95_tpr`,
+            in which the numbers of the correctness ranking (CRL) paper are.
     """
 
     auroc: float
     aupr_success: float
     aupr_error: float
     fpr_at_95_tpr: float
+    fpr_at_95_tpr_crl: float
 
 
 @dataclass(frozen=True)
@@ -67,19 +70,27 @@ def misclassification_detection(
         logits: Shape (samples, classes).
         targets: Class indices. Shape (samples,).
         by: A key of CERTAINTIES.
-        convention: Choice of the threshold for 95 %, as in `ranking.fpr_at_95_tpr`; "nearest" is
-            that of the code of correctness ranking (CRL).
+        convention: Choice of the threshold for 95 %, as in `ranking.fpr_at_95_tpr`.
 
     Raises:
         MetricError: All predictions are correct or all are wrong, `by` is unknown, logits are
             invalid, or a target is not one of the classes.
     """
-    certainty, correct = certainty_and_correct(logits, targets, by)
+    return detection_of_errors(
+        ranked_groups(*certainty_and_correct(logits, targets, by)), convention
+    )
+
+
+def detection_of_errors(
+    groups: RankedGroups, convention: Convention = "first"
+) -> MisclassificationDetection:
+    """`misclassification_detection` of samples ranked by certainty, the correct ones as hits."""
     return MisclassificationDetection(
-        auroc=auroc(certainty, correct),
-        aupr_success=aupr(certainty, correct),
-        aupr_error=aupr(-certainty, ~correct),
-        fpr_at_95_tpr=fpr_at_95_tpr(certainty, correct, convention),
+        auroc=groups.auroc,
+        aupr_success=groups.aupr,
+        aupr_error=groups.reversed.aupr,
+        fpr_at_95_tpr=groups.fpr_at_95_tpr(convention),
+        fpr_at_95_tpr_crl=groups.fpr_at_95_tpr("nearest_corner"),
     )
 
 
@@ -110,8 +121,7 @@ def aurc(certainty: Tensor, correct: Tensor) -> float:
     Raises:
         MetricError: There are no samples, certainty is NaN, or shapes differ.
     """
-    errors = _errors_by_certainty(certainty, correct)
-    return float((errors.cumsum() / np.arange(1, len(errors) + 1)).mean())
+    return aurc_of_errors(_errors_by_certainty(certainty, correct))
 
 
 def e_aurc(certainty: Tensor, correct: Tensor) -> float:
@@ -120,10 +130,40 @@ def e_aurc(certainty: Tensor, correct: Tensor) -> float:
     That AURC is the limit for many samples; with few samples a perfect order is slightly off 0.
     Arguments and errors as in `aurc`.
     """
-    error_rate = 1 - float(as_array(correct).astype(np.float64).mean())
+    return e_aurc_of_errors(_errors_by_certainty(certainty, correct))
+
+
+def augrc(certainty: Tensor, correct: Tensor) -> float:
+    """Area under the generalised risk-coverage curve (Traub et al., NeurIPS 2024).
+
+    The generalised risk at a coverage is the fraction of all samples that are both kept and wrong,
+    so that its area, at most 1/2, is the risk of an undetected error for a coverage drawn at
+    random. It equals (1 - AUROC) a (1 - a) + (1 - a)² / 2 at accuracy a, with the AUROC of
+    misclassification detection. The curve starts at (0, 0) and is straight between its points;
+    torch-uncertainty starts at the first sample and divides by 1 - 1/n, a difference of order 1/n.
+    Arguments and errors as in `aurc`.
+    """
+    return augrc_of_errors(_errors_by_certainty(certainty, correct))
+
+
+def aurc_of_errors(errors: NDArray[np.float64]) -> float:
+    """`aurc` of errors, 1 for a wrong prediction, by descending certainty. Shape (samples,)."""
+    return float((errors.cumsum() / np.arange(1, len(errors) + 1)).mean())
+
+
+def e_aurc_of_errors(errors: NDArray[np.float64]) -> float:
+    """`e_aurc` of errors by descending certainty. Shape (samples,)."""
+    error_rate = float(errors.mean())
     # xlogy is 0 where all predictions are wrong; the product written out would be NaN.
     best = error_rate + float(xlogy(1 - error_rate, 1 - error_rate))
-    return aurc(certainty, correct) - best
+    return aurc_of_errors(errors) - best
+
+
+def augrc_of_errors(errors: NDArray[np.float64]) -> float:
+    """`augrc` of errors by descending certainty, with those of a tie shared. Shape (samples,)."""
+    # Each error counts at every larger coverage, and half within its own step.
+    coverages = np.arange(len(errors), 0, -1) - 0.5
+    return float(errors @ coverages) / len(errors) ** 2
 
 
 def accuracy_over_rejection(
@@ -148,9 +188,17 @@ def accuracy_over_rejection(
             f"rejected fractions {list(rejected)} must each be in [0, 1)", parameter="rejected"
         )
     errors = _errors_by_certainty(certainty, correct)
+    return RejectionCurve(rejected=fractions, accuracies=accuracies_of_kept(errors, fractions))
+
+
+def accuracies_of_kept(
+    errors: NDArray[np.float64], rejected: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """`accuracy_over_rejection` of errors by descending certainty. Shape (points,)."""
     # The small number makes 0.29 of 100, 28.999999999999996 in floating point, 29.
-    kept = len(errors) - np.floor(fractions * len(errors) + 1e-9).astype(np.intp)
-    return RejectionCurve(rejected=fractions, accuracies=1 - errors.cumsum()[kept - 1] / kept)
+    kept = len(errors) - np.floor(rejected * len(errors) + 1e-9).astype(np.intp)
+    accuracies: NDArray[np.float64] = 1 - errors.cumsum()[kept - 1] / kept
+    return accuracies
 
 
 def _errors_by_certainty(certainty: Tensor, correct: Tensor) -> NDArray[np.float64]:

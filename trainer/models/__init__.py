@@ -4,6 +4,8 @@ A builder is a function `(spec, num_classes, **options)`; its keyword-only param
 options of the model. It returns a network for normalised inputs. `build_model` adds the
 normalisation as the first layer, so that a model takes the batches of `Inputs.batches` and returns
 logits of shape (samples, num_classes).
+
+A name of the form `package.module:name` is a network from outside the package.
 """
 
 import difflib
@@ -19,11 +21,20 @@ from difficulty_service.errors import ConfigError
 from trainer.config import Kind, ModelConfig
 from trainer.models.densenet import densenet121
 from trainer.models.normalisation import Normalisation
+from trainer.models.own_model import own_model, own_options, require_logits
 from trainer.models.probe import probe
-from trainer.models.resnet import resnet18, resnet34, resnet50, resnet110, small_resnet
+from trainer.models.resnet import (
+    resnet18,
+    resnet34,
+    resnet50,
+    resnet110_basic,
+    resnet110_bottleneck,
+    small_resnet,
+)
 from trainer.models.text_cnn import text_cnn
 from trainer.models.timm_models import timm_model
-from trainer.models.wide_resnet import wide_resnet
+from trainer.models.wide_resnet import wide_resnet, wide_resnet_post_activation
+from trainer.own_code import is_own
 from trainer.samples import InputSpec
 
 Builder = Callable[..., nn.Module]
@@ -34,10 +45,20 @@ MODELS: dict[str, Builder] = {
     "resnet18": resnet18,
     "resnet34": resnet34,
     "resnet50": resnet50,
-    "resnet110": resnet110,
+    "resnet110": resnet110_basic,
+    "resnet110_basic": resnet110_basic,
+    "resnet110_bottleneck": resnet110_bottleneck,
     "small_resnet": small_resnet,
     "text_cnn": text_cnn,
     "wide_resnet": wide_resnet,
+    "wide_resnet_post_activation": wide_resnet_post_activation,
+}
+
+# Names that a new recipe must replace, with the remedy; runs of earlier versions still load.
+AMBIGUOUS = {
+    "resnet110": "two networks have this name; choose resnet110_bottleneck, of the focal loss "
+    "papers (45.9 million parameters), or resnet110_basic, of He et al. (1.7 million), for which "
+    "it used to stand",
 }
 
 TIMM_PREFIX = "timm:"
@@ -50,11 +71,13 @@ def model_options(name: str) -> dict[str, Any]:
     """The options of a model and their default values, by name.
 
     Args:
-        name: A key of `MODELS`, or `timm:NAME`.
+        name: A key of `MODELS`, `timm:NAME`, or `package.module:name`.
 
     Raises:
         ConfigError: No model has that name.
     """
+    if is_own(name):
+        return dict(own_options(name).defaults)
     return {
         parameter.name: parameter.default
         for parameter in inspect.signature(_builder(name)).parameters.values()
@@ -78,10 +101,12 @@ def build_model(config: ModelConfig, spec: InputSpec, num_classes: int) -> nn.Mo
     """
     known = model_options(config.name)
     unknown = sorted(config.options.keys() - known.keys())
-    if unknown:
+    own = is_own(config.name)
+    if unknown and not (own and own_options(config.name).takes_any):
         takes = f"choose from {', '.join(sorted(known))}" if known else "it takes none"
         raise ConfigError(f"model {config.name!r} has no option {unknown[0]!r}", takes)
-    _require_kind(config.name, spec)
+    if not own:
+        _require_kind(config.name, spec)
     try:
         network = _builder(config.name)(spec, num_classes, **config.options)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -89,21 +114,26 @@ def build_model(config: ModelConfig, spec: InputSpec, num_classes: int) -> nn.Mo
             f"model {config.name!r} cannot be built with options {dict(config.options)} ({error})",
             f"choose other options; the defaults are {known}",
         ) from error
-    if spec.mean is None or spec.std is None:
-        return network
-    normalisation = Normalisation(spec.mean, spec.std, len(spec.shape))
-    return nn.Sequential(OrderedDict(normalisation=normalisation, network=network))
+    if spec.mean is not None and spec.std is not None:
+        normalisation = Normalisation(spec.mean, spec.std, len(spec.shape))
+        network = nn.Sequential(OrderedDict(normalisation=normalisation, network=network))
+    if own:
+        require_logits(network, config.name, spec, num_classes)
+    return network
 
 
 def _builder(name: str) -> Builder:
     if name.startswith(TIMM_PREFIX):
         return partial(timm_model, name.removeprefix(TIMM_PREFIX))
+    if is_own(name):
+        return partial(own_model, name)
     if name not in MODELS:
-        close = difflib.get_close_matches(name, MODELS, n=1)
+        choices = sorted(MODELS.keys() - AMBIGUOUS)
+        close = difflib.get_close_matches(name, choices, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(
             f"no model {name!r}",
-            f"{hint}choose one of {', '.join(sorted(MODELS))}, or {TIMM_PREFIX}NAME",
+            f"{hint}choose one of {', '.join(choices)}, {TIMM_PREFIX}NAME, or package.module:name",
         )
     return MODELS[name]
 
@@ -113,7 +143,8 @@ def _require_kind(name: str, spec: InputSpec) -> None:
     given: Kind = "images" if is_image else "text" if spec.vocabulary else "features"
     needed = KINDS.get(name, "images")
     if given != needed:
-        fitting = sorted(model for model in MODELS if KINDS.get(model, "images") == given)
+        choices = MODELS.keys() - AMBIGUOUS
+        fitting = sorted(model for model in choices if KINDS.get(model, "images") == given)
         raise ConfigError(
             f"model {name!r} takes {needed}, and the data are {given} of shape {spec.shape}",
             f"choose {' or '.join(fitting)}",

@@ -1,155 +1,12 @@
 """Residual networks (He et al., arXiv:1512.03385) for small images."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from difficulty_service.errors import ConfigError
-from trainer.models.initialisation import initialise
+from trainer.models.residual import PaddingShortcut, ResNet, ResNetPlan
 from trainer.samples import InputSpec
-
-
-class ProjectionShortcut(nn.Sequential):
-    """A 1x1 convolution with batch normalisation where the shape changes, the identity elsewhere.
-
-    Option B of He et al.
-    """
-
-    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
-        changes = stride != 1 or in_channels != channels
-        layers: list[nn.Module] = []
-        if changes:
-            layers.append(nn.Conv2d(in_channels, channels, 1, stride, bias=False))
-            layers.append(nn.BatchNorm2d(channels))
-        super().__init__(*layers)
-
-
-class PaddingShortcut(nn.Module):
-    """Subsampling and zero padding of the channels, without parameters. Option A of He et al."""
-
-    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
-        super().__init__()
-        self.stride = stride
-        self.new_channels = channels - in_channels
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Maps images from the block's input shape to its output shape."""
-        if self.stride == 1 and self.new_channels == 0:
-            return images
-        subsampled = images[:, :, :: self.stride, :: self.stride]
-        return F.pad(subsampled, (0, 0, 0, 0, 0, self.new_channels))
-
-
-Shortcut = type[ProjectionShortcut] | type[PaddingShortcut]
-
-
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions with a shortcut."""
-
-    expansion = 1
-
-    def __init__(
-        self,
-        in_channels: int,
-        channels: int,
-        stride: int,
-        shortcut: Shortcut = ProjectionShortcut,
-    ) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, channels, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels)
-        self.shortcut = shortcut(in_channels, channels, stride)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Shape (samples, in_channels, h, w) to (samples, channels, h / stride, w / stride)."""
-        hidden = F.relu(self.bn1(self.conv1(images)))
-        hidden = self.bn2(self.conv2(hidden))
-        return F.relu(hidden + self.shortcut(images))
-
-
-class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions with a shortcut; the output has four times the channels."""
-
-    expansion = 4
-
-    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
-        super().__init__()
-        wide = channels * self.expansion
-        self.conv1 = nn.Conv2d(in_channels, channels, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels)
-        self.conv3 = nn.Conv2d(channels, wide, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(wide)
-        self.shortcut = ProjectionShortcut(in_channels, wide, stride)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Shape (samples, in_channels, h, w) to (samples, 4 channels, h / stride, w / stride)."""
-        hidden = F.relu(self.bn1(self.conv1(images)))
-        hidden = F.relu(self.bn2(self.conv2(hidden)))
-        hidden = self.bn3(self.conv3(hidden))
-        return F.relu(hidden + self.shortcut(images))
-
-
-@dataclass(frozen=True)
-class ResNetPlan:
-    """The architecture of a residual network.
-
-    Attributes:
-        stem: Number of channels after the first convolution.
-        widths: Number of channels of the convolutions of each stage; every stage but the first
-            halves the image.
-        blocks: Number of blocks of each stage.
-        bottleneck: Whether blocks have three convolutions rather than two.
-        stem_stride: Stride of the first convolution.
-        shortcut: Shortcut of basic blocks, where the shape changes.
-    """
-
-    stem: int
-    widths: Sequence[int]
-    blocks: Sequence[int]
-    bottleneck: bool = False
-    stem_stride: int = 1
-    shortcut: Shortcut = ProjectionShortcut
-
-
-class ResNet(nn.Module):
-    """A 3x3 convolution, stages of blocks, global average pooling, and a linear layer."""
-
-    def __init__(self, in_channels: int, num_classes: int, plan: ResNetPlan) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, plan.stem, 3, plan.stem_stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(plan.stem)
-        blocks: list[nn.Module] = []
-        channels = plan.stem
-        for stage, (width, count) in enumerate(zip(plan.widths, plan.blocks, strict=True)):
-            for index in range(count):
-                stride = 2 if stage > 0 and index == 0 else 1
-                if plan.bottleneck:
-                    blocks.append(Bottleneck(channels, width, stride))
-                    channels = width * Bottleneck.expansion
-                else:
-                    blocks.append(BasicBlock(channels, width, stride, plan.shortcut))
-                    channels = width
-        self.blocks = nn.Sequential(*blocks)
-        self.classifier = nn.Linear(channels, num_classes)
-        initialise(self)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Computes logits of normalised images.
-
-        Args:
-            images: Shape (samples, channels, height, width).
-
-        Returns:
-            Shape (samples, num_classes).
-        """
-        hidden = F.relu(self.bn1(self.conv1(images)))
-        return self.classifier(self.blocks(hidden).mean((2, 3)))
 
 
 def resnet18(spec: InputSpec, num_classes: int) -> nn.Module:
@@ -180,21 +37,48 @@ def resnet34(spec: InputSpec, num_classes: int) -> nn.Module:
     return ResNet(spec.shape[0], num_classes, plan)
 
 
-def resnet50(spec: InputSpec, num_classes: int) -> nn.Module:
+def resnet50(spec: InputSpec, num_classes: int, *, pooled_size: int = 1) -> nn.Module:
     """ResNet-50 with a 3x3 first convolution of stride 1 and no max-pool.
+
+    Args:
+        spec: Specification of images.
+        num_classes: Number of logits.
+        pooled_size: Height and width of the grid that the last stage is averaged to before the
+            classifier; 1 is global average pooling. The code of Mukhoti et al. (2020) has 2 for
+            the 64x64 images of Tiny-ImageNet.
+
+    Returns:
+        A network from normalised images to logits, with 23.5 million parameters at 10 classes.
+
+    Raises:
+        ConfigError: The pooled size is below 1.
+    """
+    if pooled_size < 1:
+        raise ConfigError(f"resnet50 has pooled_size {pooled_size}", "make it 1 or more")
+    plan = ResNetPlan(
+        64, (64, 128, 256, 512), (3, 4, 6, 3), bottleneck=True, pooled_size=pooled_size
+    )
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def resnet110_bottleneck(spec: InputSpec, num_classes: int) -> nn.Module:
+    """The ResNet-110 of the focal loss papers: ResNet-101 with three more blocks in a stage.
+
+    The code of Mukhoti et al. (2020) and Ghosh et al. (2022) has four stages of 3, 4, 26 and 3
+    bottleneck blocks, which is 27 times the network that He et al. call ResNet-110.
 
     Args:
         spec: Specification of images.
         num_classes: Number of logits.
 
     Returns:
-        A network from normalised images to logits, with 23.5 million parameters at 10 classes.
+        A network from normalised images to logits, with 45.9 million parameters at 10 classes.
     """
-    plan = ResNetPlan(64, (64, 128, 256, 512), (3, 4, 6, 3), bottleneck=True)
+    plan = ResNetPlan(64, (64, 128, 256, 512), (3, 4, 26, 3), bottleneck=True)
     return ResNet(spec.shape[0], num_classes, plan)
 
 
-def resnet110(spec: InputSpec, num_classes: int) -> nn.Module:
+def resnet110_basic(spec: InputSpec, num_classes: int) -> nn.Module:
     """ResNet-110 of He et al.'s section 4.2: three stages of 18 basic blocks.
 
     Its shortcuts have no parameters and fill new channels with zeros, as in that section.

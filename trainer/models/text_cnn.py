@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from difficulty_service.errors import ConfigError
 from trainer.models.glove import read_word_vectors
 from trainer.models.initialisation import initialise
 from trainer.samples import InputSpec
@@ -74,15 +75,20 @@ def text_cnn(
         embeddings: Text file of GloVe vectors; other words, or all words without a file, have
             random initial vectors.
         embedding_dim: Dimension of the word vectors.
-        freeze_embeddings: Whether word vectors stay constant.
+        freeze_embeddings: Whether word vectors stay constant, which needs a file of them.
         dropout: Fraction of the hidden layer's outputs set to zero in training.
 
     Returns:
         A network from tokens of shape (samples, length) to logits of shape (samples, num_classes).
 
     Raises:
-        ConfigError: The file of vectors cannot be used.
+        ConfigError: The file of vectors cannot be used, or random vectors would stay constant.
     """
+    if freeze_embeddings and embeddings is None:
+        raise ConfigError(
+            "model option freeze_embeddings would keep random word vectors",
+            "name a file of GloVe vectors in model.embeddings, or make it false",
+        )
     embedding = nn.Embedding(len(spec.vocabulary), embedding_dim, padding_idx=PADDING)
     if embeddings is not None:
         _fill(embedding.weight, Path(embeddings), spec.vocabulary)

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from difficulty_service.errors import ConfigError
 from trainer.models.initialisation import initialise
+from trainer.models.residual import ResNet, ResNetPlan
 from trainer.samples import InputSpec
 
 
@@ -59,10 +60,11 @@ class WideResNet(nn.Module):
 def wide_resnet(
     spec: InputSpec, num_classes: int, *, depth: int = 26, widen: int = 10, dropout: float = 0.0
 ) -> nn.Module:
-    """WRN-26-10 of the focal calibration papers, and other depths and widths.
+    """The WRN-28-10 of Zagoruyko and Komodakis, and other depths and widths.
 
-    Depth is counted as in those papers, without the 1x1 convolutions of the shortcuts: their
-    WRN-26-10 is the WRN-28-10 of Zagoruyko and Komodakis, with four blocks per stage.
+    Depth is counted as in the focal loss papers, without the 1x1 convolutions of the shortcuts:
+    the default of 26 has four blocks per stage, as WRN-28-10 has. Normalisation and ReLU come
+    before each convolution; `wide_resnet_post_activation` has them after it.
 
     Args:
         spec: Specification of images.
@@ -79,10 +81,42 @@ def wide_resnet(
     Raises:
         ConfigError: No number of blocks gives that depth.
     """
+    return WideResNet(spec.shape[0], num_classes, _blocks("wide_resnet", depth), widen, dropout)
+
+
+def wide_resnet_post_activation(
+    spec: InputSpec, num_classes: int, *, depth: int = 26, widen: int = 10
+) -> nn.Module:
+    """WRN-26-10 of the focal loss papers, with normalisation and ReLU after each convolution.
+
+    The code of Mukhoti et al. (2020) widens a residual network of He et al.'s basic blocks; its
+    shortcuts are normalised where the shape changes, and it has no dropout.
+
+    Args:
+        spec: Specification of images.
+        num_classes: Number of logits.
+        depth: Number of consecutive convolutions and linear layers, two more than a multiple of
+            six.
+        widen: Factor of the stages' 16, 32 and 64 channels.
+
+    Returns:
+        A network from normalised images to logits; by default it has 36.5 million parameters at 10
+        classes.
+
+    Raises:
+        ConfigError: No number of blocks gives that depth.
+    """
+    blocks = _blocks("wide_resnet_post_activation", depth)
+    plan = ResNetPlan(16, (16 * widen, 32 * widen, 64 * widen), (blocks,) * 3)
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def _blocks(name: str, depth: int) -> int:
+    """Number of blocks per stage, of two convolutions each."""
     blocks, rest = divmod(depth - 2, 6)
     if rest or blocks < 1:
         raise ConfigError(
-            f"wide_resnet has depth {depth}",
+            f"{name} has depth {depth}",
             "make it two more than a multiple of six, such as 14, 20 or 26",
         )
-    return WideResNet(spec.shape[0], num_classes, blocks, widen, dropout)
+    return blocks

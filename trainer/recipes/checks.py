@@ -1,79 +1,49 @@
 """Checks for settings of a recipe that are valid alone but contradict each other."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
-from trainer.config import DataConfig, LossConfig, Recipe
+from trainer.config import LossConfig, Recipe
 from trainer.losses import LOSSES_WITH_MEMORY, make_loss
 from trainer.losses.focal import ScheduledFocal
-from trainer.models import KINDS, MODELS
+from trainer.models import AMBIGUOUS, KINDS, MODELS
+from trainer.own_code import is_own
+from trainer.recipes.effects import keys_without_effect, messages_of
 from trainer.recipes.messages import wrong_value
 
-# Keys of [data] that apply to one kind of data only.
-KEYS_OF_ONE_KIND = {"image_size": "images", "labels": "features"}
 
-NEEDS_WEIGHTS = (
-    'has no effect with regulariser.weights = "constant"; set regulariser.weights = "scores" and '
-    "regulariser.alpha above 0, such as 0.3"
-)
-"""What a score file needs."""
-
-
-def contradictions(recipe: Recipe) -> list[str]:
-    """Finds settings that contradict each other.
+def contradictions(recipe: Recipe, given: Iterable[str], *, in_sweep: bool = False) -> list[str]:
+    """Finds settings that contradict each other, and those without an effect.
 
     Args:
         recipe: A recipe whose values are valid by themselves.
+        given: Keys that were written down, with their table, as in "schedule.factor".
+        in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
 
     Returns:
         One message with its remedy for each contradiction; empty for a valid recipe.
     """
     checks = (
-        _check_data(recipe.data),
+        messages_of(recipe, keys_without_effect(recipe, given)),
         _check_model(recipe),
         _check_schedule(recipe),
         _check_loss(recipe),
+        _check_weights(recipe, in_sweep=in_sweep),
         _check_others(recipe),
     )
     return [problem for problems in checks for problem in problems]
 
 
-def _check_data(data: DataConfig) -> Iterator[str]:
-    if data.kind != "images" and data.augmentation != "none":
-        yield wrong_value(
-            "data.augmentation",
-            data.augmentation,
-            f'applies to images, and data.kind is "{data.kind}"; make it "none"',
-        )
-    if data.kind != "images" and data.on_error != "skip":
-        yield wrong_value(
-            "data.on_error",
-            data.on_error,
-            f'applies to images, and data.kind is "{data.kind}"; make it "skip"',
-        )
-    for key, kind in KEYS_OF_ONE_KIND.items():
-        value = getattr(data, key)
-        if value is not None and data.kind != kind:
-            remedy = f'needs data.kind = "{kind}", which is "{data.kind}"; remove one of the two'
-            yield wrong_value(f"data.{key}", value, remedy)
-    if data.validation_split is not None and not isinstance(data.validation, str):
-        yield wrong_value(
-            "data.validation_split",
-            data.validation_split,
-            "needs a dataset in data.validation, which is a fraction of data.train",
-        )
-    for key in ("test_split", "test_label_column"):
-        if getattr(data, key) is not None and data.test is None:
-            yield wrong_value(f"data.{key}", getattr(data, key), "needs a dataset in data.test")
-
-
 def _check_model(recipe: Recipe) -> Iterator[str]:
     name, kind = recipe.model.name, recipe.data.kind
+    if is_own(name):
+        return
     needed = KINDS.get(name, "images")
     if kind != needed:
-        fitting = sorted(model for model in MODELS if KINDS.get(model, "images") == kind)
+        choices = MODELS.keys() - AMBIGUOUS
+        fitting = sorted(model for model in choices if KINDS.get(model, "images") == kind)
         remedy = f'takes {needed}, and data.kind is "{kind}"; choose {" or ".join(fitting)}'
         yield wrong_value("model.name", name, remedy)
 
@@ -91,9 +61,14 @@ def _check_schedule(recipe: Recipe) -> Iterator[str]:
         yield wrong_value(
             "schedule.milestones",
             milestones,
-            f"{late[0]:g} is never reached in training.epochs = {epochs}; numbers below 1 are "
-            "fractions of all epochs",
+            f"{_never_reached(late)} in training.epochs = {epochs}; give milestones "
+            f"below {epochs}, or fractions of all epochs such as [0.5, 0.75]",
         )
+
+
+def _never_reached(epochs: Sequence[float]) -> str:
+    listed = " and ".join(f"{epoch:g}" for epoch in epochs)
+    return f"{listed} {'is' if len(epochs) == 1 else 'are'} never reached"
 
 
 def _check_loss(recipe: Recipe) -> Iterator[str]:
@@ -103,7 +78,7 @@ def _check_loss(recipe: Recipe) -> Iterator[str]:
         yield wrong_value("loss.name", name, "needs validation data; make data.validation 0.1")
     try:
         loss = _try_loss(recipe.loss, epochs)
-    except (IndexError, TypeError, ValueError) as error:
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
         yield f'[loss] of name "{name}": {error}'
         return
     if isinstance(loss, ScheduledFocal) and not loss.schedule.fractional:
@@ -112,8 +87,8 @@ def _check_loss(recipe: Recipe) -> Iterator[str]:
             yield wrong_value(
                 "loss.boundaries",
                 loss.schedule.boundaries,
-                f"{late[0]:g} is never reached in training.epochs = {epochs}; give fractions of "
-                "all epochs and loss.fractional = true",
+                f"{_never_reached(late)} in training.epochs = {epochs}; give fractions of all "
+                "epochs and loss.fractional = true",
             )
 
 
@@ -129,22 +104,29 @@ def _try_loss(config: LossConfig, epochs: int) -> object:
         if hasattr(loss, hook):
             getattr(loss, hook)(*arguments)
     losses = loss(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
+    if losses.shape != (2,):
+        raise ValueError(f"it gives shape {tuple(losses.shape)} for 2 samples, not one loss each")
     if not all(math.isfinite(value) for value in losses.tolist()):
         raise ValueError("its constants give losses that are not finite; choose smaller ones")
     return loss
 
 
-def _check_others(recipe: Recipe) -> Iterator[str]:
-    regulariser, optimiser, seeds = recipe.regulariser, recipe.optimiser, recipe.training.seeds
-    if regulariser.weights == "scores" and regulariser.alpha == 0:
+def _check_weights(recipe: Recipe, *, in_sweep: bool) -> Iterator[str]:
+    regulariser = recipe.regulariser
+    if regulariser.weights == "scores" and regulariser.alpha == 0 and not in_sweep:
         yield wrong_value(
             "regulariser.weights",
             "scores",
             "has no effect with regulariser.alpha = 0; raise alpha, such as to 0.3, or make it "
             '"constant"',
         )
-    if regulariser.weights != "scores" and regulariser.scores is not None:
-        yield wrong_value("regulariser.scores", regulariser.scores, NEEDS_WEIGHTS)
+
+
+def _check_others(recipe: Recipe) -> Iterator[str]:
+    optimiser, seeds = recipe.optimiser, recipe.training.seeds
+    if recipe.training.final == "best" and recipe.data.validation == 0:
+        remedy = "needs validation data; make data.validation 0.1"
+        yield wrong_value("training.final", recipe.training.final, remedy)
     if optimiser.name == "sgd" and optimiser.nesterov and optimiser.momentum == 0:
         remedy = "needs optimiser.momentum above 0, such as 0.9"
         yield wrong_value("optimiser.nesterov", optimiser.nesterov, remedy)

@@ -23,8 +23,10 @@ from trainer.config import (
     TrainingConfig,
 )
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
-from trainer.models import MODELS, TIMM_PREFIX, model_options
+from trainer.models import AMBIGUOUS, MODELS, TIMM_PREFIX, model_options
+from trainer.own_code import is_own
 from trainer.recipes.checks import contradictions
+from trainer.recipes.effects import changed_keys, keys_without_effect, with_defaults
 from trainer.recipes.messages import (
     did_you_mean,
     one_message,
@@ -33,6 +35,15 @@ from trainer.recipes.messages import (
     wrong_value,
     wrong_values,
 )
+from trainer.recipes.overrides import (
+    Change,
+    decisive,
+    keys_of,
+    keys_of_overrides,
+    split_overrides,
+    with_overrides,
+)
+from trainer.recipes.own_settings import wrong_own_settings
 
 TABLES: dict[str, type] = {
     "data": DataConfig,
@@ -48,34 +59,95 @@ TABLES: dict[str, type] = {
 OPEN_TABLES = {"model": "options", "loss": "constants"}
 
 
-def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
+def read_recipe(
+    path: Path | str, overrides: Sequence[str] = (), *, in_sweep: bool = False
+) -> Recipe:
     """Reads a recipe from a file, or one that ships with the package.
+
+    A key that has no effect is an error, whatever its value. Only a key of the file that loses its
+    effect by an override, as `schedule.milestones` by "schedule.name=cosine", is removed instead.
 
     Args:
         path: A TOML file, or a key of `shipped_recipes`.
-        overrides: Changes such as "loss.gamma=3", "training.seeds=[0, 1]" or "name=x". A value is
-            TOML or else plain text; an empty value removes the key. Changing the name of the loss
-            or the model removes the settings of the previous one, in any order of the changes.
+        overrides: Changes such as "loss.gamma=3", "training.seeds=[0, 1]" or "name=x", each of
+            another key. A value is TOML or else plain text; an empty value removes the key.
+            Changing the name of the loss or the model removes the settings of the previous one, in
+            any order of the changes.
+        in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
 
     Raises:
         ConfigError: There is no such recipe, or it is invalid; the message lists all problems.
     """
-    file = _find(path)
-    values = {"name": Path(file.name).stem} | _parse(file, str(path))
+    changes = split_overrides(overrides)
     source = f"{path} with {', '.join(overrides)}" if overrides else str(path)
-    return recipe_from_dict(_with_overrides(values, overrides), source)
+    return changed_recipe(read_values(path), changes, source, in_sweep=in_sweep)
 
 
-def recipe_from_dict(values: Mapping[str, Any], source: str) -> Recipe:
-    """Makes a recipe from the values of its file.
+def read_values(path: Path | str) -> dict[str, Any]:
+    """Reads the values of a recipe's file, or of one that ships with the package, unchecked.
+
+    Raises:
+        ConfigError: There is no such recipe, or it is no TOML.
+    """
+    file = _find(path)
+    return {"name": Path(file.name).stem} | _parse(file, str(path))
+
+
+def changed_recipe(
+    values: dict[str, Any], changes: Sequence[Change], source: str, *, in_sweep: bool = False
+) -> Recipe:
+    """Makes a recipe from the values that its file has and changes of them; see `read_recipe`.
 
     Args:
-        values: The name, and one mapping per table.
+        values: Values of the file, which are changed in place.
+        changes: Changes, each of another key.
         source: Source of the values, for messages.
+        in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
 
     Raises:
         ConfigError: The values are invalid; the message lists all problems.
     """
+    values = with_overrides(values, changes, OPEN_TABLES)
+    _require_one_model(values.get("model"), source)
+    recipe = _build(values, source)
+    written, changed = keys_of(values), keys_of_overrides(changes)
+    without_effect = keys_without_effect(recipe, written - changed)
+    obsolete = [
+        key
+        for key, condition in without_effect.items()
+        if not changed.isdisjoint(decisive(condition.decided_by))
+    ]
+    recipe = with_defaults(recipe, obsolete)
+    given = written - set(obsolete)
+    _require_consistent(contradictions(recipe, given, in_sweep=in_sweep), source)
+    return recipe
+
+
+def recipe_from_dict(values: Mapping[str, Any], source: str, *, in_sweep: bool = False) -> Recipe:
+    """Makes a recipe from all its values, as `recipe_as_dict` gives them.
+
+    A key without an effect may have its default value; any other value is an error.
+
+    Args:
+        values: The name, and one mapping per table.
+        source: Source of the values, for messages.
+        in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
+
+    Raises:
+        ConfigError: The values are invalid; the message lists all problems.
+    """
+    recipe = _build(values, source)
+    _require_consistent(contradictions(recipe, changed_keys(recipe), in_sweep=in_sweep), source)
+    return recipe
+
+
+def _require_consistent(problems: list[str], source: str) -> None:
+    if problems:
+        raise ConfigError(one_message(source, problems))
+
+
+def _build(values: Mapping[str, Any], source: str) -> Recipe:
+    """Makes a recipe whose values are valid by themselves."""
     problems = [
         _unknown_top_level_key(key, value)
         for key, value in values.items()
@@ -87,12 +159,8 @@ def recipe_from_dict(values: Mapping[str, Any], source: str) -> Recipe:
     for table in TABLES:
         parts[table], table_problems = _read_table(table, values.get(table, {}))
         problems += table_problems
-    if not problems:
-        recipe = Recipe(name=values["name"], **parts)
-        problems = contradictions(recipe)
-    if problems:
-        raise ConfigError(one_message(source, problems))
-    return recipe
+    _require_consistent(problems, source)
+    return Recipe(name=values["name"], **parts)
 
 
 def recipe_as_dict(recipe: Recipe) -> dict[str, Any]:
@@ -122,6 +190,14 @@ def shipped_recipes() -> dict[str, Traversable]:
     }
 
 
+def _require_one_model(model: object, source: str) -> None:
+    """Refuses a name that stands for two networks, which only runs of earlier versions have."""
+    name = model.get("name") if isinstance(model, Mapping) else None
+    if isinstance(name, str) and name in AMBIGUOUS:
+        problem = wrong_value("model.name", name, AMBIGUOUS[name])
+        raise ConfigError(one_message(source, [problem]))
+
+
 def _find(path: Path | str) -> Traversable:
     file = Path(path)
     if file.is_file():
@@ -147,48 +223,6 @@ def _parse(file: Traversable, source: str) -> dict[str, Any]:
         raise ConfigError(f"{source} is not text in UTF-8: {error.reason}") from error
     except OSError as error:
         raise ConfigError(f"{source} cannot be read: {error.strerror}") from error
-
-
-def _with_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Applies overrides, those of names first and the others in their order."""
-    changes = [_split(override) for override in overrides]
-    names = [[table, "name"] for table in OPEN_TABLES]
-    for keys, value in sorted(changes, key=lambda change: change[0] not in names):
-        table = values
-        if len(keys) > 1:
-            table = values.setdefault(keys[0], {})
-        if not isinstance(table, dict):
-            continue  # reported later as a wrong table
-        if keys in names and table.get("name") != value:
-            table.clear()
-        table.pop(keys[-1], None)
-        if value is not None:
-            table[keys[-1]] = value
-    return values
-
-
-def _split(override: str) -> tuple[list[str], Any]:
-    """Keys and value of one override; an empty value is None."""
-    key, sign, text = override.partition("=")
-    keys = [part.strip() for part in key.split(".")]
-    if not sign or not all(keys) or len(keys) > 2:  # noqa: PLR2004 - a table and its key
-        raise ConfigError(
-            f"{override!r} is not a change of a recipe",
-            "give KEY=VALUE, such as training.epochs=30 or loss.name=focal",
-            parameter="overrides",
-        )
-    return keys, _value(text.strip())
-
-
-def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value
-    if not text:
-        return None
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return text
-    plain = len(parsed) == 1 and isinstance(parsed["value"], bool | int | float | str | list | dict)
-    return parsed["value"] if plain else text  # the name of a file may look like a date
 
 
 def _read_table(table: str, values: object) -> tuple[Any, list[str]]:
@@ -218,10 +252,14 @@ def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> li
     """The problems of the name of a loss or model and of its settings."""
     if not isinstance(name, str):
         return []  # reported as missing or of a wrong type
+    if is_own(name):
+        return wrong_own_settings(table, name, settings)
     names = sorted(MODELS) if table == "model" else sorted(LOSSES | LOSSES_WITH_MEMORY)
     if name not in names and not (table == "model" and name.startswith(TIMM_PREFIX)):
-        choices = ", ".join([*names, f"{TIMM_PREFIX}NAME"] if table == "model" else names)
-        choice = f"no such {table}{did_you_mean(name, names)} Choose one of {choices}"
+        offered = [name for name in names if name not in AMBIGUOUS]
+        patterns = [f"{TIMM_PREFIX}NAME"] if table == "model" else []
+        choices = ", ".join([*offered, *patterns, "package.module:name"])
+        choice = f"no such {table}{did_you_mean(name, offered)} Choose one of {choices}"
         return [wrong_value(f"{table}.name", name, choice)]
     defaults = model_options(name) if table == "model" else loss_constants(name)
     problems = []

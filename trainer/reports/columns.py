@@ -8,6 +8,12 @@ from trainer.metrics.selective import CERTAINTIES
 PERCENT, PER_MILLE = 100, 1000
 NO_VALUE = "\N{EN DASH}"
 UNITS = {1: "", PERCENT: " (%)", PER_MILLE: " (x 1000)"}
+STAGE_TITLES = {
+    "raw": "as trained",
+    "temperature_nll": "temperature by NLL",
+    "temperature_ece": "temperature by ECE",
+    "temperature_adaptive_ece": "temperature by adaptive ECE",
+}
 ARROWS = {"higher": " ↑", "lower": " ↓", "neither": ""}
 
 
@@ -54,8 +60,15 @@ def _by_certainty(by: str, name: str) -> tuple[Column, ...]:
         Column(detection.format("aupr_success"), f"AUPR of successes, {name}", "higher", PERCENT),
         Column(detection.format("aupr_error"), f"AUPR of errors, {name}", "higher", PERCENT),
         Column(detection.format("fpr_at_95_tpr"), f"FPR at 95 % TPR, {name}", "lower", PERCENT),
+        Column(
+            detection.format("fpr_at_95_tpr_crl"),
+            f"FPR at 95 % TPR as in CRL, {name}",
+            "lower",
+            PERCENT,
+        ),
         Column(f"aurc_{by}", f"AURC, {name}", "lower", PER_MILLE),
         Column(f"e_aurc_{by}", f"E-AURC, {name}", "lower", PER_MILLE),
+        Column(f"augrc_{by}", f"AUGRC, {name}", "lower", PER_MILLE),
         *(
             Column(
                 f"accuracy_rejecting_{share}_percent_{by}",
@@ -80,6 +93,7 @@ COLUMNS = {
         Column("ece", "ECE", "lower", PERCENT),
         Column("adaptive_ece", "adaptive ECE", "lower", PERCENT),
         Column("classwise_ece", "class-wise ECE", "lower", PERCENT, decimals=3),
+        Column("l2_ece", "L2-ECE", "lower", PERCENT),
         Column("mce", "MCE", "lower", PERCENT),
         *(column for by in CERTAINTIES for column in _by_certainty(by, {"msp": "MSP"}.get(by, by))),
         Column("s99_share", "share with confidence ≥ 0.99", "neither", PERCENT),

@@ -1,36 +1,23 @@
-"""Comparison of runs: mean and standard deviation over seeds, with the best of each metric marked.
+"""Runs to compare: their records of metrics, what they minimised, and their predictions.
 
 A seed is finished once its metrics exist. All runs of a comparison were evaluated on the same
 samples: those of the test dataset or, without one, the validation samples of each seed.
 """
 
-import csv
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from difficulty_service.errors import Setting, TrainingError
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.output_path import require_output_file
 from trainer import run_folder
-from trainer.evaluation.prediction_file import read_predictions
+from trainer.config import LossConfig, RegulariserConfig
+from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import STAGES, MetricValues, read_metrics
-from trainer.reports.columns import COLUMNS, MAIN_COLUMNS, TEMPERATURE, Column
-from trainer.reports.reliability_diagram import draw_reliability
-
-STAGE_TITLES = {
-    "raw": "As trained",
-    "temperature_nll": "After temperature scaling by NLL",
-    "temperature_ece": "After temperature scaling by ECE",
-}
-
-LEGEND = (
-    "Mean ± sample standard deviation over seeds; the best mean is bold; ↑ higher is better, "
-    "↓ lower is better."
-)
 
 
 @dataclass(frozen=True)
@@ -42,12 +29,15 @@ class Run:
         folder: Folder of the run.
         records: Metrics by stage of each finished seed.
         num_started: Number of seeds with a folder, finished or not.
+        objectives: What each finished seed minimised, the values of `objective.json`; of a run
+            without that file, its loss and its entropy term from the recipe.
     """
 
     name: str
     folder: Path
     records: Mapping[int, Mapping[str, MetricValues]]
     num_started: int
+    objectives: Mapping[int, Mapping[str, Any]]
 
     @property
     def seeds(self) -> str:
@@ -113,7 +103,7 @@ def compare_runs(folders: Sequence[Path]) -> Comparison:
         unique_folder = folder_names[run.name, run.folder.name] == 1
         folder = run.folder.name if unique_folder else str(run.folder)
         name = run.name if names[run.name] == 1 else f"{run.name} ({folder})"
-        renamed.append(Run(name, run.folder, run.records, run.num_started))
+        renamed.append(replace(run, name=name))
     return Comparison(tuple(renamed))
 
 
@@ -127,58 +117,34 @@ def summarise(run: Run, stage: str, metric: str) -> Summary | None:
     return Summary(statistics.fmean(defined), std, len(defined))
 
 
-def markdown_table(comparison: Comparison, metrics: Sequence[str] = MAIN_COLUMNS) -> str:
-    """Formats one Markdown table per stage.
+def seed_predictions(run: Run, seed: int, stage: str = "raw") -> Predictions:
+    """The predictions that the metrics of a stage were computed from, in the order of their ids.
 
     Args:
-        comparison: Runs to compare.
-        metrics: Keys of `columns.COLUMNS`.
-    """
-    parts = [LEGEND]
-    for stage in comparison.stages:
-        columns = [COLUMNS[metric] for metric in metrics]
-        if stage != "raw":
-            columns.append(TEMPERATURE)
-        cells = [["run", "seeds", *(column.header for column in columns)]]
-        cells.append(["---"] * len(cells[0]))
-        shown = [_cells(comparison, stage, column) for column in columns]
-        for number, run in enumerate(comparison.runs):
-            name = run.name.replace("|", r"\|")
-            cells.append([name, run.seeds, *(column[number] for column in shown)])
-        rows = "\n".join(f"| {' | '.join(row)} |" for row in cells)
-        parts.append(f"### {STAGE_TITLES[stage]}\n\n{rows}")
-    return "\n\n".join(parts) + "\n"
-
-
-def write_comparison(comparison: Comparison, out: Path) -> None:
-    """Writes a comparison as Markdown, CSV, JSON and reliability diagrams.
-
-    Next to `table.md`: `table.csv` and `table.json` with mean, std and n of every metric,
-    `table-seeds.csv` with the value of every seed, and `table-reliability.png` and `.svg` with the
-    reliability of each run's first seed. CSV and JSON hold fractions, as in a record.
-
-    Args:
-        comparison: Runs to compare.
-        out: Path of the Markdown file; existing files are replaced.
+        run: Run of a comparison.
+        seed: A finished seed of it.
+        stage: A stage of the seed's record; logits are divided by its temperature.
 
     Raises:
-        TrainingError: The name has another ending than .md, or predictions are missing or damaged.
+        TrainingError: The file is missing or damaged.
     """
-    require_output_file(out, (".md", ""), TrainingError)
-    stem = out.stem
-    summaries, seeds = _summary_rows(comparison), _seed_rows(comparison)
-    with replacing(out.with_name(f"{stem}.md")) as temporary:
-        temporary.write_text(markdown_table(comparison), encoding="utf-8")
-    _write_csv(out.with_name(f"{stem}.csv"), summaries)
-    _write_csv(out.with_name(f"{stem}-seeds.csv"), seeds)
-    run_folder.write_json(out.with_name(f"{stem}.json"), {"metrics": summaries, "seeds": seeds})
-    predictions = {}
-    for run in comparison.runs:
-        seed = min(run.records)
-        evaluated = read_predictions(_evaluated_predictions(run, seed))
-        predictions[f"{run.name}, seed {seed}"] = (evaluated.logits, evaluated.targets)
-    for suffix in (".png", ".svg"):
-        draw_reliability(predictions, out.with_name(f"{stem}-reliability{suffix}"))
+    saved = read_predictions(_evaluated_predictions(run, seed))
+    order = sorted(range(len(saved.sample_ids)), key=lambda row: _truth(saved, row))
+    logits = saved.logits[torch.tensor(order)].double()
+    temperature = run.records[seed][stage].get("temperature") or 1.0
+    ids = [saved.sample_ids[row] for row in order]
+    return Predictions(ids, logits / temperature, saved.targets[torch.tensor(order)])
+
+
+def sample_set(run: Run, seed: int) -> str:
+    """The samples that a seed was evaluated on; seeds with an equal text share them all."""
+    path = _evaluated_predictions(run, seed)
+    # Validation samples may differ between seeds; the test samples may not.
+    return run_folder.TEST if path.name == run_folder.TEST else f"validation of seed {seed}"
+
+
+def _truth(predictions: Predictions, row: int) -> tuple[str, int]:
+    return predictions.sample_ids[row], int(predictions.targets[row])
 
 
 def _read_run(folder: Path) -> Run:
@@ -193,8 +159,13 @@ def _read_run(folder: Path) -> Run:
         )
     description = run_folder.read_json(finished[0] / run_folder.RECIPE)
     recipe = description.get("recipe", description)
-    records = {_seed_of(seed): _read_record(seed / run_folder.METRICS) for seed in finished}
-    return Run(str(recipe.get("name", folder.name)), folder, records, len(started))
+    return Run(
+        name=str(recipe.get("name", folder.name)),
+        folder=folder,
+        records={_seed_of(seed): _read_record(seed / run_folder.METRICS) for seed in finished},
+        num_started=len(started),
+        objectives={_seed_of(seed): _read_objective(seed, recipe) for seed in finished},
+    )
 
 
 def _seed_of(seed_folder: Path) -> int:
@@ -204,6 +175,21 @@ def _seed_of(seed_folder: Path) -> int:
 def _read_record(path: Path) -> Mapping[str, MetricValues]:
     record = read_metrics(path)
     return {stage: record[stage] for stage in STAGES if stage in record}
+
+
+def _read_objective(folder: Path, recipe: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The record of what a seed minimised; the recipe's part of it where there is none."""
+    path = folder / run_folder.OBJECTIVE
+    if path.is_file():
+        return run_folder.read_json(path)
+    loss = {"name": LossConfig().name} | recipe.get("loss", {})
+    regulariser = asdict(RegulariserConfig()) | recipe.get("regulariser", {})
+    alpha = regulariser["alpha"]
+    return {
+        "loss": {"name": loss.pop("name"), "constants": loss},
+        "alpha": alpha,
+        "weights": regulariser["weights"] if alpha else "none",
+    }
 
 
 def _evaluated_predictions(run: Run, seed: int) -> Path:
@@ -221,8 +207,7 @@ def _check_same_samples(runs: Sequence[Run]) -> None:
             path = _evaluated_predictions(run, seed)
             predictions = read_predictions(path)
             truth = sorted(zip(predictions.sample_ids, predictions.targets.tolist(), strict=True))
-            # Validation samples may differ between seeds; the test samples may not.
-            key = run_folder.TEST if path.name == run_folder.TEST else f"validation of seed {seed}"
+            key = sample_set(run, seed)
             if truths.setdefault(key, truth) != truth:
                 raise TrainingError(
                     f"{path} has other samples or labels than the same file of "
@@ -236,54 +221,3 @@ def _check_same_samples(runs: Sequence[Run]) -> None:
             f"{', '.join(sorted(truths))})",
             "compare runs that were evaluated on the same samples",
         )
-
-
-def _cells(comparison: Comparison, stage: str, column: Column) -> list[str]:
-    """One metric of every run, with the best in bold."""
-    summaries = [summarise(run, stage, column.metric) for run in comparison.runs]
-    means = [summary.mean for summary in summaries if summary is not None]
-    cells = []
-    for summary in summaries:
-        mean = None if summary is None else summary.mean
-        text = f"**{column.shown(mean)}**" if column.is_best(mean, means) else column.shown(mean)
-        spread = "" if summary is None or summary.std is None else f" ± {column.shown(summary.std)}"
-        cells.append(text + spread)
-    return cells
-
-
-def _metrics_of(comparison: Comparison, stage: str) -> list[str]:
-    """Every metric that any record has at a stage, in the order of the records."""
-    records = [record.get(stage, {}) for run in comparison.runs for record in run.records.values()]
-    return list(dict.fromkeys(metric for record in records for metric in record))
-
-
-def _summary_rows(comparison: Comparison) -> list[dict[str, Any]]:
-    rows = []
-    for run in comparison.runs:
-        for stage in comparison.stages:
-            for metric in _metrics_of(comparison, stage):
-                if (summary := summarise(run, stage, metric)) is not None:
-                    keys = {"run": run.name, "stage": stage, "metric": metric}
-                    values = {"mean": summary.mean, "std": summary.std, "n": summary.num_seeds}
-                    rows.append(keys | values)
-    return rows
-
-
-def _seed_rows(comparison: Comparison) -> list[dict[str, Any]]:
-    return [
-        {"run": run.name, "seed": seed, "stage": stage, "metric": metric, "value": value}
-        for run in comparison.runs
-        for seed, record in run.records.items()
-        for stage, metrics in record.items()
-        for metric, value in metrics.items()
-    ]
-
-
-def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    with (
-        replacing(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)

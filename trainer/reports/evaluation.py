@@ -1,19 +1,20 @@
-"""Evaluates every seed of a run and formats the metrics as tables."""
+"""Evaluates every seed of a run: files in the folders of the seeds, and tables."""
 
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from difficulty_service.errors import ConfigError, Setting, TrainingError
 from trainer import run_folder
-from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation.prediction_file import write_predictions
-from trainer.evaluation.record import STAGES, MetricValues, write_metrics
+from trainer.evaluation.record import write_metrics
+from trainer.evaluation.roc_file import NamedCurve, misclassification_curves, write_curves
 from trainer.metrics.bootstrap import Resampling
-from trainer.metrics.ood import OOD_SCORES
-from trainer.reports.columns import COLUMNS, NO_VALUE, TEMPERATURE, Column
+from trainer.own_code import describe_own
+from trainer.reports.evaluation_table import corruptions_table, metrics_table, ood_table
+from trainer.reports.pictures import FORMATS
+from trainer.reports.roc_diagram import draw_roc
 from trainer.runs.evaluate import (
     DatasetChoice,
     Record,
@@ -23,24 +24,10 @@ from trainer.runs.evaluate import (
     evaluate_ood_dataset,
     evaluate_saved_predictions,
     load_model,
+    saved_predictions,
+    validation_predictions,
 )
 from trainer.samples import Samples, SkippedEntry
-
-STAGE_TITLES = ("as trained", "temperature by NLL", "temperature by ECE")
-
-OOD_COLUMNS = (
-    Column("auroc", "AUROC", "higher", 100),
-    Column("aupr_ood", "AUPR, OOD positive", "higher", 100),
-    Column("aupr_id", "AUPR, ID positive", "higher", 100),
-    Column("fpr_at_95_tpr", "FPR at 95 % TPR", "lower", 100),
-)
-
-CORRUPTION_CELLS = (
-    ("accuracy", "raw"),
-    ("nll", "raw"),
-    ("adaptive_ece", "raw"),
-    ("adaptive_ece", "temperature_nll"),
-)
 
 
 @dataclass(frozen=True)
@@ -53,12 +40,17 @@ class EvaluationRequest:
         corruptions: Whether to evaluate on corrupted test images.
         on_error: What to do with images that cannot be read, "skip" or "stop"; None is what the
             recipe says.
+        resampling: Bootstrap settings of the intervals that are written.
+        show_intervals: Whether the tables of metrics and of OOD detection show them too. Those of
+            OOD detection are computed only then.
     """
 
     data: DatasetChoice | None = None
     ood: tuple[str, ...] = ()
     corruptions: bool = False
     on_error: Literal["skip", "stop"] | None = None
+    resampling: Resampling = field(default_factory=Resampling)
+    show_intervals: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +63,7 @@ class _Seed:
         device: "auto", "cpu", "cuda", ...
         skipped: Receives the entries of the opened datasets that are not used.
         warnings: Receives the warnings about the opened datasets.
+        curves: Receives the ROC curves.
     """
 
     folder: Path
@@ -78,11 +71,13 @@ class _Seed:
     device: str
     skipped: list[SkippedEntry] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    curves: list[NamedCurve] = field(default_factory=list)
 
     def load(self) -> TrainedModel:
         """Loads the model of the seed."""
         trained = load_model(self.folder, self.device)
         data = trained.recipe.data
+        self.warnings.extend(describe_own(trained.recipe.model.name, ""))
         if self.request.on_error is not None:
             if data.kind != "images":
                 raise ConfigError(
@@ -133,14 +128,17 @@ def evaluate_seeds(
             Setting("resume", value=True),
         )
     seeds = [_Seed(folder, request, device) for folder in folders]
-    tables = [_metrics_table([_evaluate(seed) for seed in seeds])]
+    records = [_evaluate(seed) for seed in seeds]
+    tables = [metrics_table(records, show_intervals=request.show_intervals)]
     if request.ood:
-        tables.append(_ood_table([_evaluate_ood(seed) for seed in seeds]))
+        detections = [_evaluate_ood(seed) for seed in seeds]
+        tables.append(ood_table(detections, show_intervals=request.show_intervals))
+    _write_curves(run, seeds)
     if request.corruptions:
         results = [evaluate_corruptions(seed.load(), advance) for seed in seeds]
-        for seed, records in zip(seeds, results, strict=True):
-            write_metrics(seed.folder / run_folder.CORRUPTIONS, records)
-        tables.append(_corruptions_table(results))
+        for seed, result in zip(seeds, results, strict=True):
+            write_metrics(seed.folder / run_folder.CORRUPTIONS, result)
+        tables.append(corruptions_table(results))
     for seed in seeds:
         run_folder.write_errors(seed.folder / run_folder.EVALUATION_ERRORS, seed.skipped)
     warn(list(dict.fromkeys(text for seed in seeds for text in seed.warnings)))
@@ -149,15 +147,22 @@ def evaluate_seeds(
 
 def _evaluate(seed: _Seed) -> Record:
     """Evaluates one seed and writes the record into its folder."""
-    choice, folder = seed.request.data, seed.folder
+    choice, folder, resampling = seed.request.data, seed.folder, seed.request.resampling
     if choice is None:
-        record = evaluate_saved_predictions(folder, Resampling())
+        record = evaluate_saved_predictions(folder, resampling)
         source = _source_of_saved_predictions(folder)
+        predictions, validation = saved_predictions(folder)
     else:
-        record, predictions = evaluate_on_dataset(seed.load(), choice, Resampling())
+        record, predictions = evaluate_on_dataset(seed.load(), choice, resampling)
         source = choice.location
+        validation = validation_predictions(folder)
         write_predictions(folder / run_folder.EVALUATION_PREDICTIONS, predictions)
-    write_metrics(folder / run_folder.EVALUATION, {"data": source, **record})
+    intervals = {"level": resampling.level, "resamples": resampling.num_resamples}
+    written = {"data": source, "intervals": intervals, **record}
+    write_metrics(folder / run_folder.EVALUATION, written)
+    seed.curves.extend(
+        misclassification_curves(predictions.logits, predictions.targets, validation)
+    )
     return record
 
 
@@ -168,85 +173,26 @@ def _source_of_saved_predictions(folder: Path) -> str:
 
 
 def _evaluate_ood(seed: _Seed) -> dict[str, Any]:
-    trained = seed.load()
-    records = {location: evaluate_ood_dataset(trained, location) for location in seed.request.ood}
+    trained, request = seed.load(), seed.request
+    # With many OOD samples the resamples take longer than everything else.
+    resampling = request.resampling if request.show_intervals else None
+    records = {}
+    for location in request.ood:
+        records[location], curves = evaluate_ood_dataset(trained, location, resampling)
+        seed.curves.extend(curves)
     write_metrics(seed.folder / run_folder.OOD, records)
     return records
 
 
-def _metrics_table(records: Sequence[Record]) -> str:
-    """One row per metric and one column per stage."""
-    stages = [stage for stage in STAGES if all(stage in record for record in records)]
-    columns = [TEMPERATURE, *COLUMNS.values()]
-    rows = []
-    for column in columns:
-        cells = [_spread([record[stage] for record in records], column) for stage in stages]
-        if any(cell != NO_VALUE for cell in cells):
-            rows.append([column.header, *cells])
-    return _table(["metric", *STAGE_TITLES[: len(stages)]], rows)
-
-
-def _ood_table(records: Sequence[Mapping[str, Any]]) -> str:
-    """One row per dataset and score."""
-    rows = [
-        [
-            location.replace("|", r"\|"),
-            score,
-            *(
-                _spread([record[location][score] for record in records], column)
-                for column in OOD_COLUMNS
-            ),
-        ]
-        for location in records[0]
-        for score in OOD_SCORES
-    ]
-    return _table(["against", "by", *(column.header for column in OOD_COLUMNS)], rows)
-
-
-def _corruptions_table(records: Sequence[Mapping[str, Mapping[str, Record]]]) -> str:
-    """One row per severity, over all corruptions; one per corruption, over all severities."""
-    groups = [
-        (f"severity {severity}", [(name, str(severity)) for name in CORRUPTIONS])
-        for severity in SEVERITIES
-    ]
-    groups += [
-        (name.replace("_", " "), [(name, str(severity)) for severity in SEVERITIES])
-        for name in CORRUPTIONS
-    ]
-    rows = []
-    for title, keys in groups:
-        cells = []
-        for metric, stage in CORRUPTION_CELLS:
-            means = [_mean_over(record, keys, metric, stage) for record in records]
-            cells.append(_spread(means, COLUMNS[metric]))
-        rows.append([title, *cells])
-    titles = [
-        COLUMNS[metric].header + (", scaled" if stage != "raw" else "")
-        for metric, stage in CORRUPTION_CELLS
-    ]
-    return _table(["corrupted by", *titles], rows)
-
-
-def _mean_over(
-    record: Mapping[str, Mapping[str, Record]],
-    keys: Sequence[tuple[str, str]],
-    metric: str,
-    stage: str,
-) -> MetricValues:
-    values = [record[name][severity].get(stage, {}).get(metric) for name, severity in keys]
-    defined = [value for value in values if value is not None]
-    return {metric: statistics.fmean(defined) if defined else None}
-
-
-def _spread(seeds: Sequence[Mapping[str, float | None]], column: Column) -> str:
-    """Mean and standard deviation of a metric over the seeds, formatted for its column."""
-    values = [value for each in seeds if (value := each.get(column.metric)) is not None]
-    if not values:
-        return NO_VALUE
-    mean = column.shown(statistics.fmean(values))
-    return f"{mean} ± {column.shown(statistics.stdev(values))}" if len(values) > 1 else mean
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+def _write_curves(run: Path, seeds: Sequence[_Seed]) -> None:
+    """Writes the ROC curves of each seed into its folder, and one diagram of all seeds."""
+    for seed in seeds:
+        write_curves(seed.folder / run_folder.ROC, seed.curves)
+    curves = [curve for seed in seeds for curve in seed.curves]
+    diagram = run / run_folder.ROC_DIAGRAM
+    if curves:
+        draw_roc(curves, diagram)
+    else:
+        for suffix in FORMATS:
+            # The diagram of an earlier evaluation is of other curves.
+            diagram.with_suffix(suffix).unlink(missing_ok=True)

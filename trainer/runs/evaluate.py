@@ -16,6 +16,7 @@ from trainer.data import match_classes, open_samples, open_test_images
 from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import MetricValues, evaluate_ood, evaluate_predictions
+from trainer.evaluation.roc_file import NamedCurve, ood_curves
 from trainer.metrics.bootstrap import Resampling
 from trainer.models import build_model
 from trainer.recipes.file import recipe_from_dict
@@ -140,16 +141,37 @@ def evaluate_saved_predictions(folder: Path, resampling: Resampling) -> Record:
     Raises:
         TrainingError: The run is not finished, or saved no predictions.
     """
-    validation = _validation_predictions(folder)
-    path = folder / run_folder.TEST
+    predictions, validation = saved_predictions(folder)
+    return evaluate_predictions(predictions.logits, predictions.targets, validation, resampling)
+
+
+def saved_predictions(folder: Path) -> tuple[Predictions, tuple[Tensor, Tensor] | None]:
+    """Reads the predictions that a run is evaluated on, and those to fit temperatures on.
+
+    A run without test data is evaluated on its validation samples; a temperature fitted on the same
+    samples would look too good, so there are none to fit on.
+
+    Args:
+        folder: Folder of the seed.
+
+    Raises:
+        TrainingError: The run is not finished, or saved no predictions.
+    """
+    test, validation = folder / run_folder.TEST, folder / run_folder.VALIDATION
+    if test.exists():
+        return read_predictions(test), validation_predictions(folder)
+    if validation.exists():
+        return read_predictions(validation), None
+    raise TrainingError(f"{folder} has no test data", "name a dataset with ", Setting("data"))
+
+
+def validation_predictions(folder: Path) -> tuple[Tensor, Tensor] | None:
+    """Reads the logits and targets to fit temperatures on; None where none were held out."""
+    path = folder / run_folder.VALIDATION
     if not path.exists():
-        if validation is None:
-            raise TrainingError(
-                f"{folder} has no test data", "name a dataset with ", Setting("data")
-            )
-        return evaluate_predictions(*validation, resampling=resampling)
-    test = read_predictions(path)
-    return evaluate_predictions(test.logits, test.targets, validation, resampling)
+        return None
+    predictions = read_predictions(path)
+    return predictions.logits, predictions.targets
 
 
 def evaluate_on_dataset(
@@ -160,16 +182,26 @@ def evaluate_on_dataset(
     Raises:
         DatasetError: The dataset cannot be read, or has other classes.
     """
-    samples = _open(trained, choice)
-    samples = match_classes(samples, trained.class_names, choice.location)
+    samples = match_classes(_open(trained, choice), trained.class_names, choice.location)
+    trained.on_open(samples)
     logits = trained.predict(samples)
-    validation = _validation_predictions(trained.folder)
+    validation = validation_predictions(trained.folder)
     record = evaluate_predictions(logits, samples.labels, validation, resampling)
     return record, Predictions(samples.sample_ids, logits, samples.labels)
 
 
-def evaluate_ood_dataset(trained: TrainedModel, location: str) -> dict[str, Any]:
+def evaluate_ood_dataset(
+    trained: TrainedModel, location: str, resampling: Resampling | None = None
+) -> tuple[dict[str, Any], list[NamedCurve]]:
     """Measures how well the model separates the samples of a dataset from those of its test set.
+
+    Args:
+        trained: Model with test predictions.
+        location: Location of the OOD dataset.
+        resampling: Bootstrap settings; None computes no intervals.
+
+    Returns:
+        The record of `evaluate_ood`, and the ROC curve of every score at every stage.
 
     Raises:
         TrainingError: The run has no test predictions.
@@ -181,8 +213,12 @@ def evaluate_ood_dataset(trained: TrainedModel, location: str) -> dict[str, Any]
             f"{trained.folder} has no test data to compare {location!r} with",
             "train with data.test",
         )
-    ood_logits = trained.predict(_open(trained, DatasetChoice(location)))
-    return evaluate_ood(read_predictions(path).logits, ood_logits)
+    samples = _open(trained, DatasetChoice(location))
+    trained.on_open(samples)
+    ood_logits, id_logits = trained.predict(samples), read_predictions(path).logits
+    validation = validation_predictions(trained.folder)
+    curves = ood_curves(id_logits, ood_logits, location, validation)
+    return evaluate_ood(id_logits, ood_logits, validation, resampling), curves
 
 
 def evaluate_corruptions(
@@ -215,7 +251,7 @@ def evaluate_corruptions(
             parameter="corruptions",
         )
     trained.on_open(samples)
-    validation = _validation_predictions(trained.folder)
+    validation = validation_predictions(trained.folder)
     records: dict[str, dict[str, Record]] = {}
     for name in CORRUPTIONS:
         for severity in SEVERITIES:
@@ -231,13 +267,14 @@ def _read_recipe(path: Path) -> tuple[Recipe, int]:
     """The recipe and the number of a seed."""
     description = run_folder.read_json(path)
     try:
-        return recipe_from_dict(description["recipe"], str(path)), int(description["seed"])
+        recipe = recipe_from_dict(description["recipe"], str(path), in_sweep=True)
+        return recipe, int(description["seed"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TrainingError(f"{path} is damaged ({error!r})", "train again") from error
 
 
 def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
-    samples = open_samples(
+    return open_samples(
         trained.recipe.data,
         choice.location,
         trained.spec,
@@ -245,16 +282,6 @@ def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
         split=choice.split,
         label_column=choice.label_column,
     )
-    trained.on_open(samples)
-    return samples
-
-
-def _validation_predictions(folder: Path) -> tuple[Tensor, Tensor] | None:
-    path = folder / run_folder.VALIDATION
-    if not path.exists():
-        return None
-    predictions = read_predictions(path)
-    return predictions.logits, predictions.targets
 
 
 def _without_files(config: ModelConfig) -> ModelConfig:

@@ -6,24 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
-from safetensors.torch import save
-from torch import Tensor, nn
+from torch import Tensor
 
 from difficulty_service.errors import ConfigError, Setting, TrainingError
-from difficulty_service.files.atomic_file import remove_leftovers, replacing
+from difficulty_service.files.atomic_file import remove_leftovers
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
-from trainer.evaluation.prediction_file import Predictions, write_predictions
-from trainer.evaluation.record import MetricValues, evaluate_predictions, write_metrics
 from trainer.recipes.file import recipe_as_dict
+from trainer.runs.objective_record import describe_objective
+from trainer.runs.outcome import finish
 from trainer.runs.tensorboard import log_to_tensorboard
 from trainer.samples import Samples
 from trainer.training.accelerator import make_accelerator
 from trainer.training.checkpoint import Progress, require_same_run
 from trainer.training.loop import Callbacks, train
-from trainer.training.predict import predict
 from trainer.training.state import make_train_state, resume_train_state, save_train_state
 from trainer.training.step import TrainingData
 from trainer.weights.formula import WeightsDistribution
@@ -36,6 +33,7 @@ FREE_TO_CHANGE = (
     ("data", "on_error"),
     ("data", "workers"),
     ("regulariser", "scores"),
+    ("regulariser", "unreliable"),
     ("training", "checkpoint_every"),
     ("training", "evaluation_batch_size"),
     ("training", "seeds"),
@@ -121,6 +119,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     def save() -> None:
         if accelerator.is_main_process:
             save_train_state(folder, identity, state, accelerator)
+            run_folder.write_loss_rows(folder, recipe.loss.name, state.progress.loss_rows)
         accelerator.wait_for_everyone()
 
     with log_to_tensorboard(folder, state.progress.epoch, accelerator) as log:
@@ -133,7 +132,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
         loop_callbacks = Callbacks(callbacks.on_step, end_epoch, save, callbacks.should_stop)
         finished = train(state, data, recipe, request.seed, accelerator, loop_callbacks)
     if finished:
-        _finish(folder, state.final_model(accelerator), splits, recipe, accelerator)
+        finish(folder, state, splits, recipe, accelerator)
     return finished
 
 
@@ -154,7 +153,7 @@ def _require_fresh(folder: Path, *, resume: bool) -> None:
 def _weights(splits: Splits, recipe: Recipe) -> tuple[Tensor | None, WeightsDistribution | None]:
     """The weight of every training sample, if the recipe has weights."""
     config = recipe.regulariser
-    if config.weights == "constant":
+    if config.weights == "constant" or config.alpha == 0:
         return None, None
     if config.scores is None:
         raise ConfigError(
@@ -169,18 +168,26 @@ def _weights(splits: Splits, recipe: Recipe) -> tuple[Tensor | None, WeightsDist
     )
 
 
-def _identity(request: RunRequest, samples: Samples, weights: Tensor | None) -> dict[str, Any]:
-    """Everything a run depends on, as plain values."""
-    recipe = recipe_as_dict(request.recipe)
+def fixed_part(recipe: Recipe) -> dict[str, Any]:
+    """The keys of a recipe that must not change when a run resumes, as values of its file."""
+    values = recipe_as_dict(recipe)
     for *tables, key in FREE_TO_CHANGE:
-        table = recipe
+        table = values
         for name in tables:
             table = table.get(name, {})
         table.pop(key, None)
+    if recipe.training.final == "last":
+        # Runs that began before these keys existed can be resumed.
+        del values["training"]["final"], values["training"]["best_by"]
+    return values
+
+
+def _identity(request: RunRequest, samples: Samples, weights: Tensor | None) -> dict[str, Any]:
+    """Everything a run depends on, as plain values."""
     digest = hashlib.sha256("\n".join(samples.sample_ids).encode())
     digest.update(samples.labels.numpy().tobytes())
     return {
-        "recipe": recipe,
+        "recipe": fixed_part(request.recipe),
         "seed": request.seed,
         "training_samples": digest.hexdigest(),
         "weights": hashlib.sha256(weights.numpy().tobytes()).hexdigest()
@@ -195,59 +202,13 @@ def _write_description(
     identity: Mapping[str, Any],
     distribution: WeightsDistribution | None,
 ) -> None:
-    """Writes the recipe, the identity and the weights of a run before it starts."""
+    """Writes the recipe, the identity, the objective and the weights of a run before it starts."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = recipe_as_dict(request.recipe)
     run_folder.write_json(
         folder / run_folder.RECIPE, {"recipe": recipe, "seed": request.seed, "identity": identity}
     )
+    objective = describe_objective(request.recipe, distribution)
+    run_folder.write_json(folder / run_folder.OBJECTIVE, objective)
     if distribution is not None:
         run_folder.write_json(folder / run_folder.WEIGHTS, distribution.as_dict())
-
-
-def _finish(
-    folder: Path, model: nn.Module, splits: Splits, recipe: Recipe, accelerator: Accelerator
-) -> None:
-    """Writes the model and its predictions, and last their metrics, which mark the run finished."""
-    files = {run_folder.VALIDATION: splits.validation, run_folder.TEST: splits.test}
-    predictions = {
-        name: predictions_of(model, samples, recipe, accelerator)
-        for name, samples in files.items()
-        if samples is not None
-    }
-    if not accelerator.is_main_process:
-        return
-    state = {name: value.contiguous().cpu() for name, value in model.state_dict().items()}
-    with replacing(folder / run_folder.MODEL) as temporary:
-        # The save_file of safetensors makes files that only their owner can read.
-        temporary.write_bytes(save(state))
-    for name, split_predictions in predictions.items():
-        write_predictions(folder / name, split_predictions)
-    write_metrics(folder / run_folder.METRICS, _evaluate(predictions))
-
-
-def _evaluate(predictions: Mapping[str, Predictions]) -> dict[str, MetricValues]:
-    """Metrics of the test samples, or of the validation samples where there are no others."""
-    test, validation = (predictions.get(name) for name in (run_folder.TEST, run_folder.VALIDATION))
-    if test is None:
-        if validation is None:
-            return {}
-        # A temperature fitted on the samples that it is evaluated on would look too good.
-        return evaluate_predictions(validation.logits, validation.targets)
-    held_out = None if validation is None else (validation.logits, validation.targets)
-    return evaluate_predictions(test.logits, test.targets, held_out)
-
-
-def predictions_of(
-    model: nn.Module, samples: Samples, recipe: Recipe, accelerator: Accelerator
-) -> Predictions:
-    """The predictions of a model for a split."""
-    logits = predict(
-        model,
-        samples.inputs,
-        len(samples),
-        recipe.training.evaluation_batch_size,
-        accelerator,
-        channels_last=recipe.training.channels_last,
-    )
-    return Predictions(samples.sample_ids, logits, samples.labels)

@@ -26,6 +26,7 @@ class Progress:
         correct: Number of correct predictions among those samples.
         seconds: Seconds spent on the current epoch so far.
         history: One record per finished epoch.
+        loss_rows: Rows that a loss with memory reported at the end of each epoch.
     """
 
     epoch: int = 0
@@ -34,6 +35,7 @@ class Progress:
     correct: int = 0
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
+    loss_rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Checkpoint:
         loss: Memory of the loss; empty if it has none.
         average: Moving average of the parameters; empty if none is kept.
         scaler: State of the gradient scaler of half precision; empty if none is used.
+        best: Best epoch so far, as the values of `BestEpoch`; empty if none is kept.
     """
 
     identity: Mapping[str, Any]
@@ -57,6 +60,7 @@ class Checkpoint:
     loss: Mapping[str, Any]
     average: Mapping[str, Any]
     scaler: Mapping[str, Any]
+    best: Mapping[str, Any] = field(default_factory=dict)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

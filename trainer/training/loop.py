@@ -142,8 +142,9 @@ def _end_epoch(
         "samples_per_second": num_samples / progress.seconds,
     }
     if data.validation is not None:
+        model = state.final_model(accelerator)
         logits = predict(
-            state.final_model(accelerator),
+            model,
             data.validation.inputs,
             len(data.validation),
             recipe.training.evaluation_batch_size,
@@ -156,6 +157,10 @@ def _end_epoch(
         for name in VALIDATION_METRICS:
             record[f"validation_{name}"] = METRICS[name](logits, targets)
         call_hook(state.objective.loss, "after_epoch", *confidence_and_correct(logits, targets))
+        if state.best is not None:
+            state.best.update(progress.epoch + 1, record[f"validation_{state.best.by}"], model)
+    rows: list[dict[str, Any]] = getattr(state.objective.loss, "epoch_rows", list)()
+    progress.loss_rows += [{"epoch": progress.epoch + 1, **row} for row in rows]
     progress.history.append(record)
     progress.epoch += 1
     progress.step, progress.loss, progress.correct, progress.seconds = 0, 0.0, 0, 0.0

@@ -17,6 +17,7 @@ from trainer.config import OptimiserConfig, Recipe
 from trainer.data import Splits
 from trainer.losses import call_hook, make_loss
 from trainer.models import build_model
+from trainer.training.best_epoch import BestEpoch
 from trainer.training.checkpoint import (
     Checkpoint,
     Progress,
@@ -38,6 +39,7 @@ class TrainState:
         objective: Objective, whose loss may have a memory.
         average: Moving average of the model; None where none is kept.
         progress: Number of epochs and steps that are done.
+        best: Best epoch so far; None where the last one is final.
     """
 
     model: nn.Module
@@ -45,9 +47,10 @@ class TrainState:
     objective: Objective
     average: AveragedModel | None
     progress: Progress
+    best: BestEpoch | None = None
 
     def final_model(self, accelerator: Accelerator) -> nn.Module:
-        """The model to evaluate and to save: the moving average where there is one.
+        """The model at this step: the moving average where there is one.
 
         All processes must call this together.
         """
@@ -98,7 +101,8 @@ def make_train_state(
     objective = Objective(loss, recipe.regulariser.alpha)
     optimiser = make_optimiser(model, recipe.optimiser)
     prepared_model, prepared_optimiser = accelerator.prepare(model, optimiser)
-    return TrainState(prepared_model, prepared_optimiser, objective, average, Progress())
+    best = BestEpoch(settings.best_by) if settings.final == "best" else None
+    return TrainState(prepared_model, prepared_optimiser, objective, average, Progress(), best)
 
 
 def make_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Optimizer:
@@ -130,6 +134,7 @@ def save_train_state(
         loss=loss.state_dict() if hasattr(loss, "state_dict") else {},
         average=state.average.state_dict() if state.average is not None else {},
         scaler=scaler.state_dict() if scaler is not None else {},
+        best=vars(state.best) if state.best is not None else {},
     )
     save_checkpoint(folder / run_folder.CHECKPOINT, checkpoint)
     run_folder.write_history(folder / run_folder.HISTORY, state.progress.history)
@@ -159,4 +164,5 @@ def resume_train_state(
         state.average.load_state_dict(checkpoint.average)
     if accelerator.scaler is not None and checkpoint.scaler:
         accelerator.scaler.load_state_dict(checkpoint.scaler)
-    return replace(state, progress=checkpoint.progress)
+    best = BestEpoch(**checkpoint.best) if state.best is not None else None
+    return replace(state, progress=checkpoint.progress, best=best)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,9 @@ NEGLIGIBLE = 0.01
 
 COLLAPSED = 0.01
 """Fraction of samples above NEGLIGIBLE below which the weights have collapsed."""
+
+HISTOGRAM_BINS = 20
+"""Number of bins of equal width on [0, 1] that weights are counted in."""
 
 NEARLY_CONSTANT = 0.05
 """Coefficient of variation below which weights are nearly constant."""
@@ -39,6 +42,7 @@ class WeightsDistribution:
         effective_share: Kish's effective sample size divided by the count: 1 where all weights
             are equal, 1 / count where one weight dominates.
         share_above_hundredth: Fraction of samples with a weight above 0.01.
+        histogram: Number of weights in each of 20 bins of equal width on [0, 1].
         missing: Number of samples without a score, which have the mean weight.
         surplus: Number of scores without a sample.
     """
@@ -51,6 +55,7 @@ class WeightsDistribution:
     quantiles: Mapping[str, float]
     effective_share: float
     share_above_hundredth: float
+    histogram: Sequence[int]
     missing: int = 0
     surplus: int = 0
 
@@ -163,6 +168,7 @@ def describe_weights(weights: Tensor, *, missing: int = 0, surplus: int = 0) -> 
         quantiles={str(p): float(q) for p, q in zip(PERCENTS, quantiles, strict=True)},
         effective_share=float(relative.mean() ** 2 / np.square(relative).mean()),
         share_above_hundredth=float((values > NEGLIGIBLE).mean()),
+        histogram=np.histogram(values, HISTOGRAM_BINS, (0, 1))[0].tolist(),
         missing=missing,
         surplus=surplus,
     )

@@ -15,6 +15,7 @@ from difficulty_service.errors import ConfigError, ScoreFileError, UnmatchedScor
 from difficulty_service.score_file import read_score_schema, read_scores
 from trainer.config import RegulariserConfig
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
+from trainer.weights.score_source import require_reliable
 
 EXAMPLES = 3
 
@@ -80,9 +81,10 @@ def weights_of_samples(
         ConfigError: The file has no such score column, or no dimension of features to divide by.
         UnmatchedScores: A training sample has no score, or a score no sample, and `missing` is
             "error"; or no training sample has a score at all.
-        TrainingError: A score is infinite.
+        TrainingError: A score is infinite, or the scores are marked as unreliable and `unreliable`
+            is "error".
     """
-    column = _read_column(path, config.column)
+    column = _read_column(path, config)
     joined = _join(column, sample_ids, known_ids)
     _check_matched(joined, path, config)
     has_score = torch.from_numpy(~np.isnan(joined.scores))
@@ -102,10 +104,12 @@ def weights_of_samples(
     return weights, describe_weights(weights, missing=missing, surplus=len(joined.surplus))
 
 
-def _read_column(path: Path, name: str) -> _ScoreColumn:
+def _read_column(path: Path, config: RegulariserConfig) -> _ScoreColumn:
+    name = config.column
     schema = read_score_schema(path)
     numeric = [field.name for field in schema if pa.types.is_floating(field.type)]
     file = read_scores(path, ["sample_id", *numeric])
+    require_reliable(file.provenance, path, config)
     filled = [column for column in numeric if file.table[column].null_count < len(file.table)]
     if name not in filled:
         reason = "is empty" if name in numeric else "is not a column of scores"

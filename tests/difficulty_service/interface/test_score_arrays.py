@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from difficulty_service.errors import DatasetError, DuplicateSampleId, StatisticsError
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
-from difficulty_service.interface.score_arrays import read_arrays, score
+from difficulty_service.interface.labelled_arrays import read_arrays
+from difficulty_service.interface.score_arrays import score
 from difficulty_service.interface.scores import Scores
 from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.score_file import read_scores

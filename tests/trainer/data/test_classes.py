@@ -45,6 +45,28 @@ def test_numbers_without_names_are_the_indices(
     assert matched(class_names, [1, 0], others).tolist() == [1, 0]
 
 
+def test_a_match_by_order_is_a_warning_that_names_the_pairs() -> None:
+    samples = match_classes(samples_of(("cat", "dog"), [1, 0]), ("0", "1"), "test")
+    fewer = match_classes(samples_of(("0", "1"), [1, 0]), ("cat", "cow", "dog"), "test")
+    numbers = match_classes(samples_of(("0", "1"), [1, 0]), ("0", "1", "2"), "test")
+
+    assert "matched in their order: 0 = cat, 1 = dog" in samples.warnings[0]
+    assert "matched in their order: cat = 0, cow = 1" in fewer.warnings[0]
+    assert numbers.warnings == ()
+
+
+def test_names_that_are_fewer_than_the_numbers_of_the_model_are_refused() -> None:
+    numbers = tuple(map(str, range(10)))
+
+    with pytest.raises(DatasetError, match=r"\['cat', 'dog'\] .* 10 numbers .* matched by name"):
+        match_classes(samples_of(("cat", "dog"), [0, 1]), numbers, "test")
+
+
+def test_classes_that_overlap_in_part_are_refused() -> None:
+    with pytest.raises(DatasetError, match=r"1 classes that the training dataset lacks.*'owl'"):
+        match_classes(samples_of(("cat", "dog", "owl"), [0, 1, 2]), ("cat", "cow", "dog"), "test")
+
+
 def test_more_numbers_than_classes_are_refused() -> None:
     with pytest.raises(DatasetError, match="'test' has 3 classes and the training dataset 2"):
         match_classes(samples_of(("0", "1", "2"), [0]), ("cat", "dog"), "test")
@@ -58,3 +80,7 @@ def test_unknown_classes_are_refused_by_name() -> None:
 def test_shared_samples_are_refused_with_examples() -> None:
     with pytest.raises(DatasetError, match=r"2 samples of 'here' .*\['b', 'c'\]"):
         refuse_shared_ids(["a", "b", "c"], ["c", "b", "d"], "here")
+
+
+def test_numbers_that_are_names_are_matched_by_name_where_the_first_are_absent() -> None:
+    assert matched(("1", "2"), [0, 1, 1], ("0", "1", "2")).tolist() == [1, 2, 2]

@@ -167,3 +167,25 @@ def test_augmentation_of_features_is_refused(write_store: WriteStore) -> None:
 
     with pytest.raises(ConfigError, match="augmentation 'flip' does not apply to features"):
         open_splits(config, 0, CPU)
+
+
+def test_folders_that_do_not_exist_are_named_by_their_keys(
+    write_store: WriteStore, tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "missing")
+    no_test = DataConfig(train=write_store(), kind="features", test=missing)
+    neither = DataConfig(train=missing, kind="features", test=missing)
+
+    with pytest.raises(FeatureStoreError, match=rf'^data.test = "{missing}": there is no such fol'):
+        open_splits(no_test, 0, CPU)
+    with pytest.raises(FeatureStoreError, match=r'^data.train = ".*" and data.test = ".*": there'):
+        open_splits(neither, 0, CPU)
+
+
+def test_a_folder_without_features_is_named_by_its_key(
+    write_store: WriteStore, tmp_path: Path
+) -> None:
+    config = DataConfig(train=write_store(), kind="features", test=str(tmp_path))
+
+    with pytest.raises(FeatureStoreError, match=r'^data.test = ".*": .* is not a feature store'):
+        open_splits(config, 0, CPU)

@@ -284,3 +284,13 @@ def test_a_training_epoch_over_real_images_yields_every_image_once(shared: Path)
     assert batches[0].shape == (128, 3, 32, 32)
     assert splits.test is not None
     assert splits.test.labels.bincount().tolist() == [1000] * 10
+
+
+@pytest.mark.parametrize("key", ["train", "test", "validation"])
+def test_a_dataset_that_does_not_exist_is_named_by_its_key(
+    images: str, tmp_path: Path, key: str
+) -> None:
+    locations = {"train": images, key: str(tmp_path / "missing")}
+
+    with pytest.raises(DatasetError, match=rf'^data\.{key} = ".*missing": '):
+        open_splits(DataConfig(**locations), 0, torch.device("cpu"))  # type: ignore[arg-type]

@@ -17,7 +17,11 @@ from trainer.evaluation.record import (
     read_metrics,
     write_metrics,
 )
-from trainer.evaluation.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
+from trainer.evaluation.temperature_scaling import (
+    fit_temperature_by_adaptive_ece,
+    fit_temperature_by_ece,
+    fit_temperature_by_nll,
+)
 from trainer.metrics import METRICS
 from trainer.metrics.bootstrap import Resampling
 
@@ -49,6 +53,7 @@ def test_metrics_of_four_samples_match_values_computed_by_hand() -> None:
         "nll": -math.log(0.9 * 0.8 * 0.3 * 0.6) / 4,
         "brier_score": 2 * (0.1**2 + 0.2**2 + 0.7**2 + 0.4**2) / 4,
         "ece": (0.1 + 0.2 + 0.7 + 0.4) / 4,
+        "l2_ece": math.sqrt((0.1**2 + 0.2**2 + 0.7**2 + 0.4**2) / 4),
         "mce": 0.7,
         # Two of the three right ones are surer than the wrong one.
         "misclassification_auroc_msp": 2 / 3,
@@ -57,6 +62,8 @@ def test_metrics_of_four_samples_match_values_computed_by_hand() -> None:
         "misclassification_fpr_at_95_tpr_msp": 1.0,
         # Error rates of the surest one, two, three and four.
         "aurc_msp": (0 + 0 + 1 / 3 + 1 / 4) / 4,
+        # The wrong one is kept at the last coverage and from halfway on within its own step.
+        "augrc_msp": (1 + 1 / 2) / 4**2,
         "accuracy_rejecting_10_percent_msp": 3 / 4,
         "accuracy_rejecting_50_percent_msp": 1.0,
         "s99_share": 0.0,
@@ -101,6 +108,8 @@ def test_temperatures_are_fitted_on_the_validation_samples() -> None:
     assert record["temperature_nll"]["temperature"] == by_nll.temperature
     assert record["temperature_nll"]["temperature_at_bound"] == 0
     assert record["temperature_ece"]["temperature"] == fit_temperature_by_ece(*validation)
+    by_adaptive_ece = fit_temperature_by_adaptive_ece(*validation)
+    assert record["temperature_adaptive_ece"]["temperature"] == by_adaptive_ece
 
 
 def test_temperature_scaling_never_changes_accuracy_and_improves_its_criterion() -> None:
@@ -111,8 +120,13 @@ def test_temperature_scaling_never_changes_accuracy_and_improves_its_criterion()
     for name in ("accuracy", "top_5_accuracy"):
         assert len({metrics[name] for metrics in record.values()}) == 1
     nll = {stage: metrics["nll"] or 0 for stage, metrics in record.items()}
-    assert nll["temperature_nll"] < min(nll["raw"], nll["temperature_ece"])
-    assert (record["temperature_ece"]["ece"] or 0) < (record["raw"]["ece"] or 0)
+    assert nll["temperature_nll"] < min(value for name, value in nll.items() if name[-3:] != "nll")
+    for name in ("ece", "adaptive_ece"):
+        errors = {stage: metrics[name] or 0 for stage, metrics in record.items()}
+        assert errors[f"temperature_{name}"] <= min(
+            errors["temperature_ece"], errors["temperature_adaptive_ece"]
+        )
+        assert errors[f"temperature_{name}"] < errors["raw"]
 
 
 def test_the_scaled_stage_has_the_metrics_of_logits_divided_by_the_temperature() -> None:
@@ -136,7 +150,7 @@ def test_without_both_correct_and_wrong_predictions_detection_has_no_value(
     metrics = compute_metrics(log_odds([0.9, 0.8]), torch.tensor([target, target]))
 
     detection = [value for name, value in metrics.items() if name.startswith("misclassif")]
-    assert detection == [None] * 8
+    assert detection == [None] * 10
     assert metrics["aurc_msp"] == metrics["aurc_entropy"] == error_rate
 
 
@@ -171,6 +185,25 @@ def test_less_certain_ood_samples_are_detected_by_every_score() -> None:
         "fpr_convention": "first",
         **dict.fromkeys(("msp", "entropy", "max_logit"), pytest.approx(perfect)),
     }
+
+
+def test_scaled_ood_detection_is_that_of_scaled_logits_and_raw_numbers_keep_their_place() -> None:
+    (id_logits, _), (ood_logits, _) = make_batch(0), make_batch(2)
+    validation = make_batch(1)
+
+    record = evaluate_ood(id_logits, ood_logits / 2, validation)
+
+    assert list(record)[:5] == ["positive", "fpr_convention", "msp", "entropy", "max_logit"]
+    assert tuple(record)[5:] == STAGES[1:]
+    temperature = fit_temperature_by_adaptive_ece(*validation)
+    scaled = evaluate_ood(id_logits.double() / temperature, ood_logits.double() / 2 / temperature)
+    names = ("msp", "entropy", "max_logit")
+    assert record["temperature_adaptive_ece"] == {
+        "temperature": temperature,
+        **{name: scaled[name] for name in names},
+    }
+    raw = evaluate_ood(id_logits, ood_logits / 2)
+    assert {name: record[name] for name in names} == {name: raw[name] for name in names}
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:

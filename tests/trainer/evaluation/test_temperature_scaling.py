@@ -13,10 +13,11 @@ from difficulty_service.errors import MetricError
 from trainer.evaluation.temperature_scaling import (
     COLDEST,
     HOTTEST,
+    fit_temperature_by_adaptive_ece,
     fit_temperature_by_ece,
     fit_temperature_by_nll,
 )
-from trainer.metrics.calibration import ece
+from trainer.metrics.calibration import adaptive_ece, ece
 from trainer.metrics.proper_scores import accuracy, nll
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -150,6 +151,19 @@ def test_the_grid_finds_the_least_ece_of_its_temperatures(
 
     errors = {t: ece(logits / t, targets, num_bins=10) for t in grid}
     assert temperature == min(errors, key=lambda t: errors[t])
+
+
+@pytest.mark.parametrize("name", ["H", "A", "B", "Hx3", "Hx0.3"])
+def test_the_temperature_by_adaptive_ece_has_the_least_adaptive_ece_of_the_grid(
+    batches: dict[str, tuple[Tensor, Tensor]], name: str
+) -> None:
+    logits, targets = batches[name]
+    grid = [0.1 * tenths for tenths in range(1, 101)]
+
+    temperature = fit_temperature_by_adaptive_ece(logits, targets)
+
+    errors = [adaptive_ece(logits / t, targets) for t in grid]
+    assert temperature == pytest.approx(grid[int(np.argmin(errors))])
 
 
 @pytest.mark.parametrize("grid", [(), (0.0, 1.0), (-1.0,), (math.inf,), (math.nan,)])

@@ -14,6 +14,7 @@ from trainer.losses.adafocal import (
     GammaRule,
     ProbabilityBins,
     binned_focal,
+    describe_bins,
     first_bins,
     next_gammas,
     update_bins,
@@ -163,3 +164,34 @@ def test_a_restored_loss_continues_like_the_one_that_was_saved(
     saved.after_epoch(*passes[1])
     restored.after_epoch(*passes[1])
     torch.testing.assert_close(restored.state_dict(), saved.state_dict(), rtol=0, atol=0)
+
+
+def test_the_rows_of_an_epoch_hold_the_gaps_that_moved_the_gammas() -> None:
+    generator = torch.Generator().manual_seed(0)
+    confidences = torch.rand(101, generator=generator, dtype=torch.float64)
+    correct = torch.rand(101, generator=generator) < 0.5
+    rule, before = GammaRule(), first_bins(5)
+
+    bins = update_bins(before, confidences, correct, rule)
+    rows = describe_bins(bins, confidences, correct)
+
+    gaps = torch.tensor([row["gap"] for row in rows], dtype=torch.float64)
+    torch.testing.assert_close(next_gammas(before.gammas, gaps, rule), bins.gammas)
+    assert [row["gamma"] for row in rows] == bins.gammas.tolist()
+    for row, lower, upper in zip(rows, bins.lower, bins.upper, strict=True):
+        inside = (confidences > lower) & (confidences <= upper)
+        assert row["samples"] == int(inside.sum())
+        assert row["mean_confidence"] == pytest.approx(confidences[inside].mean().item())
+        assert row["accuracy"] == pytest.approx(correct[inside].double().mean().item())
+
+
+def test_an_empty_bin_has_a_gap_of_zero_and_neither_confidence_nor_accuracy() -> None:
+    confidences, correct = torch.tensor([0.5, 0.5, 0.9]), torch.tensor([1, 0, 1])
+
+    rows = describe_bins(
+        update_bins(first_bins(3), confidences, correct, GammaRule()), confidences, correct
+    )
+
+    empty = [row for row in rows if not row["samples"]]
+    assert empty
+    assert all((r["gap"], r["mean_confidence"], r["accuracy"]) == (0.0, None, None) for r in empty)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.losses.brier import brier, bsce, bsce_gra
-from trainer.losses.focal import focal, focal_gra
+from trainer.losses.brier import brier, bsce, bsce_flsd_53, bsce_flsd_53_gra, bsce_gra
+from trainer.losses.focal import flsd_53, flsd_53_gra, focal, focal_gra
 
 ORDERS = [(1, 1), (2, 2), (2, 1), (1, 2), (2, 3), (3, 2), (2, 0.5)]
 REFERENCES = {
@@ -20,6 +20,7 @@ REFERENCES = {
     **{f"bsce_gra_b{b}_g{g}_sum": partial(bsce_gra, beta=b, gamma=g) for b, g in ORDERS},
     "bsce_gra_elem_g3_sum": partial(bsce_gra, gamma=3.0, form="sum"),
     "bsce_gra_elem_g1_sum": partial(bsce_gra, gamma=1.0, form="sum"),
+    "bsce_adaptive_gra_b1_g3_sum": partial(bsce_flsd_53_gra, beta=1.0),
 }
 
 
@@ -37,7 +38,15 @@ def test_values_and_gradients_match_the_reference(
     check_loss(key, REFERENCES[key])
 
 
-@pytest.mark.parametrize("loss", [*REFERENCES.values(), partial(bsce, gamma=0.5, form="sum")])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        *REFERENCES.values(),
+        partial(bsce, gamma=0.5, form="sum"),
+        bsce_flsd_53,
+        bsce_flsd_53_gra,
+    ],
+)
 def test_extreme_logits_stay_finite(
     check_extremes: Callable[..., None], loss: Callable[..., Tensor]
 ) -> None:
@@ -84,6 +93,47 @@ def test_with_beta_one_it_is_focal_loss_times_two_to_the_gamma(
     torch.testing.assert_close(
         torch.autograd.grad(losses.sum(), logits), torch.autograd.grad(expected.sum(), logits)
     )
+
+
+@pytest.mark.parametrize("beta", [1.0, 2.0, 3.0])
+@pytest.mark.parametrize(
+    ("by_sample", "fixed"), [(bsce_flsd_53, bsce), (bsce_flsd_53_gra, bsce_gra)]
+)
+def test_with_gammas_of_flsd_53_each_sample_has_the_loss_of_its_own_gamma(
+    batch: tuple[Tensor, Tensor],
+    beta: float,
+    by_sample: Callable[..., Tensor],
+    fixed: Callable[..., Tensor],
+) -> None:
+    logits, targets = batch
+    own = logits.detach().softmax(-1)[torch.arange(32), targets]
+    hard, easy = (fixed(logits, targets, gamma=gamma, beta=beta) for gamma in (5.0, 3.0))
+    expected = torch.where(own < 0.2, hard, easy)
+
+    losses = by_sample(logits, targets, beta=beta)
+
+    assert 0 < int((own < 0.2).sum()) < 32
+    torch.testing.assert_close(losses, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(losses.sum(), logits), torch.autograd.grad(expected.sum(), logits)
+    )
+
+
+@pytest.mark.parametrize(
+    ("weighted", "focal_loss"), [(bsce_flsd_53, flsd_53), (bsce_flsd_53_gra, flsd_53_gra)]
+)
+def test_with_beta_one_and_gammas_of_flsd_53_it_is_flsd_53_times_32_or_8(
+    batch: tuple[Tensor, Tensor],
+    weighted: Callable[..., Tensor],
+    focal_loss: Callable[..., Tensor],
+) -> None:
+    logits, targets = batch
+    own = logits.detach().softmax(-1)[torch.arange(32), targets]
+
+    losses = weighted(logits, targets, beta=1.0)
+
+    expected = torch.where(own < 0.2, 32.0, 8.0) * focal_loss(logits, targets)
+    torch.testing.assert_close(losses, expected)
 
 
 def test_both_forms_agree_where_beta_equals_gamma(batch: tuple[Tensor, Tensor]) -> None:

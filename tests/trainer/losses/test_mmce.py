@@ -20,7 +20,7 @@ ROOT_OFFSET = 1e-10
 
 
 def squared_weighted_mmce(logits: Tensor, targets: Tensor) -> Tensor:
-    return weighted_mmce(logits, targets).square() - ROOT_OFFSET
+    return weighted_mmce(logits, targets, normalisation="paper").square() - ROOT_OFFSET
 
 
 SETS = ["a", "b", "x"]
@@ -60,6 +60,17 @@ def test_the_reference_normalisation_matches_the_reference(
     check_total(name, "mmce_w", weighted_mmce(logits, targets, normalisation="reference"), logits)
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_the_default_is_the_pair_of_coefficient_and_normalisation_that_was_published(
+    reference_batch: Callable[..., tuple[Tensor, Tensor]],
+    check_total: Callable[..., None],
+    name: str,
+) -> None:
+    logits, targets = reference_batch(name)
+
+    check_total(name, "ce_plus_2mmce_w", mmce_weighted(logits, targets).mean(), logits)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_extreme_logits_stay_finite(
     check_extremes: Callable[..., None], loss: Callable[..., Tensor]
@@ -72,7 +83,13 @@ def test_extreme_logits_stay_finite(
     [
         (partial(mmce, normalisation="reference"), squared_mmce),
         (mmce, lambda *batch: (squared_mmce(*batch) + ROOT_OFFSET).sqrt()),
-        (mmce_weighted, weighted_mmce),
+        *(
+            (
+                partial(mmce_weighted, normalisation=normalisation),
+                partial(weighted_mmce, normalisation=normalisation),
+            )
+            for normalisation in ("paper", "reference")
+        ),
     ],
 )
 def test_the_mean_is_mean_cross_entropy_plus_coefficient_times_the_term(

@@ -1,6 +1,7 @@
 """Percentile intervals over resamples, beside resampling written out."""
 
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -8,10 +9,21 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import MetricError
-from trainer.metrics.bootstrap import Resampling, bootstrap_intervals, ece_interval, mean_interval
+from trainer.metrics import METRICS
+from trainer.metrics.bootstrap import (
+    Resampling,
+    bootstrap_intervals,
+    ece_interval,
+    mean_interval,
+    ood_intervals,
+    paired_difference,
+    paired_differences,
+)
 from trainer.metrics.calibration import ece, equal_width_bins
+from trainer.metrics.ood import ood_detection
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.metrics.proper_scores import accuracy, brier_score, nll
+from trainer.metrics.weighted import WEIGHTED_METRICS
 
 
 def test_the_ece_interval_is_that_of_resampling_and_binning_anew(
@@ -69,6 +81,124 @@ def test_every_interval_holds_the_metric_of_its_name(batch: tuple[Tensor, Tensor
     assert intervals["ece"].value == pytest.approx(ece(*batch))
     for name in ("accuracy", "nll", "brier_score"):
         assert intervals[name].low < intervals[name].value < intervals[name].high
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_an_interval_is_that_of_the_metric_of_drawn_samples(
+    batch: tuple[Tensor, Tensor], name: str
+) -> None:
+    logits, targets = batch
+    generator = np.random.default_rng(5)
+    values = []
+    for _ in range(40):
+        drawn = np.sort(generator.integers(len(targets), size=len(targets)))
+        values.append(METRICS[name](logits[drawn], targets[drawn]))
+
+    interval = bootstrap_intervals(*batch, Resampling(40, level=0.8, seed=5), (name,))[name]
+
+    assert interval.low == pytest.approx(np.quantile(values, 0.1), rel=1e-9)
+    assert interval.high == pytest.approx(np.quantile(values, 0.9), rel=1e-9)
+
+
+def test_a_metric_without_a_value_has_no_interval() -> None:
+    intervals = bootstrap_intervals(torch.eye(3), torch.arange(3), Resampling(20))
+
+    assert "misclassification_auroc_msp" not in intervals
+    assert intervals["aurc_msp"].high == 0
+
+
+def test_resamples_without_an_error_are_left_out_of_the_interval_of_the_auroc() -> None:
+    logits, targets = torch.eye(4).repeat(5, 1), torch.arange(4).repeat(5)
+    logits[0] = torch.tensor([0.0, 0.5, 0.0, 0.0])
+
+    interval = bootstrap_intervals(logits, targets, Resampling(50))["misclassification_auroc_msp"]
+
+    assert (interval.low, interval.value, interval.high) == (1, 1, 1)
+
+
+def test_a_difference_is_that_of_both_models_on_the_same_drawn_samples(
+    batch: tuple[Tensor, Tensor],
+) -> None:
+    logits, targets = batch
+    other = logits + torch.randn(logits.shape, generator=torch.Generator().manual_seed(9))
+    generator = np.random.default_rng(0)
+    values = []
+    for _ in range(60):
+        drawn = np.sort(generator.integers(len(targets), size=len(targets)))
+        values.append(
+            METRICS["adaptive_ece"](other[drawn], targets[drawn])
+            - METRICS["adaptive_ece"](logits[drawn], targets[drawn])
+        )
+
+    interval = paired_difference(
+        "adaptive_ece", (other, targets), (logits, targets), Resampling(60, level=0.9)
+    )
+
+    difference = METRICS["adaptive_ece"](other, targets) - METRICS["adaptive_ece"](logits, targets)
+    assert interval.value == pytest.approx(difference, rel=1e-9)
+    assert interval.low == pytest.approx(np.quantile(values, 0.05), rel=1e-9)
+    assert interval.high == pytest.approx(np.quantile(values, 0.95), rel=1e-9)
+
+
+def test_a_model_does_not_differ_from_itself(batch: tuple[Tensor, Tensor]) -> None:
+    differences = paired_differences(batch, batch, Resampling(20))
+
+    assert differences.keys() == set(WEIGHTED_METRICS)
+    assert {(each.low, each.value, each.high) for each in differences.values()} == {(0, 0, 0)}
+
+
+def test_the_difference_of_similar_models_is_narrower_than_either_interval(
+    batch: tuple[Tensor, Tensor],
+) -> None:
+    logits, targets = batch
+    similar = logits + 0.1 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(9))
+
+    difference = paired_difference("nll", (similar, targets), batch)
+    own = bootstrap_intervals(*batch, metrics=("nll",))["nll"]
+
+    assert difference.high - difference.low < 0.2 * (own.high - own.low)
+
+
+def test_an_ood_interval_is_that_of_id_and_ood_samples_drawn_apart(
+    batch: tuple[Tensor, Tensor],
+) -> None:
+    id_logits, ood_logits = batch[0], batch[0][:90].round() / 2
+    generator = np.random.default_rng(0)
+    values = []
+    for _ in range(40):
+        drawn = [generator.integers(size, size=size) for size in (400, 90)]
+        detection = ood_detection(id_logits[drawn[0]], ood_logits[drawn[1]], "entropy")
+        values.append(list(asdict(detection).values()))
+
+    intervals = ood_intervals(id_logits, ood_logits, "entropy", Resampling(40, level=0.9))
+
+    low, high = np.quantile(values, [0.05, 0.95], axis=0)
+    assert [each.low for each in intervals.values()] == pytest.approx(low.tolist())
+    assert [each.high for each in intervals.values()] == pytest.approx(high.tolist())
+    expected = asdict(ood_detection(id_logits, ood_logits, "entropy"))
+    assert {name: each.value for name, each in intervals.items()} == pytest.approx(expected)
+
+
+def test_models_of_different_samples_have_no_difference(batch: tuple[Tensor, Tensor]) -> None:
+    logits, targets = batch
+
+    with pytest.raises(MetricError, match=r"400 and 400 samples differ; .* same order"):
+        paired_difference("nll", batch, (logits.flip(0), targets.flip(0)))
+    with pytest.raises(MetricError, match="400 and 399 samples differ"):
+        paired_difference("nll", batch, (logits[1:], targets[1:]))
+
+
+def test_a_difference_without_a_value_is_refused(batch: tuple[Tensor, Tensor]) -> None:
+    _, targets = batch
+    perfect = 9 * torch.nn.functional.one_hot(targets, 7).double()
+
+    with pytest.raises(MetricError, match="misclassification_auroc_msp has no value"):
+        paired_difference("misclassification_auroc_msp", batch, (perfect, targets))
+
+
+def test_an_unknown_metric_is_refused_by_name(batch: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(MetricError, match=r"metrics acuracy are unknown; give some of accuracy, "):
+        paired_difference("acuracy", batch, batch)
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_does_not(

@@ -17,9 +17,11 @@ from trainer.metrics.calibration import (
     ece,
     equal_mass_bins,
     equal_width_bins,
+    l2_ece,
     mce,
     sure_samples,
 )
+from trainer.metrics.predictions import confidence_and_correct
 
 Batches = dict[str, tuple[Tensor, Tensor]]
 Values = dict[str, dict[str, float]]
@@ -50,6 +52,26 @@ def test_calibration_errors_are_those_of_the_references(
 
     expected = golden_metrics[name][f"{key}_{num_bins}"]
     assert value == pytest.approx(expected, rel=tolerance, abs=tolerance)
+
+
+@pytest.mark.parametrize("num_bins", [10, 15])
+@pytest.mark.parametrize("name", "abh")
+def test_the_l2_ece_is_that_of_the_reference(
+    golden_batches: Batches, golden_metrics: Values, name: str, num_bins: int
+) -> None:
+    value = l2_ece(*golden_batches[name], num_bins)
+
+    # In set h, 21 confidences round to 1 in float32, to which the reference gives an extra bin.
+    tolerance = 1e-4 if name == "h" else 1e-6
+    assert value == pytest.approx(golden_metrics[name][f"ece_tm_l2_{num_bins}"], rel=tolerance)
+
+
+def test_the_l2_ece_lies_between_ece_and_mce(batch: tuple[Tensor, Tensor]) -> None:
+    bins = equal_width_bins(*confidence_and_correct(*batch))
+    squares = bins.counts * bins.gaps**2
+
+    assert l2_ece(*batch) == pytest.approx(math.sqrt(squares.sum() / bins.counts.sum()))
+    assert ece(*batch) < l2_ece(*batch) < mce(*batch)
 
 
 @pytest.mark.parametrize("num_bins", [10, 15])

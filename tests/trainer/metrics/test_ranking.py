@@ -2,13 +2,15 @@
 
 import math
 
+import numpy as np
 import pytest
+import sklearn.metrics
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from difficulty_service.errors import MetricError
-from trainer.metrics.ranking import Convention, aupr, auroc, fpr_at_95_tpr
+from trainer.metrics.ranking import Convention, aupr, auroc, fpr_at_95_tpr, roc_curve
 
 
 @pytest.fixture
@@ -70,6 +72,57 @@ def test_the_first_threshold_finds_95_percent_and_the_nearest_may_find_fewer() -
 
     assert fpr_at_95_tpr(scores, positive) == pytest.approx(0.1)
     assert fpr_at_95_tpr(scores, positive, "nearest") == 0
+
+
+@pytest.mark.parametrize("decimals", [1, 9])
+def test_the_nearest_corner_is_the_nearest_point_of_scikit_learns_reduced_curve(
+    decimals: int,
+) -> None:
+    generator = torch.Generator().manual_seed(3)
+    differences = 0
+    for _ in range(100):
+        positive = torch.rand(90, generator=generator) < 0.6
+        scores = (torch.randn(90, generator=generator).double() + positive).round(decimals=decimals)
+        misses, hits, _ = sklearn.metrics.roc_curve(positive, scores)
+        expected = misses[abs(hits - 0.95).argmin()]
+
+        value = fpr_at_95_tpr(scores, positive, "nearest_corner")
+
+        assert value == pytest.approx(expected, abs=1e-12)
+        differences += value != fpr_at_95_tpr(scores, positive, "nearest")
+    # The corner and the nearest of all points are two conventions.
+    assert differences > 0
+
+
+def test_a_point_within_a_straight_stretch_is_no_corner() -> None:
+    # 37 positives, a negative, 3 positives, a negative: 95 % is reached in the second stretch,
+    # whose end at 100 % is farther from 95 % than the end of the first at 92.5 %.
+    positive = torch.tensor([1] * 37 + [0] + [1] * 3 + [0])
+    scores = -torch.arange(len(positive))
+
+    assert fpr_at_95_tpr(scores, positive, "nearest") == 0.5
+    assert fpr_at_95_tpr(scores, positive, "nearest_corner") == 0
+
+
+def test_the_curve_has_the_corners_of_scikit_learn_and_the_area_is_the_auroc(
+    tied: tuple[Tensor, Tensor],
+) -> None:
+    scores, positive = tied
+
+    curve = roc_curve(scores, positive)
+
+    misses, hits, _ = sklearn.metrics.roc_curve(positive, scores)
+    assert curve.false_positive_rates == pytest.approx(misses)
+    assert curve.true_positive_rates == pytest.approx(hits)
+    area = np.trapezoid(curve.true_positive_rates, curve.false_positive_rates)
+    assert area == pytest.approx(auroc(scores, positive))
+
+
+def test_a_perfect_order_has_a_curve_of_three_points() -> None:
+    curve = roc_curve(torch.arange(10), torch.arange(10) >= 4)
+
+    assert curve.false_positive_rates.tolist() == [0, 0, 1]
+    assert curve.true_positive_rates.tolist() == [0, 1, 1]
 
 
 def test_exactly_95_percent_is_enough() -> None:

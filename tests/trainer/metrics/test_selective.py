@@ -12,6 +12,7 @@ from trainer.metrics.predictions import confidence, entropy
 from trainer.metrics.ranking import auroc
 from trainer.metrics.selective import (
     accuracy_over_rejection,
+    augrc,
     aurc,
     certainty_and_correct,
     e_aurc,
@@ -40,6 +41,51 @@ def test_areas_under_risk_and_coverage_are_those_of_the_reference(
 
     assert aurc(certainty, correct) == pytest.approx(golden_metrics[name]["aurc_crl"], rel=1e-9)
     assert e_aurc(certainty, correct) == pytest.approx(golden_metrics[name]["eaurc_crl"], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", "abxhs")
+def test_the_crl_rate_is_that_of_the_crl_code(
+    golden_batches: Batches, golden_metrics: Values, name: str
+) -> None:
+    detection = misclassification_detection(*golden_batches[name])
+
+    expected = golden_metrics[name]["fpr95_crl"]
+    assert detection.fpr_at_95_tpr_crl == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", "abh")
+def test_the_generalised_area_is_that_of_the_reference_but_for_its_first_step(
+    golden_batches: Batches, golden_metrics: Values, name: str
+) -> None:
+    certainty, correct = certainty_and_correct(*golden_batches[name], by="msp")
+    num_samples = len(correct)
+
+    # The reference starts at the most certain sample and divides by the width that remains.
+    first_error = float(~correct[certainty.argmax()])
+    expected = golden_metrics[name]["augrc_tu"] * (1 - 1 / num_samples)
+    assert augrc(certainty, correct) == pytest.approx(
+        expected + first_error / (2 * num_samples**2), rel=1e-6
+    )
+
+
+def test_the_generalised_area_is_the_formula_of_its_paper(batch: tuple[Tensor, Tensor]) -> None:
+    for certainty, correct in (
+        certainty_and_correct(*batch, by="entropy"),
+        (torch.tensor([3, 3, 2, 2, 1]), torch.tensor([True, False, True, True, False])),
+    ):
+        accuracy = float(correct.double().mean())
+        expected = (1 - auroc(certainty, correct)) * accuracy * (1 - accuracy)
+        expected += (1 - accuracy) ** 2 / 2
+
+        assert augrc(certainty, correct) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("correct", "area"), [(True, 0), (False, 0.5)])
+def test_the_generalised_area_lies_between_zero_and_a_half(
+    correct: bool,  # noqa: FBT001
+    area: float,
+) -> None:
+    assert augrc(torch.arange(6), torch.full((6,), correct)) == area
 
 
 @pytest.mark.parametrize("name", "xs")

@@ -35,9 +35,11 @@ def some_images(samples: int = 3) -> Tensor:
         ("resnet18", 11_173_962),
         ("resnet34", 21_282_122),
         ("resnet50", 23_520_842),
-        ("resnet110", 1_727_962),
+        ("resnet110_basic", 1_727_962),
+        ("resnet110_bottleneck", 45_864_522),
         ("small_resnet", 2_154_090),
         ("wide_resnet", 36_479_194),
+        ("wide_resnet_post_activation", 36_481_434),
     ],
 )
 def test_a_model_has_the_number_of_parameters_of_its_paper(name: str, parameters: int) -> None:
@@ -59,7 +61,11 @@ def test_a_model_of_images_maps_bytes_to_logits(name: str) -> None:
     assert logits.isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["densenet121", "resnet18", "resnet110", "small_resnet"])
+def test_the_name_that_runs_of_version_0_1_have_still_builds_their_network() -> None:
+    assert MODELS["resnet110"] is MODELS["resnet110_basic"]
+
+
+@pytest.mark.parametrize("name", ["densenet121", "resnet18", "resnet110_basic", "small_resnet"])
 def test_the_memory_format_of_images_changes_no_logits(name: str) -> None:
     model, images = build(name), some_images()
     with torch.no_grad():
@@ -155,7 +161,9 @@ def test_an_unknown_option_is_refused_with_the_known_ones() -> None:
         ("small_resnet", IMAGES, {"widths": 64}),
         ("small_resnet", IMAGES, {"widths": [16, 32], "blocks": [1]}),
         ("small_resnet", IMAGES, {"widths": [], "blocks": []}),
+        ("resnet50", IMAGES, {"pooled_size": 0}),
         ("wide_resnet", IMAGES, {"depth": 28}),
+        ("wide_resnet_post_activation", IMAGES, {"depth": 28}),
         ("text_cnn", TEXTS, {"embedding_dim": -3}),
     ],
 )

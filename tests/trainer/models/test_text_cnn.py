@@ -78,6 +78,11 @@ def test_frozen_word_vectors_take_no_gradient(glove: Path) -> None:
     assert not word_vectors(model).requires_grad
 
 
+def test_random_word_vectors_cannot_be_frozen() -> None:
+    with pytest.raises(ConfigError, match=r"random word vectors; name a file .* model\.embeddings"):
+        text_cnn(SPEC, 3, freeze_embeddings=True)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

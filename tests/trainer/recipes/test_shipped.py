@@ -1,10 +1,13 @@
 """The recipes that come with the package."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY
-from trainer.models import build_model
+from trainer.models import AMBIGUOUS, MODELS, build_model
 from trainer.recipes.file import (
     read_recipe,
     recipe_as_dict,
@@ -28,6 +31,46 @@ SPECS = {
     "text": InputSpec((20,), vocabulary=("padding", "unknown", "word")),
 }
 RECIPES = tuple(shipped_recipes())
+LIST = r"([a-z]\S*(?:,? (?:or )?[a-z][\w:]*)*)"
+"""A name, and those that a sentence lists after it."""
+OURS = (
+    "cifar10_resnet34_gpu",
+    "cifar10_small_resnet",
+    "newsgroups_quick",
+    "probe_quick",
+)
+OF_PAPERS = tuple(name for name in RECIPES if name not in OURS)
+
+# Classes of the data, and trainable parameters of the published code's network for them: counted
+# from its layers, or for ResNet-34, of which no code was published, those that are usual.
+PARAMETERS = {
+    "adafocal_cifar10": (10, 23_520_842),
+    "brier_cifar10": (10, 23_520_842),
+    "bsce_gra_cifar10": (10, 23_520_842),
+    "cifar10_resnet34_gpu": (10, 21_282_122),
+    "cifar10_small_resnet": (10, 2_154_090),
+    "cross_entropy_cifar10": (10, 23_520_842),
+    "dual_focal_cifar10": (10, 23_520_842),
+    "focal_cifar10": (10, 23_520_842),
+    "focal_cifar100": (100, 23_705_252),
+    # Frozen vectors; 100 -> 128 -> 128 -> 128 channels, five words wide, and 128 -> 128 -> 20.
+    "focal_newsgroups": (20, 64_128 + 2 * 82_048 + 16_512 + 2_580),
+    # The classifier sees 2x2 times 2,048 channels.
+    "focal_tiny_imagenet": (200, 23_500_352 + 200 * (4 * 2048 + 1)),
+    "mmce_cifar10": (10, 23_520_842),
+    # Three words with vectors of 100 numbers, which are trained.
+    "newsgroups_quick": (20, 300 + 64_128 + 2 * 82_048 + 16_512 + 2_580),
+    "probe_quick": (10, 512 * (8 + 1) + 10 * (512 + 1)),
+    "sample_difficulty_cifar10": (10, 21_282_122),
+    "sample_difficulty_cifar100": (100, 21_328_292),
+    "sample_difficulty_imagenet": (1000, 21_797_672),
+}
+
+
+def header(name: str) -> str:
+    """The comments at the top of a recipe."""
+    lines = shipped_recipes()[name].read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
+    return "\n".join(line.removeprefix("# ") for line in lines)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -53,14 +96,94 @@ def test_every_shipped_recipe_opens_with_a_line_that_says_what_it_is(name: str) 
     assert max(map(len, text.splitlines())) <= 100
 
 
+@pytest.mark.parametrize("name", OF_PAPERS)
+def test_a_recipe_of_a_paper_says_what_is_the_papers_the_codes_and_ours(name: str) -> None:
+    lines = header(name).splitlines()
+
+    labels = [line.split()[0] for line in lines if line.startswith(("Paper:", "Code:", "Ours:"))]
+
+    assert labels == ["Paper:", "Code:", "Ours:"]
+
+
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_model_of_every_shipped_recipe_can_be_built_for_its_data(name: str) -> None:
-    recipe = read_recipe(name)
+def test_changes_that_a_recipe_suggests_can_be_made(name: str) -> None:
+    text = " ".join(header(name).split())
+    suggestions = [
+        [change.rstrip(",.;:)") for change in re.findall(r"--set ([\w.]+=(?!\.)\S*)", sequence)]
+        for sequence in re.findall(r"(?:--set \S+=\S*\s*)+", text)
+    ]
 
-    with torch.device("meta"):
-        model = build_model(recipe.model, SPECS[recipe.data.kind], num_classes=10)
+    for changes in suggestions:
+        assert read_recipe(name, changes)
 
-    assert sum(parameter.numel() for parameter in model.parameters()) > 0
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_networks_and_losses_that_a_recipe_suggests_exist(name: str) -> None:
+    text = re.sub(r" \([^)]*\)", "", " ".join(header(name).split()))
+    names = {
+        choice
+        for table in ("model", "loss")
+        for choices in re.findall(
+            rf"--set {table}\.name=([a-z]\S*(?:,? (?:or )?[a-z][\w:]*)*)", text
+        )
+        for choice in re.findall(r"[a-z][a-z0-9:_]*[0-9_][a-z0-9_]*", choices)
+    }
+
+    unknown = {
+        choice
+        for choice in names - MODELS.keys() - LOSSES.keys() - LOSSES_WITH_MEMORY.keys()
+        if not choice.startswith("timm:")
+    }
+
+    assert unknown == set()
+    assert names.isdisjoint(AMBIGUOUS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cross_entropy_cifar10", "focal_cifar100", "focal_tiny_imagenet", "focal_newsgroups"],
+)
+def test_smoothing_by_0_05_over_the_other_classes_is_in_terms_of_pytorch(name: str) -> None:
+    classes, _ = PARAMETERS[name]
+
+    smoothing = re.findall(r"loss\.smoothing=(\S+)", header(name))
+
+    assert [float(value) for value in smoothing] == [
+        pytest.approx(0.05 * classes / (classes - 1), abs=5e-5)
+    ]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_model_of_every_shipped_recipe_has_the_parameters_of_its_reference(
+    tmp_path: Path, name: str
+) -> None:
+    classes, parameters = PARAMETERS[name]
+    glove = tmp_path / "glove.txt"
+    glove.write_text("word" + " 0.5" * 100 + "\n")
+    changes = [f"model.embeddings={glove}"] if name == "focal_newsgroups" else []
+    recipe = read_recipe(name, changes)
+
+    with torch.device("meta" if recipe.data.kind == "images" else "cpu"):
+        model = build_model(recipe.model, SPECS[recipe.data.kind], classes)
+
+    trained = [each for each in model.parameters() if each.requires_grad]
+    assert sum(parameter.numel() for parameter in trained) == parameters
+
+
+def test_the_newsgroups_recipe_has_the_published_dropout_and_frozen_vectors() -> None:
+    options = read_recipe("focal_newsgroups").model.options
+
+    assert options["dropout"] == 0.3
+    assert options["freeze_embeddings"] is True
+    assert options["embeddings"].endswith("glove.6B.100d.txt")
+
+
+def test_the_published_reduction_is_the_mean_for_the_brier_loss_alone() -> None:
+    reductions = {name: read_recipe(name).training.reduction for name in FOCAL_FAMILY}
+
+    assert read_recipe("brier_cifar10").training.reduction == "mean"
+    assert set(reductions.values()) == {"sum"}
+    assert "training.reduction=mean" in header("focal_newsgroups")
 
 
 @pytest.mark.parametrize("loss", sorted({*LOSSES, *LOSSES_WITH_MEMORY} - {"mmce_weighted"}))

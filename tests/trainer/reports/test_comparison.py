@@ -1,4 +1,4 @@
-"""Runs are compared by mean and standard deviation over their seeds."""
+"""Runs are compared by mean and standard deviation over their seeds, and written to files."""
 
 import csv
 import json
@@ -14,7 +14,9 @@ from difficulty_service.errors import TrainingError
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
-from trainer.reports.comparison import compare_runs, markdown_table, summarise, write_comparison
+from trainer.reports.comparison import compare_runs, summarise
+from trainer.reports.comparison_files import write_comparison
+from trainer.reports.comparison_table import markdown_table
 
 IDS = ("a", "b", "c")
 TARGETS = (0, 1, 1)
@@ -41,8 +43,9 @@ def make_seed(
 
 
 def rows_of(table: str) -> list[list[str]]:
-    """Cells of the lines of Markdown tables below their headers."""
-    lines = [line for line in table.splitlines() if line.startswith("| ")]
+    """Cells of the lines of the tables of metrics below their headers."""
+    metrics = table.partition("### As trained")[2]
+    lines = [line for line in metrics.splitlines() if line.startswith("| ")]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     return [row for row in rows if row[0] not in {"run", "---"}]
 
@@ -65,7 +68,7 @@ def test_mean_and_deviation_over_seeds_are_those_of_numpy(tmp_path: Path) -> Non
     assert summary.num_seeds == 3
 
 
-def test_a_table_shows_percent_with_deviation_and_marks_the_best_in_both_directions(
+def test_a_table_shows_percent_with_deviation_and_without_intervals_marks_nothing(
     tmp_path: Path,
 ) -> None:
     for seed, accuracy, ece in ((0, 0.90, 0.020), (1, 0.92, 0.024)):
@@ -78,25 +81,9 @@ def test_a_table_shows_percent_with_deviation_and_marks_the_best_in_both_directi
 
     assert "| run | seeds | accuracy (%) ↑ | ECE (%) ↓ |" in table
     assert rows_of(table) == [
-        ["one", "2", "91.00 ± 1.41", "**2.20** ± 0.28"],
-        ["two", "1", "**95.00**", "3.00"],
+        ["one", "2", "91.00 ± 1.41", "2.20 ± 0.28"],
+        ["two", "1", "95.00", "3.00"],
     ]
-
-
-def test_means_that_look_the_same_are_best_together(tmp_path: Path) -> None:
-    for name, accuracy in (("one", 0.900001), ("two", 0.9), ("three", 0.8)):
-        make_seed(tmp_path / name, 0, {"accuracy": accuracy}, name)
-
-    folders = [tmp_path / name for name in ("one", "two", "three")]
-    table = markdown_table(compare_runs(folders), metrics=("accuracy",))
-
-    assert [row[2] for row in rows_of(table)] == ["**90.00**", "**90.00**", "80.00"]
-
-
-def test_a_single_run_is_not_the_best_of_anything(tmp_path: Path) -> None:
-    make_seed(tmp_path / "run", 0, CERTAIN)
-
-    assert "**" not in markdown_table(compare_runs([tmp_path / "run"]))
 
 
 def test_a_value_that_a_seed_lacks_is_left_out_and_one_that_all_lack_is_a_dash(
@@ -142,9 +129,11 @@ def test_scaled_stages_have_tables_of_their_own_with_the_temperature(tmp_path: P
 
     headings = [line for line in table.splitlines() if line.startswith("#")]
     assert headings == [
+        "### What the runs minimise",
         "### As trained",
         "### After temperature scaling by NLL",
         "### After temperature scaling by ECE",
+        "### After temperature scaling by adaptive ECE",
     ]
     # Two in three are right, so the best temperature makes the confidence 2/3.
     assert rows_of(table)[1][-1] == f"{9 / np.log(2):.2f}"
@@ -167,7 +156,13 @@ def test_a_comparison_is_written_for_people_for_programs_and_as_pictures(tmp_pat
 
     write_comparison(comparison, out)
 
-    names = ("v1.2-reliability.png", "v1.2-reliability.svg", "v1.2-seeds.csv")
+    names = [
+        "v1.2-reliability.png",
+        "v1.2-reliability.svg",
+        "v1.2-risk-coverage.png",
+        "v1.2-risk-coverage.svg",
+        "v1.2-seeds.csv",
+    ]
     assert sorted(path.name for path in out.parent.iterdir()) == [
         *names,
         "v1.2.csv",
@@ -176,10 +171,10 @@ def test_a_comparison_is_written_for_people_for_programs_and_as_pictures(tmp_pat
     ]
     assert r"| a\|b | 2 |" in out.read_text()
     (row,) = read_csv(out.parent / "v1.2.csv")
-    assert list(row) == ["run", "stage", "metric", "mean", "std", "n"]
+    assert list(row) == ["run", "stage", "metric", "mean", "std", "n", "low", "high"]
     assert float(row["mean"]) == pytest.approx(0.91)
     assert float(row["std"]) == pytest.approx(np.std([0.90, 0.92], ddof=1))
-    assert row["n"] == "2"
+    assert (row["n"], row["low"], row["high"]) == ("2", "", "")
     seeds = read_csv(out.parent / "v1.2-seeds.csv")
     assert [(row["seed"], row["metric"], row["value"]) for row in seeds] == [
         ("0", "accuracy", "0.9"),
@@ -189,6 +184,7 @@ def test_a_comparison_is_written_for_people_for_programs_and_as_pictures(tmp_pat
     ]
     written = json.loads((out.parent / "v1.2.json").read_text())
     assert written["seeds"][1]["value"] is None
+    assert written["objectives"]["a|b"]["1"]["loss"]["name"] == "cross_entropy"
     assert all((out.parent / name).stat().st_size > 0 for name in names)
 
 

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.errors import ConfigError, TrainingError
 from trainer.config import Recipe
 from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation.prediction_file import read_predictions
+from trainer.evaluation.record import STAGES
+from trainer.metrics.bootstrap import Resampling
 from trainer.reports.columns import COLUMNS, NO_VALUE
 from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
 from trainer.runs.evaluate import DatasetChoice
@@ -77,13 +80,17 @@ def test_a_table_shows_mean_and_deviation_over_the_seeds_at_every_stage(run: Pat
 
     records = [json.loads((run / f"seed-{seed}" / "metrics.json").read_text()) for seed in SEEDS]
     cells = cells_of(table)
-    stages = ("raw", "temperature_nll", "temperature_ece")
-    assert cells["metric"] == ["as trained", "temperature by NLL", "temperature by ECE"]
+    assert cells["metric"] == [
+        "as trained",
+        "temperature by NLL",
+        "temperature by ECE",
+        "temperature by adaptive ECE",
+    ]
     assert cells["accuracy (%) ↑"] == [
-        spread([record[stage]["accuracy"] for record in records], 100, 2) for stage in stages
+        spread([record[stage]["accuracy"] for record in records], 100, 2) for stage in STAGES
     ]
     assert cells["NLL ↓"] == [
-        spread([record[stage]["nll"] for record in records], 1, 4) for stage in stages
+        spread([record[stage]["nll"] for record in records], 1, 4) for stage in STAGES
     ]
     temperatures = [record["temperature_nll"]["temperature"] for record in records]
     assert cells["temperature"][:2] == [NO_VALUE, spread(temperatures, 1, 2)]
@@ -126,6 +133,55 @@ def test_another_dataset_is_named_and_its_predictions_are_saved(
     assert cells_of(table)["accuracy (%) ↑"][0] == spread(accuracies, 100, 2)
 
 
+def test_a_cell_ends_in_the_ends_of_its_interval_averaged_over_the_seeds(run: Path) -> None:
+    resampling = Resampling(num_resamples=50, level=0.5)
+
+    (table,) = evaluate(run, EvaluationRequest(resampling=resampling, show_intervals=True))
+
+    records = [read_strict(run / f"seed-{seed}" / "evaluation.json") for seed in SEEDS]
+    ends = [
+        np.mean([record["raw"][f"adaptive_ece_{end}"] for record in records])
+        for end in ("low", "high")
+    ]
+    assert records[0]["intervals"] == {"level": 0.5, "resamples": 50}
+    cell = cells_of(table)["adaptive ECE (%) ↓"][0]
+    assert cell.endswith(f" [{100 * ends[0]:.2f}, {100 * ends[1]:.2f}]")
+    assert "[" not in "".join(cells_of(table)["temperature"])
+
+
+def test_ood_detection_has_intervals_too(run: Path, test_features: str) -> None:
+    _, table = evaluate(run, EvaluationRequest(ood=(test_features,), show_intervals=True))
+
+    records = [read_strict(run / f"seed-{seed}" / "ood.json") for seed in SEEDS]
+    scaled = [record[test_features]["temperature_nll"]["msp"] for record in records]
+    ends = [100 * np.mean([values[f"auroc_{end}"] for values in scaled]) for end in ("low", "high")]
+    row = next(line for line in table.splitlines() if "| msp | temperature by NLL |" in line)
+    assert f"50.00 ± 0.00 [{ends[0]:.2f}, {ends[1]:.2f}] |" in row
+
+
+def test_every_metric_of_the_table_has_an_interval(run: Path) -> None:
+    (table,) = evaluate(run, EvaluationRequest(show_intervals=True))
+
+    rows = cells_of(table)
+    without = {name for name, cells in rows.items() if not cells[0].endswith("]")}
+    assert without == {"metric", "---", "temperature", COLUMNS["s99_accuracy"].header} & set(rows)
+
+
+def test_roc_curves_are_written_for_each_seed_and_drawn_for_the_run(
+    run: Path, write_features: WriteFeatures, tmp_path: Path
+) -> None:
+    other = write_features(tmp_path / "others", num_samples=40, seed=8)
+
+    evaluate(run, EvaluationRequest(ood=(other,)))
+
+    for seed in SEEDS:
+        points = pq.read_table(run / f"seed-{seed}" / "roc.parquet")
+        assert set(points["detection"].to_pylist()) == {"misclassification", other}
+        assert set(points["stage"].to_pylist()) == set(STAGES)
+    for suffix in ("png", "svg"):
+        assert (run / f"roc.{suffix}").stat().st_size > 1000
+
+
 def test_each_ood_dataset_has_a_row_for_each_score(
     run: Path, write_features: WriteFeatures, test_features: str, tmp_path: Path
 ) -> None:
@@ -136,10 +192,14 @@ def test_each_ood_dataset_has_a_row_for_each_score(
     records = [read_strict(run / f"seed-{seed}" / "ood.json") for seed in SEEDS]
     assert all(set(record) == {other, test_features} for record in records)
     lines = table.splitlines()
-    assert len(lines) == 2 + 2 * 3
+    # Three scores as trained and two at every temperature: it does not reorder the largest logits.
+    assert len(lines) == 2 + 2 * (3 + 3 * 2)
     aurocs = [record[other]["msp"]["auroc"] for record in records]
     name = other.replace("|", r"\|")
-    assert lines[2].startswith(f"| {name} | msp | {spread(aurocs, 100, 2)} | ")
+    assert lines[2].startswith(f"| {name} | msp | as trained | {spread(aurocs, 100, 2)} | ")
+    scaled = [record[other]["temperature_ece"]["entropy"]["auroc"] for record in records]
+    start = f"| {name} | entropy | temperature by ECE | {spread(scaled, 100, 2)} | "
+    assert any(line.startswith(start) for line in lines)
     own = next(line for line in lines if line.startswith(f"| {test_features} | msp"))
     assert " | 50.00 ± 0.00 | " in own
 
@@ -224,6 +284,7 @@ def test_a_metric_without_a_value_is_a_dash_or_no_row(
 ) -> None:
     location = write_features(tmp_path / "one", num_samples=1)
 
+    evaluate(run)
     (table,) = evaluate(run, EvaluationRequest(DatasetChoice(location)))
 
     # Errors of a single sample cannot be told from successes.
@@ -231,3 +292,6 @@ def test_a_metric_without_a_value_is_a_dash_or_no_row(
     written = read_strict(run / "seed-0" / "evaluation.json")
     assert written["raw"]["misclassification_auroc_msp"] is None
     assert math.isfinite(written["raw"]["nll"])
+    # Nor is there a curve; those of the evaluation before are of other data.
+    assert pq.read_table(run / "seed-0" / "roc.parquet").num_rows == 0
+    assert not list(run.glob("roc.*"))

@@ -17,6 +17,7 @@ from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions
+from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
 from trainer.runs.evaluate import (
     DatasetChoice,
@@ -54,12 +55,13 @@ def test_saved_predictions_give_the_metrics_of_the_run_with_intervals(probe: Pat
     record = evaluate_saved_predictions(probe, FEW)
 
     expected = metrics_of(probe)
-    assert record.keys() == expected.keys() == {"raw", "temperature_nll", "temperature_ece"}
+    assert record.keys() == expected.keys() == set(STAGES)
     for stage, metrics in record.items():
         added = metrics.keys() - expected[stage].keys()
         assert added == {
             f"{name}_{end}"
-            for name in ("accuracy", "nll", "brier_score", "ece")
+            for name, value in expected[stage].items()
+            if value is not None and not name.startswith("temperature")
             for end in ("low", "high")
         }
         assert {name: metrics[name] for name in expected[stage]} == expected[stage]
@@ -119,7 +121,7 @@ def test_ood_detection_matches_scikit_learn_and_needs_no_common_classes(
     shifted = noise(40) - 3
     location = write_store(tmp_path / "odd", shifted, torch.arange(40) % 2, ("newt", "toad"))
 
-    record = evaluate_ood_dataset(trained, location)
+    record, curves = evaluate_ood_dataset(trained, location)
 
     own = read_predictions(probe / "test.npz").logits
     with torch.no_grad():
@@ -129,6 +131,20 @@ def test_ood_detection_matches_scikit_learn_and_needs_no_common_classes(
     assert record["positive"] == "ood"
     assert record["msp"]["auroc"] == pytest.approx(roc_auc_score(is_ood, -confidence))
     assert record["max_logit"]["auroc"] == pytest.approx(roc_auc_score(is_ood, -logits.amax(1)))
+    for stage in STAGES[1:]:
+        scaled = logits.double() / record[stage]["temperature"]
+        assert record[stage]["entropy"]["auroc"] == pytest.approx(
+            roc_auc_score(is_ood, torch.special.entr(scaled.softmax(1)).sum(1))
+        )
+        assert record[stage]["max_logit"] == record["max_logit"]
+    assert [(each.stage, each.by) for each in curves] == [
+        (stage, by) for stage in STAGES for by in ("msp", "entropy", "max_logit")
+    ]
+    areas = [
+        np.trapezoid(each.curve.true_positive_rates, each.curve.false_positive_rates)
+        for each in curves[:3]
+    ]
+    assert areas == pytest.approx([record[each.by]["auroc"] for each in curves[:3]])
 
 
 def test_features_cannot_be_corrupted(probe: Path) -> None:

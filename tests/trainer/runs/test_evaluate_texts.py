@@ -87,6 +87,6 @@ def test_texts_are_encoded_with_the_vocabulary_of_the_model(text_run: Path, text
 def test_texts_of_other_classes_are_ood(text_run: Path, tmp_path: Path) -> None:
     write_table(tmp_path / "odd.csv", [("stocks fell", "money"), ("gold rose again", "money")])
 
-    record = evaluate_ood_dataset(load_model(text_run, "cpu"), str(tmp_path / "odd.csv"))
+    record, _ = evaluate_ood_dataset(load_model(text_run, "cpu"), str(tmp_path / "odd.csv"))
 
     assert 0 <= record["msp"]["auroc"] <= 1

@@ -1,0 +1,51 @@
+"""The block on the training page that repeats a paper's comparison runs as it is printed."""
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
+LINES_TO_CHANGE = 3
+
+LOSSES = ("cross_entropy", "entropy", "focal", "label_smoothing", "logit_l1", "poly_loss")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_one_block_scores_trains_every_baseline_and_compares_them(
+    few_photos: Path, tmp_path: Path
+) -> None:
+    blocks = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (block,) = (block for block in blocks if "runs/proposed" in block or "run proposed" in block)
+    own = f"""
+        train={few_photos} test={few_photos} recipe=sample_difficulty_cifar10
+        settings="--set data.image_size=16 --set model.name=small_resnet --set training.epochs=1
+                  --set schedule.name=constant --set training.batch_size=8 --device cpu"
+        seeds="[0]"
+    """
+    commands = "set -e\n" + own + "\n".join(block.splitlines()[LINES_TO_CHANGE:])
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(tmp_path / "hub"),
+        "OMP_NUM_THREADS": "1",
+    }
+
+    done = subprocess.run(  # noqa: S603 - what the page says
+        ["bash", "-c", commands],  # noqa: S607
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    with (tmp_path / "comparison.csv").open(newline="") as file:
+        runs = {row["run"] for row in csv.DictReader(file)}
+    assert runs == {"proposed", *LOSSES}

@@ -1,0 +1,115 @@
+"""Every recipe that ships with the package takes a training step on small data of its kind."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from accelerate import Accelerator
+from PIL import Image
+from torch import Tensor
+
+from difficulty_service.score_file import write_scores
+from trainer.config import Recipe
+from trainer.data import Splits, open_splits
+from trainer.recipes.file import read_recipe, shipped_recipes
+from trainer.training.loop import Callbacks, train
+from trainer.training.state import make_train_state
+from trainer.training.step import TrainingData
+from trainer.weights.from_scores import weights_of_samples
+
+SIDES = {"focal_tiny_imagenet": 64, "sample_difficulty_imagenet": 64}
+"""Height and width of the images that are not 32x32; the recipe of ImageNet enlarges its own."""
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
+    """Writes sixty square images of two classes, of which even 2 % can be held out."""
+
+    def write(side: int) -> str:
+        folder = tmp_path_factory.mktemp("pictures")
+        generator = np.random.default_rng(0)
+        for number in range(60):
+            path = folder / ("cat", "dog")[number % 2] / f"{number:02d}.png"
+            path.parent.mkdir(exist_ok=True)
+            pixels = generator.integers(0, 256, (side, side, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(path)
+        return str(folder)
+
+    return write
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> str:
+    """Thirty texts of two classes."""
+    path = tmp_path / "texts.parquet"
+    table = {"text": ["a cat sat", "the dog ran far"] * 15, "label": [0, 1] * 15}
+    pq.write_table(pa.table(table), path)
+    return str(path)
+
+
+@pytest.fixture
+def glove(tmp_path: Path) -> str:
+    """Vectors of 100 numbers of two of the words."""
+    path = tmp_path / "glove.100d.txt"
+    path.write_text("".join(f"{word}{' 0.5' * 100}\n" for word in ("cat", "dog")))
+    return str(path)
+
+
+@pytest.fixture
+def small(
+    pictures: Callable[[int], str], texts: str, features: str, glove: str
+) -> Callable[[str], Recipe]:
+    """Reads a recipe for small data and batches of two."""
+
+    def read(name: str) -> Recipe:
+        kind = read_recipe(name).data.kind
+        train = {"features": features, "text": texts}.get(kind) or pictures(SIDES.get(name, 32))
+        changes = [f"data.train={train}", "data.test=", "training.batch_size=2"]
+        if name == "focal_newsgroups":
+            changes.append(f"model.embeddings={glove}")
+        return read_recipe(name, changes)
+
+    return read
+
+
+def weights_of(splits: Splits, recipe: Recipe, folder: Path) -> Tensor | None:
+    """Weights by scores that rise from sample to sample, where the recipe has weights."""
+    if recipe.regulariser.weights == "constant":
+        return None
+    ids = list(splits.all_ids)
+    labels = [0] * len(ids)
+    table = {"sample_id": ids, "label": labels, "label_name": ["cat"] * len(ids)}
+    scores = pa.table(table | {"rmd": np.linspace(-100.0, 100.0, len(ids))})
+    write_scores(folder / "scores.parquet", scores, {"backbone": "builtin"})
+    weights, _ = weights_of_samples(
+        splits.train.sample_ids, folder / "scores.parquet", recipe.regulariser, known_ids=ids
+    )
+    return weights
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_every_shipped_recipe_takes_a_step(
+    small: Callable[[str], Recipe], accelerator: Accelerator, tmp_path: Path, name: str
+) -> None:
+    recipe = small(name)
+    splits = open_splits(recipe.data, 0, torch.device("cpu"))
+    state = make_train_state(recipe, 0, splits, accelerator)
+    parameters = dict(state.model.named_parameters())
+    before = {key: value.detach().clone() for key, value in parameters.items()}
+    steps: list[int] = []
+    data = TrainingData(splits.train, weights_of(splits, recipe, tmp_path), splits.validation)
+    callbacks = Callbacks(steps.append, lambda _: None, lambda: None, lambda: True)
+
+    train(state, data, recipe, 0, accelerator, callbacks)
+
+    moved = {key for key, value in parameters.items() if not torch.equal(value, before[key])}
+    trained = {key for key, value in parameters.items() if value.requires_grad}
+    assert steps == [2]
+    assert all(value.isfinite().all() for value in parameters.values())
+    # timm's residual branches start at zero, so that only their last layer moves at first.
+    assert 2 * len(moved) > len(trained)
+    assert moved <= trained

@@ -1,0 +1,123 @@
+"""The record of a run states its loss, its entropy term and the source of the weights."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+
+from difficulty_service.errors import TrainingError
+from difficulty_service.score_file import write_scores
+from trainer.config import Recipe
+from trainer.data import open_splits
+from trainer.runs.evaluate import load_model
+
+MakeRecipe = Callable[..., Recipe]
+Run = Callable[..., bool]
+
+
+@pytest.fixture
+def save_scores(probe_recipe: MakeRecipe, tmp_path: Path) -> Callable[..., Path]:
+    """Writes a score for each training and validation sample, with some provenance."""
+
+    def save(**provenance: object) -> Path:
+        ids = open_splits(probe_recipe().data, 0, torch.device("cpu")).all_ids
+        table = pa.table(
+            {
+                "sample_id": list(ids),
+                "label": pa.array([0] * len(ids), pa.int32()),
+                "label_name": pa.array(["a"] * len(ids)).dictionary_encode(),
+                "rmd": pa.array([float(number) for number in range(len(ids))], pa.float64()),
+            }
+        )
+        write_scores(tmp_path / "scores.parquet", table, provenance)
+        return tmp_path / "scores.parquet"
+
+    return save
+
+
+def record_of(folder: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((folder / "seed-0" / "objective.json").read_text())
+    return values
+
+
+def test_a_plain_run_records_its_loss_with_every_constant(
+    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+) -> None:
+    run(probe_recipe(loss={"name": "adafocal", "rate": 2.0}), tmp_path)
+
+    record = record_of(tmp_path)
+
+    constants = {"num_bins": 15, "first_gamma": 1.0, "rate": 2.0, "switch": 0.2, "limits": [-2, 20]}
+    assert record["loss"] == {"name": "adafocal", "constants": constants}
+    assert (record["alpha"], record["weights"], record["reduction"]) == (0, "none", "mean")
+    assert record["sentence"] == (
+        "adafocal (num_bins = 15, first_gamma = 1, rate = 2, switch = 0.2, limits = [-2, 20]), "
+        "without an entropy term."
+    )
+    assert "distribution" not in record
+
+
+def test_a_run_weighed_by_scores_differs_from_one_without_by_name(
+    probe_recipe: MakeRecipe, save_scores: Callable[..., Path], run: Run, tmp_path: Path
+) -> None:
+    scores = save_scores(backbone="builtin", fingerprint="f00d", reliable=True)
+    by_scores = {"alpha": 0.3, "weights": "scores", "scores": str(scores)}
+    run(probe_recipe(regulariser={"alpha": 0.3}), tmp_path / "constant")
+    run(probe_recipe(regulariser=by_scores), tmp_path / "weighted")
+
+    constant, weighted = record_of(tmp_path / "constant"), record_of(tmp_path / "weighted")
+
+    assert (constant["weights"], weighted["weights"]) == ("constant", "scores")
+    assert weighted["scores"] | {"shrinkage": None} == {
+        "file": str(scores),
+        "sha256": hashlib.sha256(scores.read_bytes()).hexdigest(),
+        "column": "rmd",
+        "scorer": "relative Mahalanobis distance",
+        "reliable": True,
+        "dataset": None,
+        "fingerprint": "f00d",
+        "backbone": "builtin",
+        "weights_sha256": None,
+        "feature_dim": None,
+        "shrinkage": None,
+    }
+    assert weighted["formula"]["score_temperature"] == 0.7
+    saved = json.loads((tmp_path / "weighted" / "seed-0" / "weights.json").read_text())
+    assert weighted["distribution"] == saved
+    assert sum(saved["histogram"]) == saved["count"] == 72
+    assert "minus 0.3 times the entropy" in constant["sentence"]
+    assert f"weights from column rmd of {scores} (normalise = minmax" in weighted["sentence"]
+
+
+def test_unreliable_scores_are_refused_unless_they_are_allowed_by_name(
+    probe_recipe: MakeRecipe, save_scores: Callable[..., Path], run: Run, tmp_path: Path
+) -> None:
+    by_scores = {"alpha": 0.3, "weights": "scores", "scores": str(save_scores(reliable=False))}
+
+    with pytest.raises(TrainingError, match=r'unreliable.*set regulariser.unreliable = "allow"'):
+        run(probe_recipe(regulariser=by_scores), tmp_path / "refused")
+    run(probe_recipe(regulariser=by_scores | {"unreliable": "allow"}), tmp_path / "allowed")
+
+    assert not (tmp_path / "refused").exists()
+    assert record_of(tmp_path / "allowed")["scores"]["reliable"] is False
+
+
+def test_alpha_zero_with_weights_by_scores_trains_the_plain_loss(
+    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+) -> None:
+    plain = probe_recipe()
+    swept = replace(plain, regulariser=replace(plain.regulariser, weights="scores"))
+
+    run(plain, tmp_path / "plain")
+    run(swept, tmp_path / "swept")
+
+    one, other = (tmp_path / name / "seed-0" / "model.safetensors" for name in ("plain", "swept"))
+    assert one.read_bytes() == other.read_bytes()
+    assert record_of(tmp_path / "swept") == record_of(tmp_path / "plain")
+    assert load_model(tmp_path / "swept" / "seed-0", "cpu").recipe == swept

@@ -1,0 +1,55 @@
+"""`difficulty compare`: runs side by side."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainer.commands.options import Level, Resamples
+
+RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]
+
+
+def compare(
+    runs: RunFolders,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Markdown file for the table; CSV, JSON and diagrams go next to it."),
+    ] = None,
+    level: Level = 0.95,
+    resamples: Resamples = 1000,
+) -> None:
+    """Compares runs: mean and standard deviation over seeds, with intervals.
+
+    The best mean is bold only where its difference from every other run is beyond the interval of a
+    paired bootstrap.
+    """
+    from trainer.reports.comparison_files import require_table_file
+
+    if out is not None:
+        require_table_file(out)
+    show_comparison(runs, out, level, resamples)
+
+
+def show_comparison(runs: Sequence[Path], out: Path | None, level: float, resamples: int) -> None:
+    """Prints the comparison of runs, and writes it next to a Markdown file."""
+    from difficulty_service.commands.console import out as console
+    from trainer.console import watch_passes
+    from trainer.metrics.bootstrap import Resampling
+    from trainer.reports.columns import MAIN_COLUMNS
+    from trainer.reports.comparison import compare_runs
+    from trainer.reports.comparison_files import write_comparison
+    from trainer.reports.comparison_intervals import resample_comparison
+    from trainer.reports.comparison_table import markdown_table
+
+    comparison, intervals = compare_runs(runs), None
+    if resamples:
+        resampling = Resampling(resamples, level)
+        passes = sum(len(run.records) for run in comparison.runs) * len(comparison.stages)
+        with watch_passes(passes) as advance:
+            intervals = resample_comparison(comparison, MAIN_COLUMNS, resampling, advance)
+    console.print(markdown_table(comparison, intervals=intervals), markup=False)
+    if out is not None:
+        write_comparison(comparison, out, intervals)
+        console.print(f"tables and diagrams written next to {out}", markup=False)

@@ -1,0 +1,122 @@
+"""`difficulty sweep`: one run for every combination of values, and their comparison."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainer.commands.compare import show_comparison
+from trainer.commands.options import (
+    STOPPED,
+    Device,
+    Level,
+    RecipeName,
+    Resamples,
+    ScoresOption,
+    Settings,
+)
+
+if TYPE_CHECKING:
+    from trainer.runs.sweep import SweptRun
+
+
+def sweep(
+    recipe: RecipeName,
+    over: Annotated[
+        list[str],
+        typer.Option(
+            "--over",
+            metavar="KEY=VALUE,...",
+            help="Key and its values, such as regulariser.alpha=0,0.1,0.3; repeat the option for "
+            "every combination with the values of another key.",
+        ),
+    ],
+    scores: ScoresOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder with a folder for each run; default: runs/NAME-sweep."),
+    ] = None,
+    settings: Settings = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Keep the runs that are finished and finish the others."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and list the runs without training.")
+    ] = False,
+    device: Device = "auto",
+    level: Level = 0.95,
+    resamples: Resamples = 1000,
+) -> None:
+    """Trains a recipe with every combination of values, and compares the runs.
+
+    All combinations are checked before the first one is trained. A run with alpha 0 has no entropy
+    term, whatever the weights. A sweep that was killed, or stopped by SIGTERM or Ctrl-C, goes on
+    with `--resume`. The comparison is written to comparison.md in the folder of the sweep.
+    """
+    import os
+
+    from trainer.runs.sweep import SweepRequest, plan_sweep
+
+    request = SweepRequest(recipe, over, settings or (), scores, out, resume or dry_run)
+    runs = plan_sweep(request)
+    is_main = os.environ.get("RANK", "0") == "0"
+    if is_main:
+        _list_runs(runs)
+    if dry_run:
+        return
+    failed = _train(runs, device)
+    finished = [run.folder for run in runs if run.num_finished]
+    if is_main and finished:
+        show_comparison(finished, finished[0].parent / "comparison.md", level, resamples)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _list_runs(runs: Sequence["SweptRun"]) -> None:
+    from difficulty_service.commands.console import out
+
+    for run in runs:
+        seeds = len(run.recipe.training.seeds)
+        started = f", {run.num_finished} finished" if run.num_started else ""
+        noun = "seed" if seeds == 1 else "seeds"
+        out.print(f"{run.label}: {seeds} {noun}{started}, in {run.folder}", markup=False)
+
+
+def _train(runs: Sequence["SweptRun"], device: str) -> int:
+    """Trains every seed that is not finished; returns the number of runs that failed.
+
+    Raises:
+        typer.Exit: A signal stopped the sweep.
+    """
+    from difficulty_service.commands.console import err
+    from difficulty_service.errors import TrainingError
+    from trainer.console import train_seed
+    from trainer.runs.signals import stop_on_signals
+
+    failed = 0
+    with stop_on_signals() as received_signal:
+        for run in runs:
+            try:
+                for seed in run.recipe.training.seeds:
+                    finished = train_seed(run.recipe, seed, run.folder, device, resume=True)
+                    if not finished or received_signal():
+                        _report_stop(runs)
+                        raise typer.Exit(STOPPED)
+            except TrainingError as error:
+                # One set of values may diverge; the others are worth training.
+                failed += 1
+                err.print(f"error: {run.label}: {' '.join(str(error).split())}", markup=False)
+    return failed
+
+
+def _report_stop(runs: Sequence["SweptRun"]) -> None:
+    from difficulty_service.commands.console import err
+
+    finished = sum(run.num_finished == len(run.recipe.training.seeds) for run in runs)
+    err.print(
+        f"{finished} of {len(runs)} runs of the sweep are finished; go on with the same command "
+        "and --resume",
+        markup=False,
+    )

@@ -1,0 +1,67 @@
+"""`difficulty train`: a recipe in, a folder of a run out."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainer.commands.options import (
+    STOPPED,
+    Device,
+    OnErrorOption,
+    RecipeName,
+    ScoresOption,
+    Settings,
+)
+
+
+def train(
+    recipe: RecipeName,
+    scores: ScoresOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run; default: runs/NAME, by the recipe's name."),
+    ] = None,
+    settings: Settings = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Resume a run that was stopped.")
+    ] = False,
+    device: Device = "auto",
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Train this seed instead of the recipe's seeds.")
+    ] = None,
+    on_error: OnErrorOption = None,
+) -> None:
+    """Trains a classifier from a recipe, one run for each of its seeds.
+
+    A run that was killed, or stopped by SIGTERM or Ctrl-C, resumes with `--resume` and ends with
+    the same parameters. For several GPUs or machines: `accelerate launch -m difficulty_service
+    train ...`.
+    """
+    from trainer.console import train_seed
+    from trainer.recipes.effects import NEEDS_WEIGHTS
+    from trainer.recipes.file import read_recipe
+    from trainer.recipes.overrides import keys_of_overrides, split_overrides
+
+    changes = list(settings or [])
+    changed = keys_of_overrides(split_overrides(changes))
+    for option, value, key in (
+        ("--scores", scores, "regulariser.scores"),
+        ("--seed", seed, "training.seeds"),
+        ("--on-error", on_error, "data.on_error"),
+    ):
+        if value is not None and key in changed:
+            raise typer.BadParameter(f"{option} and --set {key} exclude each other; give one")
+    if on_error is not None:
+        changes.append(f"data.on_error={on_error}")
+    chosen = read_recipe(recipe, changes)
+    if scores is not None:
+        if chosen.regulariser.weights != "scores":
+            raise typer.BadParameter(f"{scores} {NEEDS_WEIGHTS}", param_hint="--scores")
+        chosen = replace(chosen, regulariser=replace(chosen.regulariser, scores=str(scores)))
+    seeds = chosen.training.seeds if seed is None else (seed,)
+    folder = out or Path("runs") / chosen.name
+    for each in seeds:
+        if not train_seed(chosen, each, folder, device, resume=resume):
+            raise typer.Exit(STOPPED)

@@ -1,0 +1,1 @@
+"""The trainer from Python: recipes whose parts are objects of the calling program."""

@@ -1,0 +1,194 @@
+"""`train`: a recipe and parts of one's own in, a trained classifier and its metrics out."""
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from difficulty_service.errors import ConfigError
+from trainer import run_folder
+from trainer.config import Recipe
+from trainer.interface.parts import Data, Loss, Model, Parts, name_parts
+from trainer.interface.progress import watch
+from trainer.own_code import describe_own, known_objects
+from trainer.recipes.effects import without_defaults
+from trainer.recipes.file import changed_recipe, read_values, recipe_as_dict
+from trainer.recipes.overrides import refuse_repeated
+from trainer.runs.evaluate import load_model
+from trainer.runs.train import RunRequest, run_seed
+
+RecipeLike = str | os.PathLike[str] | Mapping[str, Any] | Recipe
+"""A TOML file, the name of a recipe, its values, or a recipe that is read."""
+
+CALLER = 3
+"""Frames between a warning and the caller of `train`."""
+
+Scores = Any
+"""A path of a score file, or scores of `difficulty_service.score` and its like."""
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A finished run.
+
+    Attributes:
+        folder: Folder of its files, which `difficulty evaluate` and `difficulty compare` read as
+            the folder above it.
+        recipe: Recipe it was trained with.
+        seed: Seed it was trained with.
+        class_names: Name of the class of each logit.
+        model: Network in evaluation mode; takes the samples as they are in the data, uint8 images
+            of shape (samples, 3, height, width) or float32 features, and returns logits.
+        metrics: Metrics by stage, as trained ("raw") and after temperature scaling, of the test
+            samples, or else of the validation samples; fractions, nats and areas. Empty without
+            either.
+        history: Record of each epoch.
+    """
+
+    folder: Path
+    recipe: Recipe
+    seed: int
+    class_names: tuple[str, ...]
+    model: nn.Module
+    metrics: Mapping[str, Mapping[str, float | None]]
+    history: list[dict[str, Any]]
+
+    def __repr__(self) -> str:
+        accuracy = self.metrics.get("raw", {}).get("accuracy")
+        result = "" if accuracy is None else f", accuracy {accuracy:.1%}"
+        return f"<TrainedRun {self.recipe.name}, seed {self.seed}{result}, in {self.folder}>"
+
+
+def train(  # noqa: PLR0913 - one parameter for each part
+    recipe: RecipeLike,
+    *,
+    model: Model | None = None,
+    loss: Loss | None = None,
+    train: Data = None,
+    validation: Data = None,
+    test: Data = None,
+    scores: Scores = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    resume: bool = False,
+    progress: bool = True,
+    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+) -> TrainedRun:
+    """Trains a classifier as `difficulty train` does: the same checks, checkpoints and metrics.
+
+    Args:
+        recipe: A TOML file, the name of a recipe that ships with the package, or its values.
+        model: A network, which is copied and starts from its own parameters; a class or function
+            that takes `num_classes` by name; or a name as in a recipe. It gets inputs normalised by
+            the statistics of the training samples and returns logits of shape (samples, classes).
+            It replaces the recipe's [model].
+        loss: A function of logits and targets that returns one loss per sample, a class of such
+            objects, or a name as in a recipe. It replaces the recipe's [loss].
+        train: Training data: a location; a tuple of features, labels and perhaps ids, in any form
+            that `difficulty_service.score` takes; a tuple of uint8 images and labels; or labelled
+            images in any form that `difficulty_service.score_dataset` takes.
+        validation: Validation data in the same forms, or the fraction of `train` to hold out.
+        test: Test data in the same forms.
+        scores: Score file, or scores of `difficulty_service`, for a recipe with
+            regulariser.weights = "scores". They are joined by sample id.
+        settings: Other keys of the recipe, such as {"training.epochs": 3}; None removes a key.
+        seed: Seed of this run; None for the first of the recipe.
+        out: Folder of the run; None for `runs/` and the name of the recipe.
+        device: "auto", "cpu", "cuda", ...
+        resume: Whether to continue a run that was interrupted, given the same arguments.
+        progress: Whether to show a progress bar.
+        on_epoch: Called with the record of each epoch.
+
+    Raises:
+        ConfigError: The recipe is invalid, or does not fit the data or the parts.
+        DatasetError: The data cannot be read.
+        TrainingError: The folder already holds a run, or not the run to resume; or the loss is no
+            longer finite.
+        UnmatchedScores: Scores and samples do not fit together.
+        KeyboardInterrupt: Ctrl-C stopped the run, which is saved; `resume=True` continues it.
+    """
+    values, source = _values(recipe)
+    changes, objects = name_parts(Parts(model, loss, train, validation, test))
+    changes += [(_keys(key), value) for key, value in (settings or {}).items()]
+    folder = (
+        Path(out)
+        if out is not None
+        else Path("runs") / str((settings or {}).get("name", values["name"]))
+    )
+    if scores is not None:
+        changes.append((["regulariser", "scores"], _score_file(scores, folder)))
+    refuse_repeated(changes)
+    with known_objects(objects):
+        chosen = changed_recipe(values, changes, source)
+        _warn_of_own_code(chosen, model, loss)
+        number = chosen.training.seeds[0] if seed is None else seed
+        with watch(chosen.training.epochs, on_epoch, shown=progress) as callbacks:
+            finished = run_seed(RunRequest(chosen, number, folder, device, resume), callbacks)
+        if not finished:
+            raise KeyboardInterrupt("the run is saved; resume=True continues it")
+        return _open_run(run_folder.seed_folder(folder, number), device)
+
+
+def _values(recipe: RecipeLike) -> tuple[dict[str, Any], str]:
+    """The values of a recipe, to be changed, and what messages call it."""
+    if isinstance(recipe, Recipe):
+        return without_defaults(recipe_as_dict(recipe), recipe), recipe.name
+    if isinstance(recipe, Mapping):
+        return {"name": "run", **deepcopy(dict(recipe))}, "the recipe"
+    path = os.fspath(recipe)
+    return read_values(path), path
+
+
+def _warn_of_own_code(recipe: Recipe, model: Model | None, loss: Loss | None) -> None:
+    """Warns where a recipe names code; whoever passes code knows that it runs."""
+    names = (
+        each.name if part is None else ""
+        for each, part in ((recipe.model, model), (recipe.loss, loss))
+    )
+    for sentence in describe_own(*names):
+        warnings.warn(sentence, UserWarning, stacklevel=CALLER)
+
+
+def _keys(name: str) -> list[str]:
+    keys = name.split(".")
+    if not all(keys) or len(keys) > 2:  # noqa: PLR2004 - a table and its key
+        raise ConfigError(
+            f"{name!r} is not a key of a recipe",
+            "give TABLE.KEY, such as training.epochs",
+            parameter="settings",
+        )
+    return keys
+
+
+def _score_file(scores: Scores, folder: Path) -> str:
+    if isinstance(scores, str | os.PathLike):
+        return os.fspath(scores)
+    if not hasattr(scores, "save"):
+        raise ConfigError(
+            f"scores are of type {type(scores).__name__}",
+            "pass the path of a score file, or what difficulty_service.score returned",
+            parameter="scores",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    scores.save(folder / "scores.parquet")
+    return str(folder / "scores.parquet")
+
+
+def _open_run(folder: Path, device: str) -> TrainedRun:
+    trained = load_model(folder, device)
+    return TrainedRun(
+        folder=folder,
+        recipe=trained.recipe,
+        seed=trained.seed,
+        class_names=trained.class_names,
+        model=trained.model,
+        metrics=run_folder.read_json(folder / run_folder.METRICS),
+        history=run_folder.read_history(folder / run_folder.HISTORY),
+    )

@@ -1,0 +1,178 @@
+"""The files of a comparison: tables for people and for programs, and diagrams."""
+
+import csv
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from difficulty_service.errors import TrainingError
+from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.output_path import require_output_file
+from trainer import run_folder
+from trainer.reports.columns import STAGE_TITLES
+from trainer.reports.comparison import Comparison, Run, seed_predictions, summarise
+from trainer.reports.comparison_intervals import ComparisonIntervals
+from trainer.reports.comparison_table import markdown_table
+from trainer.reports.pictures import FORMATS
+from trainer.reports.reliability_diagram import SeedPredictions, draw_reliability
+from trainer.reports.risk_coverage_diagram import draw_risk_coverage
+from trainer.reports.weights_diagram import WeightsOfRun, draw_weights
+
+DRAWN_STAGES = ("raw", "temperature_nll")
+"""Stages of the reliability diagrams."""
+
+
+def require_table_file(out: Path) -> None:
+    """Refuses a path that cannot become the Markdown file of a comparison.
+
+    Raises:
+        TrainingError: The name has another ending than .md, the path is a folder, or a file is in
+            the place of a folder above it.
+    """
+    require_output_file(out, (".md", ""), TrainingError)
+
+
+def write_comparison(
+    comparison: Comparison, out: Path, intervals: ComparisonIntervals | None = None
+) -> None:
+    """Writes a comparison as Markdown, CSV, JSON and diagrams.
+
+    Next to `table.md`: `table.csv` with mean, std, n and the interval of every metric,
+    `table-seeds.csv` with the value of every seed, `table-differences.csv` with the interval of the
+    difference of each pair of runs, and `table.json` with all three. As .png and .svg:
+    `table-reliability` before and after temperature scaling, `table-risk-coverage`, and, of runs
+    with weights by scores, `table-weights`. CSV and JSON hold fractions, as in a record.
+
+    Args:
+        comparison: Runs to compare.
+        out: Path of the Markdown file; existing files are replaced.
+        intervals: Intervals of some of the metrics; None writes none.
+
+    Raises:
+        TrainingError: The name has another ending than .md, or predictions are missing or damaged.
+    """
+    require_table_file(out)
+    rows = {
+        "metrics": _summary_rows(comparison, intervals),
+        "seeds": _seed_rows(comparison),
+        "differences": _difference_rows(comparison, intervals),
+    }
+    objectives = {run.name: run.objectives for run in comparison.runs}
+    with replacing(out.with_name(f"{out.stem}.md")) as temporary:
+        table = markdown_table(comparison, intervals=intervals)
+        temporary.write_text(table, encoding="utf-8")
+    for name, suffix in (("metrics", ""), ("seeds", "-seeds"), ("differences", "-differences")):
+        _write_csv(out.with_name(f"{out.stem}{suffix}.csv"), rows[name])
+    run_folder.write_json(out.with_name(f"{out.stem}.json"), {**rows, "objectives": objectives})
+    _draw(comparison, out)
+
+
+def _draw(comparison: Comparison, out: Path) -> None:
+    panels: dict[str, SeedPredictions] = {}
+    for run in comparison.runs:
+        for stage in DRAWN_STAGES:
+            if seeds := _predictions(run, stage):
+                panels[f"{run.name}, {STAGE_TITLES[stage]}"] = seeds
+    curves = {run.name: _predictions(run, "raw") for run in comparison.runs}
+    weights = _weights_by_runs(comparison)
+    for suffix in FORMATS:
+        draw_reliability(panels, out.with_name(f"{out.stem}-reliability{suffix}"))
+        draw_risk_coverage(curves, out.with_name(f"{out.stem}-risk-coverage{suffix}"))
+        weights_file = out.with_name(f"{out.stem}-weights{suffix}")
+        if weights:
+            draw_weights(weights, weights_file)
+        else:
+            # A picture of an earlier comparison would not be one of these runs.
+            weights_file.unlink(missing_ok=True)
+
+
+def _predictions(run: Run, stage: str) -> SeedPredictions:
+    """Logits and targets of the seeds that have the stage."""
+    seeds = [
+        seed_predictions(run, seed, stage) for seed in run.records if stage in run.records[seed]
+    ]
+    return [(each.logits, each.targets) for each in seeds]
+
+
+def _weights_by_runs(comparison: Comparison) -> dict[str, WeightsOfRun]:
+    """The weights of all runs that have some, by the names of the runs that share them."""
+    names: dict[str, list[str]] = {}
+    weights: dict[str, WeightsOfRun] = {}
+    for run in comparison.runs:
+        objectives = list(run.objectives.values())
+        distributions = [each["distribution"] for each in objectives if "distribution" in each]
+        # Runs of earlier versions have no histogram.
+        if distributions and all("histogram" in each for each in distributions):
+            shared = WeightsOfRun(distributions, objectives[0].get("scores"))
+            key = json.dumps([shared.distributions, shared.scores])
+            names.setdefault(key, []).append(run.name)
+            weights[key] = shared
+    return {"; ".join(names[key]): each for key, each in weights.items()}
+
+
+def _metrics_of(comparison: Comparison, stage: str) -> list[str]:
+    """Every metric that any record has at a stage, in the order of the records."""
+    records = [record.get(stage, {}) for run in comparison.runs for record in run.records.values()]
+    return list(dict.fromkeys(metric for record in records for metric in record))
+
+
+def _summary_rows(
+    comparison: Comparison, intervals: ComparisonIntervals | None
+) -> list[dict[str, Any]]:
+    rows = []
+    for number, run in enumerate(comparison.runs):
+        for stage in comparison.stages:
+            for metric in _metrics_of(comparison, stage):
+                if (summary := summarise(run, stage, metric)) is not None:
+                    interval = intervals.interval(number, stage, metric) if intervals else None
+                    low, high = interval or (None, None)
+                    keys = {"run": run.name, "stage": stage, "metric": metric}
+                    values = {"mean": summary.mean, "std": summary.std, "n": summary.num_seeds}
+                    rows.append(keys | values | {"low": low, "high": high})
+    return rows
+
+
+def _difference_rows(
+    comparison: Comparison, intervals: ComparisonIntervals | None
+) -> list[dict[str, Any]]:
+    """The difference of every pair of runs, the first minus the second."""
+    if intervals is None:
+        return []
+    rows = []
+    for first, second in itertools.combinations(range(len(comparison.runs)), 2):
+        runs = comparison.runs[first], comparison.runs[second]
+        for stage, metric in intervals.metrics:
+            means = [each.mean for run in runs if (each := summarise(run, stage, metric))]
+            interval = intervals.difference(first, second, stage, metric)
+            if interval is not None and len(means) == len(runs):
+                keys = {"first": runs[0].name, "second": runs[1].name}
+                values = {"difference": means[0] - means[1], "low": interval[0]}
+                names = {"stage": stage, "metric": metric}
+                rows.append(keys | names | values | {"high": interval[1]})
+    return rows
+
+
+def _seed_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    return [
+        {"run": run.name, "seed": seed, "stage": stage, "metric": metric, "value": value}
+        for run in comparison.runs
+        for seed, record in run.records.items()
+        for stage, metrics in record.items()
+        for metric, value in metrics.items()
+    ]
+
+
+def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes rows with a header; removes the file where there are none."""
+    if not rows:
+        path.unlink(missing_ok=True)
+        return
+    with (
+        replacing(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

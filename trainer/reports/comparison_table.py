@@ -1,0 +1,128 @@
+"""The tables of a comparison: what runs minimised, and their metrics with intervals."""
+
+from collections.abc import Sequence
+
+from trainer.reports.columns import COLUMNS, MAIN_COLUMNS, TEMPERATURE, Column
+from trainer.reports.comparison import Comparison, Summary, summarise
+from trainer.reports.comparison_intervals import ComparisonIntervals
+from trainer.reports.objective_columns import HEADER, objective_cells
+
+HEADINGS = {
+    "raw": "As trained",
+    "temperature_nll": "After temperature scaling by NLL",
+    "temperature_ece": "After temperature scaling by ECE",
+    "temperature_adaptive_ece": "After temperature scaling by adaptive ECE",
+}
+
+ARROWS = "↑ higher is better, ↓ lower is better."
+
+
+def markdown_table(
+    comparison: Comparison,
+    metrics: Sequence[str] = MAIN_COLUMNS,
+    intervals: ComparisonIntervals | None = None,
+) -> str:
+    """Formats one Markdown table of what the runs minimised, and one of metrics per stage.
+
+    The best mean is bold only where the interval of its difference from every other run excludes
+    0; without intervals nothing is bold.
+
+    Args:
+        comparison: Runs to compare.
+        metrics: Keys of `columns.COLUMNS`.
+        intervals: Intervals of these metrics; None shows none.
+    """
+    parts = [_legend(intervals), f"### What the runs minimise\n\n{_objectives(comparison)}"]
+    for stage in comparison.stages:
+        columns = [COLUMNS[metric] for metric in metrics]
+        if stage != "raw":
+            columns.append(TEMPERATURE)
+        shown = [_cells(comparison, stage, column, intervals) for column in columns]
+        rows = [
+            [_name(run.name), run.seeds, *(column[number] for column in shown)]
+            for number, run in enumerate(comparison.runs)
+        ]
+        header = ["run", "seeds", *(column.header for column in columns)]
+        parts.append(f"### {HEADINGS[stage]}\n\n{_table(header, rows)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def best_run(
+    comparison: Comparison, stage: str, column: Column, intervals: ComparisonIntervals
+) -> int | None:
+    """Position of the run that is better than every other, beyond the intervals; None for none.
+
+    Args:
+        comparison: Runs to compare.
+        stage: Key of `record.STAGES`.
+        column: Metric and its better direction.
+        intervals: Intervals of the differences.
+    """
+    means = {
+        number: summary.mean
+        for number, run in enumerate(comparison.runs)
+        if (summary := summarise(run, stage, column.metric)) is not None
+    }
+    if len(means) < 2 or column.better == "neither":  # noqa: PLR2004
+        return None
+    sign = 1 if column.better == "higher" else -1
+    best = max(means, key=lambda number: sign * means[number])
+    for other in means.keys() - {best}:
+        interval = intervals.difference(best, other, stage, column.metric)
+        if interval is None or min(sign * end for end in interval) <= 0:
+            return None
+    return best
+
+
+def _legend(intervals: ComparisonIntervals | None) -> str:
+    mean = "Mean ± sample standard deviation over seeds"
+    if intervals is None:
+        return f"{mean}; {ARROWS}"
+    settings = intervals.resampling
+    level = f"{100 * settings.level:g} %"
+    return (
+        f"{mean} [{level} interval of the mean]; {ARROWS} Intervals are of a paired bootstrap with "
+        f"{settings.num_resamples:,} resamples: the same test samples are drawn for all runs, and "
+        "where there are several seeds, Student's t adds their spread. The best mean is bold where "
+        f"the {level} interval of its difference from each other run excludes 0."
+    )
+
+
+def _objectives(comparison: Comparison) -> str:
+    rows = []
+    for run in comparison.runs:
+        cells = objective_cells(run.objectives[min(run.objectives)])
+        rows.append([_name(run.name), *(cell.replace("|", r"\|") for cell in cells)])
+    return _table(["run", *HEADER], rows)
+
+
+def _cells(
+    comparison: Comparison, stage: str, column: Column, intervals: ComparisonIntervals | None
+) -> list[str]:
+    """One metric of every run, with its interval, and the best in bold."""
+    best = None if intervals is None else best_run(comparison, stage, column, intervals)
+    cells = []
+    for number, run in enumerate(comparison.runs):
+        summary = summarise(run, stage, column.metric)
+        text = column.shown(None if summary is None else summary.mean)
+        text = f"**{text}**" if number == best else text
+        interval = None
+        if summary is not None and intervals is not None:
+            interval = intervals.interval(number, stage, column.metric)
+        cells.append(text + _spread(summary, interval, column))
+    return cells
+
+
+def _spread(summary: Summary | None, interval: tuple[float, float] | None, column: Column) -> str:
+    deviation = "" if summary is None or summary.std is None else f" ± {column.shown(summary.std)}"
+    ends = "" if interval is None else f" [{', '.join(column.shown(end) for end in interval)}]"
+    return deviation + ends
+
+
+def _name(name: str) -> str:
+    return name.replace("|", r"\|")
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

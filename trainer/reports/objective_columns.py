@@ -1,0 +1,45 @@
+"""What runs minimised, in the cells of a table."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+HEADER = ("loss", "entropy term", "weights of the samples")
+NOTHING = "\N{EN DASH}"
+
+
+def objective_cells(objective: Mapping[str, Any]) -> list[str]:
+    """The cells under HEADER.
+
+    Args:
+        objective: Values of `objective.json`.
+    """
+    loss, weights = objective["loss"], objective["weights"]
+    constants = ", ".join(f"{key} = {_shown(value)}" for key, value in loss["constants"].items())
+    name = f"{loss['name']} ({constants})" if constants else loss["name"]
+    if weights == "none":
+        return [name, "none", NOTHING]
+    term = f"{objective['alpha']:g} x entropy"
+    if weights == "constant":
+        return [name, term, "all 1"]
+    return [name, f"{objective['alpha']:g} x weight x entropy", _weights(objective)]
+
+
+def _weights(objective: Mapping[str, Any]) -> str:
+    """Where the weights come from and how they are distributed, as far as it is recorded."""
+    parts = ["by scores"]
+    if scores := objective.get("scores"):
+        parts = [f"by `{scores['column']}` of {scores['file']}"]
+    if formula := objective.get("formula"):
+        parts.append(f"{formula['normalise']}, T = {formula['score_temperature']:g}")
+    if spread := objective.get("distribution"):
+        parts.append(
+            f"mean {spread['mean']:.2f} ± {spread['std']:.2f}, "
+            f"{spread['min']:.2f} to {spread['max']:.2f}"
+        )
+    return "; ".join(parts)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(_shown, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,84 @@
+"""The record of what a run minimises: its loss, its entropy term and where the weights are from."""
+
+from pathlib import Path
+from typing import Any
+
+from trainer.config import Recipe, RegulariserConfig
+from trainer.losses import loss_constants
+from trainer.weights.formula import WeightsDistribution
+from trainer.weights.score_source import describe_scores
+
+WEIGHT_KEYS = ("normalise", "winsorise", "score_temperature", "c", "missing")
+"""Keys of [regulariser] that decide how scores become weights."""
+
+
+def describe_objective(
+    recipe: Recipe, distribution: WeightsDistribution | None = None
+) -> dict[str, Any]:
+    """Describes the objective of a run completely, with the defaults of everything left out.
+
+    Args:
+        recipe: Recipe of the run.
+        distribution: Distribution of the weights; None where all samples are weighed alike.
+
+    Returns:
+        JSON values:
+
+        - `sentence`: the objective in one sentence.
+        - `loss`: its `name` and all its `constants`.
+        - `reduction`: "mean" or "sum" over the samples of a batch.
+        - `alpha`: strength of the entropy term.
+        - `weights`: "none" without an entropy term, "constant" or "scores".
+        - `formula`: for weights by scores, the keys of [regulariser] that decide them.
+        - `scores`: for weights by scores, the file, its column, scorer and provenance.
+        - `distribution`: for weights by scores, the statistics of `weights.json`.
+
+    Raises:
+        ScoreFileError: The score file cannot be read.
+    """
+    config = recipe.regulariser
+    constants = loss_constants(recipe.loss.name) | dict(recipe.loss.constants)
+    record: dict[str, Any] = {
+        "sentence": "",
+        "loss": {"name": recipe.loss.name, "constants": constants},
+        "reduction": recipe.training.reduction,
+        "alpha": config.alpha,
+        "weights": "none" if config.alpha == 0 else config.weights,
+    }
+    if distribution is not None and config.scores is not None:
+        record["formula"] = {key: getattr(config, key) for key in WEIGHT_KEYS}
+        record["scores"] = describe_scores(Path(config.scores), config)
+        record["distribution"] = distribution.as_dict()
+    record["sentence"] = _sentence(recipe, constants, distribution)
+    return record
+
+
+def _sentence(
+    recipe: Recipe, constants: dict[str, Any], distribution: WeightsDistribution | None
+) -> str:
+    config = recipe.regulariser
+    shown = ", ".join(f"{name} = {_shown(value)}" for name, value in constants.items())
+    loss = f"{recipe.loss.name} ({shown})" if shown else recipe.loss.name
+    if config.alpha == 0:
+        return f"{loss}, without an entropy term."
+    if distribution is None:
+        return f"{loss} minus {config.alpha:g} times the entropy of each prediction."
+    return (
+        f"{loss} minus {config.alpha:g} times the weight of each sample times the entropy of its "
+        f"prediction; {_weights(config, distribution)}."
+    )
+
+
+def _weights(config: RegulariserConfig, distribution: WeightsDistribution) -> str:
+    return (
+        f"weights from column {config.column} of {config.scores} (normalise = {config.normalise}, "
+        f"score_temperature = {config.score_temperature:g}), mean {distribution.mean:.3g}, "
+        f"standard deviation {distribution.std:.3g}, from {distribution.min:.3g} to "
+        f"{distribution.max:.3g}"
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_shown, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)

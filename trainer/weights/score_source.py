@@ -1,0 +1,74 @@
+"""Which scores the weights of a run were made from, and whether these are reliable."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from difficulty_service.errors import TrainingError
+from difficulty_service.score_file import read_scores
+from trainer.config import RegulariserConfig
+
+SCORERS = {
+    "md": "squared Mahalanobis distance to the class",
+    "md_agnostic": "squared Mahalanobis distance to all classes together",
+    "rmd": "relative Mahalanobis distance",
+    "rmd_std": "spread of the relative Mahalanobis distance over augmentation runs",
+    "rmd_loo": "relative Mahalanobis distance with the sample left out of the fit",
+    "label_margin": "margin of the label against the nearest other class",
+    "percentile": "rank of the relative Mahalanobis distance",
+    "kmeans": "distance to the nearest K-means centre",
+    "knn": "distance to the nearest neighbours",
+}
+"""Scorer of each column of scores."""
+
+PROVENANCE = ("dataset", "fingerprint", "backbone", "weights_sha256", "feature_dim", "shrinkage")
+"""Keys of the provenance of a score file that identify its scores."""
+
+
+def require_reliable(provenance: Mapping[str, Any], path: Path, config: RegulariserConfig) -> None:
+    """Refuses scores that were marked as unreliable when they were written.
+
+    Args:
+        provenance: Provenance of the score file.
+        path: Score file, for the message.
+        config: Whether the recipe allows such scores.
+
+    Raises:
+        TrainingError: The scores are unreliable, and the recipe does not allow that.
+    """
+    if provenance.get("reliable", True) or config.unreliable == "allow":
+        return
+    raise TrainingError(
+        f"the scores of {path} are marked as unreliable: there are fewer samples than a feature "
+        "vector has numbers, and no shrinkage",
+        "score again with `difficulty score --shrinkage auto`, or set regulariser.unreliable = "
+        '"allow"',
+    )
+
+
+def describe_scores(path: Path, config: RegulariserConfig) -> dict[str, Any]:
+    """The identity of the scores that weights are made from, as JSON values.
+
+    Args:
+        path: Score file.
+        config: Column of the scores.
+
+    Returns:
+        Location and SHA-256 of the file, the column and its scorer, whether the scores are
+        reliable, and what the file says about its dataset and backbone; None where it says nothing.
+
+    Raises:
+        ScoreFileError: The file cannot be read.
+    """
+    provenance = read_scores(path, ["sample_id"]).provenance
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "file": str(path),
+        "sha256": digest,
+        "column": config.column,
+        "scorer": SCORERS.get(config.column),
+        "reliable": provenance.get("reliable"),
+        **{key: provenance.get(key) for key in PROVENANCE},
+    }
