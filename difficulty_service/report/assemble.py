@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from difficulty_service.cleaning.stored_images import ImageSource, open_images
-from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.cleaning.stored_images import ImageSource, match_images, open_images
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.errors import DifficultyError, ReportError, Setting
 from difficulty_service.feature_store.store import is_store, open_store
 from difficulty_service.report.compared import ComparedColumn, compare, read_dataset_column
 from difficulty_service.report.map import ImageMap, draw_map
-from difficulty_service.report.report import (
+from difficulty_service.report.samples import COLUMNS, to_samples
+from difficulty_service.report.writing import (
     DEFAULT_MAX_MB,
     ReportParts,
     WrittenReport,
     require_report_file,
     write_report,
 )
-from difficulty_service.report.samples import COLUMNS, to_samples
 from difficulty_service.score_file import ScoreFile, read_score_schema, read_scores
 
 
@@ -27,15 +27,15 @@ class ReportOptions:
     """What a report shows besides the scores.
 
     Attributes:
-        images: Location of the dataset; None for the one that the scores name, without pictures
-            where that is gone.
+        images: The dataset or its location; None for the one that the scores name, without
+            pictures where that is gone.
         reading: Options for reading it.
         compare: Column of the score file, or of a dataset that is a table; None for none.
         max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
         features: Folder of the features for a map; None for no map.
     """
 
-    images: str | None = None
+    images: str | Dataset | None = None
     reading: DatasetOptions = field(default_factory=DatasetOptions)
     compare: str | None = None
     max_mb: float = DEFAULT_MAX_MB
@@ -88,6 +88,9 @@ def _find_images(
 ) -> tuple[ImageSource | None, tuple[str, ...]]:
     """The dataset, and sentences about it; None where the scores name one that is gone."""
     ids = scores.table["sample_id"].to_pylist()
+    if isinstance(options.images, Dataset):
+        source = match_images(scores.provenance, ids, options.images)
+        return source, source.warnings
     try:
         source = open_images(scores.provenance, ids, options.images, options.reading)
     except DifficultyError as error:

@@ -103,7 +103,9 @@ def histogram(
     ]
 
 
-def densities(groups: Sequence[NDArray[np.float64]], scale: Scale, bins: int) -> NDArray[np.float64]:
+def densities(
+    groups: Sequence[NDArray[np.float64]], scale: Scale, bins: int
+) -> NDArray[np.float64]:
     """Smoothed densities of several groups, relative to the highest.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Another column by twentieths of difficulty: do people or classifiers find the same images hard?"""
+"""Another column by twentieths of difficulty: do people find the same images hard?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,8 +73,8 @@ def read_dataset_column(dataset: Dataset, column: str, id_column: str | None) ->
         return pa.table({"sample_id": table[id_column], "value": table[column]})
     if len(table) != len(dataset.sample_ids):
         raise ReportError(
-            f"{len(table):,} rows of {dataset.location} are {len(dataset.sample_ids):,} samples, so "
-            f"it is unknown which of them a value of {column!r} belongs to",
+            f"{len(table):,} rows of {dataset.location} are {len(dataset.sample_ids):,} samples, "
+            f"so it is unknown which of them a value of {column!r} belongs to",
             "name the column with the sample ids as ",
             Setting("id_column"),
             parameter="compare",
@@ -132,15 +132,15 @@ def _agreement(
 ) -> str:
     if kind == "rank":
         ranks = rank_agreement(scores, numbers)
-        of = "" if meaning == "as it is" else f" of its {meaning}"
+        of = " of its entropy" if "entropy" in meaning else ""
         return (
             f"Rank correlation{of} with the difficulty: {ranks.spearman:.2f} "
-            f"(95 % interval {ranks.low:.2f} to {ranks.high:.2f})."
+            f"(95\N{NO-BREAK SPACE}% interval {ranks.low:.2f} to {ranks.high:.2f})."
         )
     flags = flag_agreement(scores, numbers)
     return (
-        f"{flags.num_flagged:,} of {flags.num_samples:,} images. One of them is harder than an "
-        f"image that is not in {100 * flags.auroc:.0f} % of all such pairs (AUROC)."
+        f"{flags.num_flagged:,} of {flags.num_samples:,} images. Such an image is harder than any "
+        f"other with a probability of {100 * flags.auroc:.0f}\N{NO-BREAK SPACE}% (AUROC)."
     )
 
 

@@ -94,7 +94,10 @@ def draw_map(samples: ScoredSamples, store: FeatureStore) -> ImageMap | None:
     if find_spec("openTSNE") is None:
         plane, method = coordinates[chosen, :2], "the two directions in which classes differ most"
     else:
-        plane, method = _tsne(coordinates[chosen]), "t-SNE of the directions in which classes differ"
+        plane, method = (
+            _tsne(coordinates[chosen]),
+            "t-SNE of the directions between classes",
+        )
     return ImageMap(rows[chosen], _within_unit(plane), method, len(rows))
 
 
@@ -124,7 +127,7 @@ def _read(
 
 
 def _tsne(coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
-    from openTSNE import TSNE  # noqa: PLC0415 - an optional package
+    from openTSNE import TSNE
 
     embedding = TSNE(
         perplexity=min(30.0, (len(coordinates) - 1) / 3),

@@ -20,7 +20,7 @@ POLICY = (
 )
 """Content security policy: no request leaves the page, and nothing runs but its own script."""
 
-MINUS = "\N{MINUS SIGN}"
+MINUS, NO_BREAK = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
 
 
 def render_page(values: Mapping[str, Any]) -> str:
@@ -31,11 +31,15 @@ def render_page(values: Mapping[str, Any]) -> str:
     """
     style = "".join(_asset(name) for name in STYLES)
     script = f'"use strict";\n(() => {{\n{"".join(_asset(name) for name in SCRIPTS)}}})();\n'
-    return _environment().get_template("report.html.j2").render(
-        style=style,
-        script=script,
-        policy=POLICY.format(style=_hash(style), script=_hash(script)),
-        **values,
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            style=style,
+            script=script,
+            policy=POLICY.format(style=_hash(style), script=_hash(script)),
+            **values,
+        )
     )
 
 
@@ -51,8 +55,8 @@ def _environment() -> Environment:
     environment.filters |= {
         "count": lambda number: f"{number:,}",
         "decimal": decimal,
-        "percent": lambda share: f"{100 * share:.1f} %",
-        "whole_percent": lambda share: f"{100 * share:.0f} %",
+        "percent": lambda share: f"{100 * share:.1f}{NO_BREAK}%",
+        "whole_percent": lambda share: f"{100 * share:.0f}{NO_BREAK}%",
         "script_json": _script_json,
     }
     return environment
@@ -61,7 +65,7 @@ def _environment() -> Environment:
 def decimal(number: float) -> str:
     """A number with one decimal and a true minus sign; a dash where there is none."""
     if math.isnan(number):
-        return "–"
+        return "\N{EN DASH}"
     text = f"{number:,.1f}"
     return text.replace("-", MINUS) if text.strip("-0.") else "0.0"
 

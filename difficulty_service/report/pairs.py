@@ -57,8 +57,8 @@ def rank_pairs(
     for (label, nearest), count in confusions.items():
         totals[min(label, nearest), max(label, nearest)] += count
     ranked = sorted(totals, key=lambda pair: (-totals[pair], pair))[:limit]
-    labels, nearest = samples.labels[doubtful], samples.nearest[doubtful]
-    low, high = np.minimum(labels, nearest), np.maximum(labels, nearest)
+    given, fitting = samples.labels[doubtful], samples.nearest[doubtful]
+    low, high = np.minimum(given, fitting), np.maximum(given, fitting)
     return [
         ConfusedPair(
             first,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +81,11 @@ class ScoredSamples:
         order = np.lexsort((self.rmd, self.labels))
         order = order[~np.isnan(self.rmd[order])]
         classes, starts = np.unique(self.labels[order], return_index=True)
-        return dict(zip(classes.tolist(), np.split(order, starts[1:]), strict=True))
+        bounds = pairwise([*starts.tolist(), len(order)])
+        return {
+            label: order[start:end]
+            for label, (start, end) in zip(classes.tolist(), bounds, strict=True)
+        }
 
     def name_of(self, label: int) -> str:
         """The name of a class index."""

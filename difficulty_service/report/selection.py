@@ -17,6 +17,8 @@ SHOWN_CLASSES = 25
 
 LISTED_PAIRS = 30
 PICTURED_PAIRS = 6
+OF_A_KIND = 5
+"""Number of pictures of each kind of sample in the first section."""
 
 Rows = Sequence[int]
 
@@ -55,7 +57,8 @@ class Selection:
         doubtful: Doubtful samples, the largest margin first.
         num_doubtful: Number of all doubtful samples.
         unusual: Samples unlike anything else, the farthest first.
-        hardest: The hardest samples of each class with pictures, hardest first.
+        hardest: The hardest samples of each class with pictures, hardest first; the classes are
+            in the same order.
         easiest: The easiest samples of the same classes without copies, easiest first.
         typical: The easiest samples of each class that a doubtful sample has or looks like.
         pairs: The most confused pairs of classes.
@@ -66,15 +69,23 @@ class Selection:
     doubtful: Rows
     num_doubtful: int
     unusual: Rows
-    hardest: Mapping[int, Rows]
-    easiest: Mapping[int, Rows]
+    hardest: dict[int, Rows]
+    easiest: dict[int, Rows]
     typical: Mapping[int, Rows]
     pairs: Sequence[ConfusedPair]
     pictured_pairs: Sequence[Rows]
     copies: Sequence[tuple[int, int]]
 
+    @property
+    def kinds(self) -> tuple[Rows, Rows, Rows]:
+        """Some doubtful, unusual and typical samples, the last from the easiest classes."""
+        typical = [row for rows in reversed(self.easiest.values()) for row in rows[:1]]
+        return self.doubtful[:OF_A_KIND], self.unusual[:OF_A_KIND], typical[:OF_A_KIND]
+
     def rows(self) -> Iterator[int]:
         """The row of every picture on the page; the same row comes once for each."""
+        for rows in self.kinds:
+            yield from rows
         yield from self.doubtful
         yield from self.unusual
         for strips in (self.hardest, self.easiest):

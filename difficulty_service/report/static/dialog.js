@@ -22,8 +22,10 @@ function fillDialog(review) {
   byId("dialog-title").textContent = `${given}, or ${nearest}?`;
   const parts = [sample.id, `margin ${sample.margin.toFixed(1)}`];
   if (sample.difficulty !== null) parts.push(`difficulty ${sample.difficulty.toFixed(1)}`);
-  if (sample.percentile !== null) {
-    parts.push(`harder than ${(100 * sample.percentile).toFixed(1)} % of all images`);
+  if (sample.percentile === 1) parts.push("the hardest of all images");
+  else if (sample.percentile !== null) {
+    // Rounded down, so that no image is harder than all of them.
+    parts.push(`harder than ${(Math.floor(1000 * sample.percentile) / 10).toFixed(1)} % of all`);
   }
   byId("dialog-text").textContent = parts.join(" · ");
   for (const [id, label] of [["typical-label", sample.label], ["typical-nearest", sample.nearest]]) {

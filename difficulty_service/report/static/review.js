@@ -30,6 +30,11 @@ class Review {
       const card = event.target.closest(".look")?.parentElement;
       if (card) { this.focus(this.cards.indexOf(card)); openDialog(this); }
     });
+    // Assistive technology focuses cards without a click or an arrow key.
+    grid.addEventListener("focusin", (event) => {
+      const card = event.target.closest(".card");
+      if (card) this.focus(this.cards.indexOf(card), { move: false });
+    });
     grid.addEventListener("keydown", (event) => this.press(event));
     for (const id of ["cut", "filter-label", "filter-nearest"]) {
       byId(id).addEventListener("input", () => this.filter());

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,12 @@ from difficulty_service.score_file import ScoreFile
 MEGABYTE = 1_000_000
 DEFAULT_MAX_MB = 15.0
 
-PAGE_SHARE = 0.9
-"""Share of the largest file that pictures may take; the rest is for text."""
+SMALLEST_FACTOR = 0.002
+SHRINKING = 0.8
+"""Factors of the number of pictures: the smallest, and the steps towards it."""
 
-SMALLEST_FACTOR = 0.02
-"""Share of the usual number of pictures below which there are none."""
-
-NO_PICTURES = Pictures({}, {})
+LENGTH_OF_NOTE = 300
+"""Bytes for the sentence about pictures that were left out."""
 
 
 @dataclass(frozen=True)
@@ -109,56 +108,85 @@ def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenRe
             "none of the samples has a score, so there is nothing to report",
             "score the dataset again; the warnings say why there are no scores",
         )
-    selection, pictures, notes = _choose(samples, ranked, parts)
-    parts = replace(parts, notes=(*parts.notes, *notes))
-    html = render_page(_values(scores, samples, ranked, selection, pictures, parts))
-    with replacing(path) as temporary:
-        temporary.write_text(html, "utf-8", errors="replace")
-    shown = sum(samples.ids[row].as_py() in pictures.uris for row in selection.rows())
-    return WrittenReport(path, len(html.encode("utf-8", "replace")), shown, notes)
+    selection = select(samples, ranked, Limits())
+    pictures = _read(samples, selection, parts.images)
+    notes = _problems(pictures)
 
+    def render() -> bytes:
+        shown = replace(parts, notes=(*parts.notes, *notes))
+        values = _values(scores, samples, ranked, selection, pictures, shown)
+        return render_page(values).encode("utf-8", "replace")
 
-def _choose(
-    samples: ScoredSamples, ranked: Sequence[ClassFacts], parts: ReportParts
-) -> tuple[Selection, Pictures, Sequence[str]]:
-    """Samples, their pictures as far as they fit, and sentences about pictures left out."""
-    limits = Limits()
-    selection = select(samples, ranked, limits)
-    if parts.images is None:
-        return selection, NO_PICTURES, ()
-    ids = {row: samples.ids[row].as_py() for row in dict.fromkeys(selection.rows())}
-    large = {ids[row] for row in selection.doubtful}
-    pictures = read_pictures(parts.images, list(ids.values()), large)
-    notes = []
-    if pictures.problems:
-        first = next(iter(pictures.problems.items()))
-        notes.append(
-            f"{count_of(len(pictures.problems), 'picture')} cannot be shown, the first is "
-            f"{first[0]}: {first[1]}"
+    page = render()
+    largest = int(parts.max_mb * MEGABYTE)
+    if len(page) > largest and pictures.uris:
+        wanted = _num_shown(samples, selection, pictures)
+        room = largest - (len(page) - _size(samples, selection, pictures)) - LENGTH_OF_NOTE
+        selection = _fewer(samples, ranked, selection, pictures, room)
+        if _size(samples, selection, pictures) > room:
+            pictures = replace(pictures, uris={})
+        shown = _num_shown(samples, selection, pictures)
+        notes = (
+            *notes,
+            f"{shown:,} of {wanted:,} pictures are shown, so that the file stays below "
+            f"{parts.max_mb:g} MB (--max-mb)",
         )
-    needed = _size(selection, ids, pictures)
-    room = PAGE_SHARE * parts.max_mb * MEGABYTE
-    if needed <= room:
-        return selection, pictures, notes
-    wanted = sum(1 for _ in selection.rows())
-    factor = room / needed
+        page = render()
+    with replacing(path) as temporary:
+        temporary.write_bytes(page)
+    return WrittenReport(path, len(page), _num_shown(samples, selection, pictures), notes)
+
+
+def _read(samples: ScoredSamples, selection: Selection, source: ImageSource | None) -> Pictures:
+    if source is None:
+        return Pictures({}, {})
+    ids = {row: samples.ids[row].as_py() for row in dict.fromkeys(selection.rows())}
+    return read_pictures(source, list(ids.values()), {ids[row] for row in selection.doubtful})
+
+
+def _problems(pictures: Pictures) -> tuple[str, ...]:
+    """A sentence about the images that cannot be read, if there are any."""
+    if not pictures.problems:
+        return ()
+    sample_id, reason = next(iter(pictures.problems.items()))
+    number = count_of(len(pictures.problems), "picture")
+    return (f"{number} cannot be shown, the first is {sample_id}: {reason}",)
+
+
+def _fewer(
+    samples: ScoredSamples,
+    ranked: Sequence[ClassFacts],
+    selection: Selection,
+    pictures: Pictures,
+    room: int,
+) -> Selection:
+    """A selection with fewer samples of every kind, whose pictures take at most `room` bytes.
+
+    Where even the smallest selection takes more, it is returned.
+    """
+    factor = max(0.0, room / _size(samples, selection, pictures))
     while factor > SMALLEST_FACTOR:
-        selection = select(samples, ranked, limits.scaled(factor))
-        if _size(selection, ids, pictures) <= room:
+        selection = select(samples, ranked, Limits().scaled(factor))
+        if _size(samples, selection, pictures) <= room:
             break
-        factor *= 0.8
-    else:
-        pictures = NO_PICTURES
-    shown = sum(1 for _ in selection.rows()) if pictures.uris else 0
-    notes.append(
-        f"{shown:,} of {wanted:,} pictures are shown, so that the file stays below "
-        f"{parts.max_mb:g} MB (--max-mb)"
-    )
-    return selection, pictures, notes
+        factor *= SHRINKING
+    return selection
 
 
-def _size(selection: Selection, ids: dict[int, str], pictures: Pictures) -> int:
-    return sum(len(pictures.uris.get(ids[row], "")) for row in selection.rows())
+def _uris(samples: ScoredSamples, selection: Selection, pictures: Pictures) -> Iterator[str]:
+    """The data URI of every picture on the page, as often as it occurs."""
+    for row in selection.rows():
+        uri = pictures.uris.get(samples.ids[row].as_py())
+        if uri is not None:
+            yield uri
+
+
+def _size(samples: ScoredSamples, selection: Selection, pictures: Pictures) -> int:
+    return sum(map(len, _uris(samples, selection, pictures)))
+
+
+def _num_shown(samples: ScoredSamples, selection: Selection, pictures: Pictures) -> int:
+    return sum(1 for _ in _uris(samples, selection, pictures))
 
 
 def _values(
@@ -182,11 +210,7 @@ def _values(
         "backbone": provenance.get("backbone"),
         "num_classes": len(ranked),
         "summary": summary,
-        "kinds": {
-            "doubtful": doubtful[:5],
-            "unusual": cards(selection.unusual[:5]),
-            "typical": cards(_typical(selection, shown[::-1])),
-        },
+        "kinds": [cards(rows) for rows in selection.kinds],
         "has_pictures": bool(pictures.uris),
         "doubtful": doubtful,
         "cuts": cuts_of(samples),
@@ -216,12 +240,6 @@ def _values(
         "elsewhere": cards(dict.fromkeys(selection.typical_elsewhere())),
         "data": review_data(samples, doubtful, selection, _key(scores, samples)),
     }
-
-
-def _typical(selection: Selection, ranked: Sequence[ClassFacts]) -> Sequence[int]:
-    """The easiest sample of each of the easiest classes."""
-    rows = [selection.easiest[each.label][:1] for each in ranked if each.label in selection.easiest]
-    return [row for first in rows for row in first][:5]
 
 
 def _key(scores: ScoreFile, samples: ScoredSamples) -> str:
