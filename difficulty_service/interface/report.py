@@ -6,8 +6,8 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.interface.image_sources import LabelledImages, open_images
 from difficulty_service.interface.score_arrays import warn
 from difficulty_service.interface.scores import Scores
-from difficulty_service.report.assemble import ReportOptions, make_report, read_reported
-from difficulty_service.report.writing import DEFAULT_MAX_MB
+from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.reporting.writing import DEFAULT_MAX_MB
 from difficulty_service.score_file import ScoreFile
 
 

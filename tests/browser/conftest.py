@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from difficulty_service.report.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.score_file import SCHEMA, write_scores
 
 if TYPE_CHECKING:

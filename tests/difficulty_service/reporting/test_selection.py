@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from difficulty_service.report.classes import rank_classes
-from difficulty_service.report.pairs import count_confusions, rank_pairs
-from difficulty_service.report.samples import to_samples
-from difficulty_service.report.selection import SHOWN_CLASSES, Limits, select
+from difficulty_service.reporting.classes import rank_classes
+from difficulty_service.reporting.pairs import count_confusions, rank_pairs
+from difficulty_service.reporting.samples import to_samples
+from difficulty_service.reporting.selection import SHOWN_CLASSES, Limits, select
 from difficulty_service.score_file import ScoreFile
 
 MakeScores = Callable[..., ScoreFile]

@@ -1,6 +1,6 @@
 """From a score file and the names of things to a report: finds images, columns and features."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,10 +9,10 @@ from difficulty_service.cleaning.stored_images import ImageSource, match_images,
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.errors import DifficultyError, ReportError, Setting
 from difficulty_service.feature_store.store import is_store, open_store
-from difficulty_service.report.compared import ComparedColumn, compare, read_dataset_column
-from difficulty_service.report.map import ImageMap, draw_map
-from difficulty_service.report.samples import COLUMNS, to_samples
-from difficulty_service.report.writing import (
+from difficulty_service.reporting.compared import ComparedColumn, compare, read_dataset_column
+from difficulty_service.reporting.map import ImageMap, draw_map, has_tsne
+from difficulty_service.reporting.samples import COLUMNS, to_samples
+from difficulty_service.reporting.writing import (
     DEFAULT_MAX_MB,
     ReportParts,
     WrittenReport,
@@ -80,7 +80,13 @@ def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> Writte
         notes=notes,
     )
     written = write_report(path, scores, parts)
-    return WrittenReport(path, written.num_bytes, written.num_pictures, (*notes, *written.warnings))
+    warnings = (*notes, *written.warnings)
+    if parts.map is not None and not has_tsne():
+        warnings += (
+            "the map has two directions only; openTSNE, which the extra `map` installs, "
+            "separates the classes better",
+        )
+    return replace(written, warnings=warnings)
 
 
 def _find_images(

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from difficulty_service.report.pictures import Pictures
-from difficulty_service.report.samples import ScoredSamples
+from difficulty_service.reporting.pictures import Pictures
+from difficulty_service.reporting.samples import ScoredSamples
 
 
 @dataclass(frozen=True)

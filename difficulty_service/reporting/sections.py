@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from difficulty_service.report.cards import Card
-from difficulty_service.report.charts import Bar, Scale, densities, histogram, outline, scale_of
-from difficulty_service.report.classes import ClassFacts
-from difficulty_service.report.pairs import ConfusedPair, count_confusions
-from difficulty_service.report.samples import ScoredSamples
-from difficulty_service.report.selection import SHOWN_CLASSES, Selection
+from difficulty_service.reporting.cards import Card
+from difficulty_service.reporting.charts import Bar, Scale, densities, histogram, outline, scale_of
+from difficulty_service.reporting.classes import ClassFacts
+from difficulty_service.reporting.pairs import ConfusedPair, count_confusions
+from difficulty_service.reporting.samples import ScoredSamples
+from difficulty_service.reporting.selection import SHOWN_CLASSES, Selection
 
 LISTED_CLASSES = 50
 """Number of classes in the table of classes."""

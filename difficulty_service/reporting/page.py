@@ -46,7 +46,7 @@ def render_page(values: Mapping[str, Any]) -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("difficulty_service.report"),
+        loader=PackageLoader("difficulty_service.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -77,7 +77,7 @@ def _script_json(value: object) -> str:
 
 
 def _asset(name: str) -> str:
-    return (files("difficulty_service.report") / "static" / name).read_text("utf-8")
+    return (files("difficulty_service.reporting") / "static" / name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.report.classes import ClassFacts
-from difficulty_service.report.pairs import ConfusedPair, rank_pairs
-from difficulty_service.report.samples import ScoredSamples
+from difficulty_service.reporting.classes import ClassFacts
+from difficulty_service.reporting.pairs import ConfusedPair, rank_pairs
+from difficulty_service.reporting.samples import ScoredSamples
 
 SHOWN_CLASSES = 25
 """Number of classes with pictures, and up to which all pairs of classes are in one table."""

@@ -15,8 +15,8 @@ from PIL import Image
 
 from difficulty_service.cleaning.stored_images import open_images
 from difficulty_service.errors import ReportError
-from difficulty_service.report.pictures import LARGE, to_data_uri
-from difficulty_service.report.writing import ReportParts, write_report
+from difficulty_service.reporting.pictures import LARGE, to_data_uri
+from difficulty_service.reporting.writing import ReportParts, write_report
 from difficulty_service.score_file import ScoreFile
 
 MakeScores = Callable[..., ScoreFile]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from difficulty_service.report.charts import Scale, densities, histogram, outline, scale_of
+from difficulty_service.reporting.charts import Scale, densities, histogram, outline, scale_of
 
 
 def test_bars_count_every_value_and_the_outermost_hold_what_is_beyond() -> None:

@@ -12,15 +12,15 @@ from difficulty_service.errors import ReportError
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.output_path import require_output_file
 from difficulty_service.files.wording import count_of
-from difficulty_service.report.cards import make_cards
-from difficulty_service.report.classes import ClassFacts, rank_classes
-from difficulty_service.report.compared import ComparedColumn, bar_heights
-from difficulty_service.report.map import ImageMap
-from difficulty_service.report.page import render_page
-from difficulty_service.report.pictures import Pictures, dataset_name, read_pictures
-from difficulty_service.report.provenance import describe_provenance
-from difficulty_service.report.samples import ScoredSamples, to_samples
-from difficulty_service.report.sections import (
+from difficulty_service.reporting.cards import make_cards
+from difficulty_service.reporting.classes import ClassFacts, rank_classes
+from difficulty_service.reporting.compared import ComparedColumn, bar_heights
+from difficulty_service.reporting.map import ImageMap
+from difficulty_service.reporting.page import render_page
+from difficulty_service.reporting.pictures import Pictures, dataset_name, read_pictures
+from difficulty_service.reporting.provenance import describe_provenance
+from difficulty_service.reporting.samples import ScoredSamples, to_samples
+from difficulty_service.reporting.sections import (
     LISTED_CLASSES,
     class_rows,
     cuts_of,
@@ -28,7 +28,7 @@ from difficulty_service.report.sections import (
     review_data,
     summarise,
 )
-from difficulty_service.report.selection import SHOWN_CLASSES, Limits, Selection, select
+from difficulty_service.reporting.selection import SHOWN_CLASSES, Limits, Selection, select
 from difficulty_service.score_file import ScoreFile
 
 MEGABYTE = 1_000_000

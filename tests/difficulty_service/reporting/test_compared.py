@@ -12,8 +12,8 @@ from scipy.stats import spearmanr
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import ReportError
-from difficulty_service.report.compared import bar_heights, compare, read_dataset_column
-from difficulty_service.report.samples import ScoredSamples, to_samples
+from difficulty_service.reporting.compared import bar_heights, compare, read_dataset_column
+from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.score_file import ScoreFile
 
 MakeScores = Callable[..., ScoreFile]

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.feature_store.store import FeatureStore
-from difficulty_service.report.samples import ScoredSamples
+from difficulty_service.reporting.samples import ScoredSamples
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.gaussian import Gaussians
@@ -66,6 +66,11 @@ class ImageMap:
         }
 
 
+def has_tsne() -> bool:
+    """Whether openTSNE is installed."""
+    return find_spec("openTSNE") is not None
+
+
 def draw_map(samples: ScoredSamples, store: FeatureStore) -> ImageMap | None:
     """Places samples by the directions in which classes differ most.
 
@@ -91,7 +96,7 @@ def draw_map(samples: ScoredSamples, store: FeatureStore) -> ImageMap | None:
     if coordinates.shape[1] < 2 or len(rows) < 10:  # noqa: PLR2004 - a plane, and enough points
         return None
     chosen = np.linspace(0, len(rows) - 1, min(len(rows), MAX_POINTS)).astype(np.int64)
-    if find_spec("openTSNE") is None:
+    if not has_tsne():
         plane, method = coordinates[chosen, :2], "the two directions in which classes differ most"
     else:
         plane, method = (

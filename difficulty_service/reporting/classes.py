@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.report.samples import ScoredSamples
+from difficulty_service.reporting.samples import ScoredSamples
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from difficulty_service.audit.columns import (
 from difficulty_service.audit.files import read_columns
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.errors import AuditError, DifficultyError, ReportError, Setting
-from difficulty_service.report.samples import ScoredSamples
+from difficulty_service.reporting.samples import ScoredSamples
 
 BINS = 20
 
