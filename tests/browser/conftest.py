@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
-from difficulty_service.score_file import SCHEMA, write_scores
+from difficulty_service.score_file import SCHEMA, read_scores, write_scores
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -154,6 +154,23 @@ def write() -> Callable[[Path], Path]:
         return path
 
     return write_beside
+
+
+@pytest.fixture(scope="session")
+def doubtful_rows() -> Callable[[Path], list[dict[str, Any]]]:
+    """What a score file says of its doubtful samples, the largest margin first."""
+
+    def read(scores: Path) -> list[dict[str, Any]]:
+        contents = read_scores(scores)
+        names = contents.provenance["class_names"]
+        rows = [
+            row | {"nearest_label_name": names[row["nearest_label"]]}
+            for row in contents.table.to_pylist()
+            if row["label_margin"] > 0
+        ]
+        return sorted(rows, key=lambda row: -row["label_margin"])
+
+    return read
 
 
 @pytest.fixture(scope="session")
