@@ -90,7 +90,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         scores, page = Path(place, "scores.parquet"), Path(place, "report.html")
         if options.images:
-            ds.score_dataset(options.images, out=scores, id_column=options.id_column)
+            ds.score_dataset(
+                options.images, out=scores, id_column=options.id_column, progress=False
+            )
             measure(options.images, scores, page)
         for rows in map(int, options.rows.split(",")):
             write_random_scores(scores, rows)

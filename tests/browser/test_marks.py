@@ -1,5 +1,7 @@
 """Marks in a report: by keyboard or dialog, kept in the browser, downloaded for `clean`."""
 
+import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,6 +144,9 @@ def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(
         page.keyboard.press("r")
     marks = download_marks(page, tmp_path, {row["sample_id"] for row in rows})
 
+    with (tmp_path / "marks.csv").open(newline="", encoding="utf-8-sig") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert [cell for cell in cells if re.match(r"[=+@]|-\D", cell)] == []
     assert title == f"{rows[0]['label_name']}, or {rows[0]['nearest_label_name']}?"
     assert page.locator("b:text-is('bird')").count() == 0
     assert marks.samples == {

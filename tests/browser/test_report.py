@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from difficulty_service.score_file import read_scores
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -98,6 +100,38 @@ def test_a_filter_that_nothing_matches_can_be_taken_back(open_page: OpenPage, re
     page.get_by_role("button", name="Show all").click()
 
     assert len(captions(page)) == 45
+
+
+def test_the_map_names_the_image_under_the_mouse(
+    open_page: OpenPage, report_with_map: Path, scored: Path
+) -> None:
+    page = open_page(report_with_map)
+    names = {row["sample_id"]: row["label_name"] for row in read_scores(scored).table.to_pylist()}
+    canvas = page.locator("#map-canvas")
+    canvas.scroll_into_view_if_needed()
+    place = page.evaluate(
+        """() => {
+            const data = JSON.parse(document.getElementById("map-data").textContent);
+            const bytes = atob(data.positions);
+            const canvas = document.getElementById("map-canvas");
+            const number = (i) => bytes.charCodeAt(i) + 256 * bytes.charCodeAt(i + 1);
+            return [
+                12 + number(0) / 65535 * (canvas.clientWidth - 24),
+                canvas.clientHeight - 12 - number(2) / 65535 * (canvas.clientHeight - 24),
+            ];
+        }"""
+    )
+
+    canvas.hover(position={"x": round(place[0]), "y": round(place[1])})
+    name, harder, sample_id = page.locator("#map-tip span").inner_text().split(" · ")
+    before = canvas.screenshot()
+    page.get_by_label("doubtful labels").check()
+    key = page.locator("#map-key li").all_inner_texts()
+
+    assert names[sample_id] == name
+    assert harder.startswith("harder than")
+    assert key == ["another class fits better", "own class fits best"]
+    assert canvas.screenshot() != before
 
 
 def test_without_javascript_everything_reads_and_no_control_is_shown(
