@@ -1,6 +1,9 @@
-"""Reads the files that scores are compared with as one table."""
+"""Reads the files that scores are compared with as one table, and writes results."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,6 +16,7 @@ from difficulty_service.datasets.table_files import (
     read_columns as read_columns_of_file,
 )
 from difficulty_service.errors import AuditError
+from difficulty_service.files.atomic_file import replacing
 
 
 def read_columns(
@@ -47,3 +51,10 @@ def read_columns(
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise AuditError(f"the files of {pattern!r} hold different types: {error}") from error
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Writes JSON values as a file that appears whole or not at all."""
+    with replacing(path) as temporary:
+        text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
+        temporary.write_text(text + "\n", "utf-8")
