@@ -13,6 +13,7 @@ from difficulty_service.commands.compare_scores import compare_scores
 from difficulty_service.commands.console import err
 from difficulty_service.commands.demo import demo
 from difficulty_service.commands.estimate import estimate
+from difficulty_service.commands.explain import explain
 from difficulty_service.commands.export import export
 from difficulty_service.commands.extract import extract
 from difficulty_service.commands.fit import fit
@@ -27,7 +28,7 @@ PLUGIN_GROUP = "difficulty.commands"
 
 COMMANDS = (
     *(demo, backbones, extract, merge, fit, score),
-    *(audit, compare_scores, clean, export, estimate),
+    *(audit, compare_scores, explain, clean, export, estimate),
 )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ SIGNIFICANT = 0.05
 FORMAT_VERSION = 1
 
 Numbers = NDArray[np.float64]
+Similarities = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,16 @@ class _Group:
     easy_means: int
 
 
+def explanation_file(scores: Path) -> Path:
+    """Where the explanation of a score file is, or will be."""
+    return scores.with_suffix(".explained.json")
+
+
 def explain(
-    similarities: Numbers, scores: Numbers, class_names: Sequence[str], attributes: Sequence[str]
+    similarities: Similarities,
+    scores: Numbers,
+    class_names: Sequence[str],
+    attributes: Sequence[str],
 ) -> Explanation:
     """Finds the attributes by which hard samples differ from easy ones.
 
@@ -141,12 +151,13 @@ def explain(
     return Explanation(len(attributes), len(p_values), findings, len(classes) - len(large))
 
 
-def _split(name: str, similarities: Numbers, scores: Numbers) -> _Group:
+def _split(name: str, similarities: Similarities, scores: Numbers) -> _Group:
     """The hardest tenth and the easiest half of a class."""
     order = np.argsort(scores, kind="stable")
     num_hard, num_easy = int(len(scores) * HARD_SHARE), int(len(scores) * EASY_SHARE)
     hard, easy = order[len(order) - num_hard :], order[:num_easy]
-    return _Group(name, similarities[hard], similarities[easy], 1)
+    exact = similarities.astype(np.float64)
+    return _Group(name, exact[hard], exact[easy], 1)
 
 
 def _together(groups: Sequence[_Group]) -> _Group:

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.backbones import find_loader
-from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones import Loader, find_loader
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.clip import (
     TOWER_PREFIX,
     alternatives,
@@ -97,7 +97,7 @@ def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
             weights are missing, lack the text tower or do not fit it.
     """
     loader = find_loader(name)
-    if not isinstance(loader, partial) or loader.func is not load_clip:
+    if not _loads_clip(loader):
         raise BackboneError(
             f"{name} has no text encoder",
             "use a CLIP, such as ",
@@ -126,6 +126,18 @@ def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
         options=options,
         full_mask=getattr(tower, "attn_mask", None),
     )
+
+
+def is_clip(name: str) -> bool:
+    """Whether this is the name of a CLIP."""
+    try:
+        return _loads_clip(find_loader(name))
+    except BackboneError:
+        return False
+
+
+def _loads_clip(loader: Loader) -> TypeGuard[partial[Backbone]]:
+    return isinstance(loader, partial) and loader.func is load_clip
 
 
 def _locate(name: str, options: BackboneOptions, hub_file: str) -> Path:
