@@ -19,6 +19,7 @@ from difficulty_service.commands.extract import extract
 from difficulty_service.commands.fit import fit
 from difficulty_service.commands.merge import merge
 from difficulty_service.commands.options import as_option
+from difficulty_service.commands.report import report
 from difficulty_service.commands.score import score
 from difficulty_service.errors import DifficultyError
 from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
@@ -28,7 +29,7 @@ PLUGIN_GROUP = "difficulty.commands"
 
 COMMANDS = (
     *(demo, backbones, extract, merge, fit, score),
-    *(audit, compare_scores, explain, clean, export, estimate),
+    *(report, audit, compare_scores, explain, clean, export, estimate),
 )
 
 
