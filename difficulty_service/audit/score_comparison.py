@@ -81,6 +81,8 @@ class ScoreComparison:
         low: Lower end of its 95 % bootstrap interval.
         high: Upper end of its 95 % bootstrap interval.
         hardest: Shared samples among the hardest 1, 5 and 10 %.
+        tenths: Number of samples by their tenth of difficulty in the first file and, in each row,
+            in the second; the easiest first.
         doubts: Shared doubtful labels; None where a file has no margins.
         classes: Every class, the one with the smallest rank correlation first.
         moves: Samples whose percentiles differ most, the largest difference first.
@@ -97,6 +99,7 @@ class ScoreComparison:
     low: float
     high: float
     hardest: Sequence[SharedHardest]
+    tenths: Sequence[Sequence[int]]
     doubts: SharedDoubts | None
     classes: Sequence[ClassAgreement]
     moves: Sequence[Move]
@@ -148,6 +151,9 @@ def compare_scores(
         low=low,
         high=high,
         hardest=[shared_hardest(*scores, share) for share in HARDEST_SHARES],
+        tenths=np.histogram2d(*percentiles, bins=10, range=((0, 1), (0, 1)))[0]
+        .astype(int)
+        .tolist(),
         doubts=shared_doubts(one, other),
         classes=_by_class(one, scores, percentiles),
         moves=_moves(one, *percentiles, num_moves),

@@ -7,10 +7,19 @@ import typer
 
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_table, print_warnings
+from difficulty_service.commands.scored_images import (
+    ImageOptions,
+    ImagesLocation,
+    find_images_or_warn,
+)
 
 if TYPE_CHECKING:
-    from difficulty_service.audit.score_comparison import ScoreComparison
+    from collections.abc import Sequence
 
+    from difficulty_service.audit.score_comparison import ScoreComparison
+    from difficulty_service.score_file import ScoreFile
+
+PAGE = ".html"
 IDS_SHOWN = 5
 CLASSES_SHOWN = 20
 """Number of classes in the table; the file has them all."""
@@ -24,8 +33,11 @@ def compare_scores(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="File for everything that was found: its name ends in .json."),
+        typer.Option(
+            help="File to write: a page that ends in .html, or everything as .json.",
+        ),
     ] = None,
+    images: ImagesLocation = None,
     score_column: Annotated[str, typer.Option(help="Column to compare.")] = "rmd",
     top: Annotated[
         int, typer.Option(min=1, help="Number of samples to list that moved most.")
@@ -36,26 +48,48 @@ def compare_scores(
     Shows how far they agree in order, how many of the hardest samples and of the doubtful labels
     they share, where chance would stand, the classes, and the samples that moved most.
     """
-    from difficulty_service.audit.files import write_json
     from difficulty_service.audit.score_comparison import columns_of
     from difficulty_service.audit.score_comparison import compare_scores as compare
     from difficulty_service.errors import AuditError
     from difficulty_service.files.output_path import require_output_file
     from difficulty_service.score_file import read_scores
 
+    is_page = out is not None and out.suffix.lower() == PAGE
+    if images is not None and not is_page:
+        raise typer.BadParameter(f"--images needs a page: --out NAME{PAGE}")
     if out is not None:
-        require_output_file(out, (".json",), AuditError)
+        require_output_file(out, (PAGE, ".json"), AuditError)
         if any(out.resolve() == path.resolve() for path in (first, second)):
             raise typer.BadParameter(f"{out} would be written over, but is read")
     columns = columns_of(score_column)
-    comparison = compare(
-        read_scores(first, columns), read_scores(second, columns), score_column, top
-    )
+    files = read_scores(first, columns), read_scores(second, columns)
+    comparison = compare(files[0], files[1], score_column, top)
     report_comparison(comparison, first, second)
     print_warnings(comparison.warnings)
     if out is not None:
-        write_json(out, {"files": [str(first), str(second)], **comparison.to_json()})
+        write_result(out, comparison, [(first, files[0]), (second, files[1])], images)
         console.print(f"\nthe comparison is in {out}", markup=False)
+
+
+def write_result(
+    out: Path,
+    comparison: "ScoreComparison",
+    files: "Sequence[tuple[Path, ScoreFile]]",
+    images: str | None,
+) -> None:
+    """Writes the comparison as a page with the images of the first file, or as JSON."""
+    from difficulty_service.audit.files import write_json
+    from difficulty_service.datasets.sample import DatasetOptions
+
+    if out.suffix.lower() != PAGE:
+        write_json(out, {"files": [str(path) for path, _ in files], **comparison.to_json()})
+        return
+    from difficulty_service.reporting.comparison_page import ComparedFile, write_comparison
+
+    compared = [ComparedFile(path.name, scores) for path, scores in files]
+    options = ImageOptions(images, DatasetOptions())
+    source = find_images_or_warn(compared[0].scores, options)
+    print_warnings(write_comparison(out, comparison, compared, source))
 
 
 def report_comparison(comparison: "ScoreComparison", first: Path, second: Path) -> None:

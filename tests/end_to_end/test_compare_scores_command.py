@@ -64,7 +64,7 @@ def test_an_unknown_format_is_refused_before_anything_is_read(
     done = difficulty("compare-scores", "a", "b", "--out", tmp_path / "comparison.txt")
 
     assert done.returncode == 1
-    assert "expected is .json" in done.stderr
+    assert "expected is .html, .json" in done.stderr
 
 
 def test_nothing_is_written_over_a_score_file(difficulty: Command, tmp_path: Path) -> None:
@@ -74,3 +74,23 @@ def test_nothing_is_written_over_a_score_file(difficulty: Command, tmp_path: Pat
 
     assert done.returncode == 2
     assert "would be written over" in done.stderr
+
+
+def test_a_page_shows_the_images_that_moved(
+    difficulty: Command, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    page = tmp_path / "comparison.html"
+
+    done = difficulty("compare-scores", *files, "--out", page, "--top", 3)
+
+    assert done.returncode == 0, done.stderr
+    html = page.read_text()
+    assert html.count("data:image/webp;base64,") == 3
+    assert "of the 6 hardest images" in html
+
+
+def test_images_need_a_page(difficulty: Command, files: tuple[Path, Path]) -> None:
+    done = difficulty("compare-scores", *files, "--images", "photos")
+
+    assert done.returncode == 2
+    assert "--images needs a page: --out NAME.html" in done.stderr
