@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from difficulty_service.audit.explanation import FORMAT_VERSION
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.table_files import (
     TABLE_EXTENSIONS,
@@ -58,3 +59,24 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
     with replacing(path) as temporary:
         text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
         temporary.write_text(text + "\n", "utf-8")
+
+
+def read_explanation(path: Path) -> Mapping[str, Any] | None:
+    """The JSON values that `difficulty explain` wrote; None where there is no such file.
+
+    Raises:
+        AuditError: The file is damaged, or has a version that this package does not know.
+    """
+    try:
+        values: Mapping[str, Any] = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise AuditError(f"{path} is damaged: {error}", "run `difficulty explain` again") from error
+    if values.get("format_version") != FORMAT_VERSION:
+        raise AuditError(
+            f"{path} has version {values.get('format_version')} of explanations, but this package "
+            f"reads {FORMAT_VERSION}",
+            "run `difficulty explain` again",
+        )
+    return values

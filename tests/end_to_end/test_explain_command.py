@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from difficulty_service.audit.attributes import read_attributes
+from difficulty_service.audit.files import read_explanation
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.feature_store.store import open_store
@@ -161,6 +162,7 @@ def test_the_planted_phrase_is_found_where_it_is_and_nowhere_else(
     assert PLANTED in done.stdout
     assert "nothing stands out in 1 of 2 classes" in done.stdout
     assert written["backbone"] == BACKBONE
+    assert read_explanation(photos.scores.with_suffix(".explained.json")) == written
 
 
 def test_a_second_run_reads_no_image_again_and_ends_with_the_same_file(
@@ -193,6 +195,25 @@ def test_random_scores_stand_for_nothing(
     assert "nothing stands out: hard images are described as easy ones are" in done.stdout
     written = json.loads((tmp_path / "random.explained.json").read_text())
     assert not any(group["findings"] for group in written["groups"])
+
+
+def test_samples_without_an_image_and_copies_are_left_out(
+    difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
+) -> None:
+    contents = read_scores(photos.scores)
+    ids = ["gone.png", *contents.table["sample_id"].to_pylist()[1:]]
+    copies = ["dog/000.png" if sample_id.startswith("dog/05") else None for sample_id in ids]
+    table = contents.table
+    for name, column in (("sample_id", ids), ("duplicate_of", pa.array(copies, pa.string()))):
+        table = table.set_column(table.column_names.index(name), name, [column])
+    write_scores(tmp_path / "scores.parquet", table, contents.provenance)
+
+    done = difficulty("explain", tmp_path / "scores.parquet", *clip)
+
+    assert done.returncode == 0, done.stderr
+    assert "1 sample is left out for want of an image" in done.stderr
+    groups = json.loads((tmp_path / "scores.explained.json").read_text())["groups"]
+    assert [group["num_easy"] for group in groups] == [59 + 55, 59, 55]
 
 
 def test_projected_features_that_were_scored_are_used_without_the_images(

@@ -1,11 +1,13 @@
 """Attributes that hard samples share: found where they are planted, silent where they are not."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from difficulty_service.audit.explanation import Explanation, explain
+from difficulty_service.audit.files import read_explanation
 from difficulty_service.errors import AuditError
 
 CLASSES = ("bird", "cat", "dog")
@@ -130,6 +132,21 @@ def test_too_few_samples_are_refused_with_the_number_that_is_needed(
 ) -> None:
     with pytest.raises(AuditError, match=r"60 samples in 3 classes are too few.*100 samples"):
         explain(rng.normal(size=(60, 40)), rng.normal(size=60), class_names(60), ATTRIBUTES)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "is damaged"), ('{"format_version": 9}', "has version 9 of explanations")],
+)
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "scores.explained.json").write_text(text)
+
+    with pytest.raises(AuditError, match=message):
+        read_explanation(tmp_path / "scores.explained.json")
+
+
+def test_there_is_no_explanation_where_there_is_no_file(tmp_path: Path) -> None:
+    assert read_explanation(tmp_path / "scores.explained.json") is None
 
 
 def test_the_result_is_plain_json(rng: np.random.Generator) -> None:
