@@ -67,7 +67,7 @@ class TextEncoder:
         return nn.functional.normalize(features.to("cpu", torch.float32), dim=1)
 
     def _shorten(self, tokens: Tensor) -> Tensor:
-        """Cuts the padding off where the tower cannot see it; short phrases take a fifth as long.
+        """Cuts the padding off where the tower cannot see it; short phrases take a seventh as long.
 
         In a causal tower whose output is that at the largest token, the end of the text, no
         padding behind the longest text changes anything.
