@@ -17,6 +17,7 @@ from difficulty_service.commands.extract import extract
 from difficulty_service.commands.fit import fit
 from difficulty_service.commands.merge import merge
 from difficulty_service.commands.options import as_option
+from difficulty_service.commands.report import report
 from difficulty_service.commands.score import score
 from difficulty_service.errors import DifficultyError
 from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
@@ -24,7 +25,7 @@ from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep
 PLUGIN_GROUP = "difficulty.commands"
 """Group of entry points: functions of other packages that add commands to the application."""
 
-COMMANDS = (demo, backbones, extract, merge, fit, score, audit, clean, export, estimate)
+COMMANDS = (demo, backbones, extract, merge, fit, score, report, audit, clean, export, estimate)
 
 
 def show_version(requested: bool) -> None:  # noqa: FBT001 - typer passes it by position

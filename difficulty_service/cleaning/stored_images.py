@@ -57,7 +57,10 @@ class ImageSource:
                 in the dataset.
         """
         missing = set(sample_ids)
-        for shard in range(self.dataset.num_shards):
+        positions = (row for row, name in enumerate(self.dataset.sample_ids) if name in missing)
+        # Shards without any of the samples are not opened, so that a few pictures come at once.
+        shards = dict.fromkeys(position // self.dataset.shard_size for position in positions)
+        for shard in list(shards):
             for sample in self.dataset.read_shard(shard):
                 if sample.sample_id not in missing:
                     continue

@@ -1,0 +1,1 @@
+"""The report: one page, in one file, on which people look at the scored images and mark them."""
