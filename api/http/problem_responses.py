@@ -49,7 +49,8 @@ def answer(problem: Problem, scope: MutableMapping[str, Any]) -> Response:
     `app.state.problem_page` writes it for a browser that asks for a page.
     """
     scope.setdefault("state", {})["problem"] = problem.type
-    problem_page = getattr(scope["app"].state, "problem_page", None)
+    state = getattr(scope.get("app"), "state", None)
+    problem_page = getattr(state, "problem_page", None)
     if problem_page is not None and _is_page(scope):
         page: Response = problem_page(problem, Request(scope))
         return page
