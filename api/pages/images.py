@@ -32,8 +32,8 @@ from api.routes.results import CACHED, JPEG
 from api.schemas.marks import Decision, MarkChange
 from difficulty_service.cleaning.marks import Mark
 from difficulty_service.errors import DatasetError, ImageError
-from difficulty_service.report.cards import Card
-from difficulty_service.report.charts import Bar, histogram
+from difficulty_service.reporting.cards import Card
+from difficulty_service.reporting.charts import Bar, histogram
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 

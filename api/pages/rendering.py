@@ -16,7 +16,7 @@ from starlette.responses import Response
 from api.http.api_keys import Principal
 from api.http.problems import Problem
 from api.jobs.rows import Job
-from difficulty_service.report.page import decimal
+from difficulty_service.reporting.page import decimal
 
 UNAUTHORISED = 401
 SEE_OTHER = 303
@@ -91,7 +91,7 @@ def job_name(job: Job) -> str:
 def _environment() -> Environment:
     environment = Environment(
         loader=ChoiceLoader(
-            [PackageLoader("api.pages"), PackageLoader("difficulty_service.report")]
+            [PackageLoader("api.pages"), PackageLoader("difficulty_service.reporting")]
         ),
         autoescape=True,
         undefined=StrictUndefined,

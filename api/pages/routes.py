@@ -27,7 +27,7 @@ def add_pages(app: FastAPI) -> None:
     """Adds the pages to an application."""
     for router in ROUTERS:
         app.include_router(router)
-    report = Path(str(files("difficulty_service.report") / "static"))
+    report = Path(str(files("difficulty_service.reporting") / "static"))
     own = Path(str(files("api.pages") / "static"))
     app.mount("/static/report", _Assets(directory=report))
     app.mount("/static", _Assets(directory=own))

@@ -15,8 +15,8 @@ from api.results.open_scores import OpenScores
 from api.results.overview import Overview
 from api.routes.marks import counts_of
 from api.routes.results import succeeded_job
-from difficulty_service.report.cards import Card
-from difficulty_service.report.samples import ScoredSamples
+from difficulty_service.reporting.cards import Card
+from difficulty_service.reporting.samples import ScoredSamples
 from difficulty_service.scoring.wrong_labels import Proportion
 
 CHECKED_FOR_A_SHARE = 5

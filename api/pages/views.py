@@ -11,9 +11,9 @@ from api.pages.scored import scored_job
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors
 from api.storage.worker_registry import live_workers
-from difficulty_service.report.provenance import describe_provenance
-from difficulty_service.report.sections import LISTED_CLASSES
-from difficulty_service.report.selection import SHOWN_CLASSES
+from difficulty_service.reporting.provenance import describe_provenance
+from difficulty_service.reporting.sections import LISTED_CLASSES
+from difficulty_service.reporting.selection import SHOWN_CLASSES
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from api.results.score_pages import BadQuery
-from difficulty_service.report.samples import ScoredSamples
+from difficulty_service.reporting.samples import ScoredSamples
 
 SORTS: Mapping[str, str] = {
     "doubtful": "Doubtful labels first",

@@ -13,7 +13,7 @@ from api.results.overview import Overview, make_overview
 from api.results.score_columns import ScoreColumns, map_columns, write_columns
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from difficulty_service.report.samples import COLUMNS
+from difficulty_service.reporting.samples import COLUMNS
 from difficulty_service.score_file import read_scores
 
 MAX_OPEN = 8

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from difficulty_service.report.classes import ClassFacts, rank_classes
-from difficulty_service.report.samples import ScoredSamples
-from difficulty_service.report.sections import (
+from difficulty_service.reporting.classes import ClassFacts, rank_classes
+from difficulty_service.reporting.samples import ScoredSamples
+from difficulty_service.reporting.sections import (
     ClassRow,
     MatrixCell,
     Summary,
@@ -13,7 +13,7 @@ from difficulty_service.report.sections import (
     matrix_of,
     summarise,
 )
-from difficulty_service.report.selection import Limits, Selection, select
+from difficulty_service.reporting.selection import Limits, Selection, select
 
 LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8)
 

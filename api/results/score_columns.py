@@ -14,8 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.files.atomic_file import replacing
-from difficulty_service.report.charts import Scale, scale_of
-from difficulty_service.report.samples import ScoredSamples, to_samples
+from difficulty_service.reporting.charts import Scale, scale_of
+from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.score_file import ScoreFile
 
 FORMAT = 1

@@ -29,7 +29,7 @@ from api.schemas.marks import (
     MarksChanged,
 )
 from difficulty_service.cleaning.marks import FORMULA_STARTS, Mark
-from difficulty_service.report.samples import ScoredSamples
+from difficulty_service.reporting.samples import ScoredSamples
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])
 

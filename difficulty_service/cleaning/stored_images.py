@@ -101,6 +101,23 @@ def open_images(
             parameter="images",
         )
     dataset = open_dataset(str(location), _options(provenance, given or DatasetOptions()))
+    return match_images(provenance, sample_ids, dataset)
+
+
+def match_images(
+    provenance: Mapping[str, Any], sample_ids: Collection[str], dataset: Dataset
+) -> ImageSource:
+    """The images of a dataset for the scored samples.
+
+    Args:
+        provenance: Metadata of the score file.
+        sample_ids: Ids of the scored samples.
+        dataset: The dataset that was scored, or a copy of it.
+
+    Raises:
+        CleaningError: None of the samples is in the dataset.
+    """
+    location = dataset.location
     known = set(dataset.sample_ids)
     if known.isdisjoint(sample_ids):
         examples = list(sample_ids)[:3]

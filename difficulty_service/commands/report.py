@@ -13,7 +13,7 @@ from difficulty_service.commands.scored_images import ImagesLocation, Scores
 from difficulty_service.files.wording import count_of
 
 if TYPE_CHECKING:
-    from difficulty_service.report.report import WrittenReport
+    from difficulty_service.reporting.writing import WrittenReport
 
 DEFAULT_MAX_MB = 15.0
 
@@ -53,8 +53,8 @@ def report(
     The marks are downloaded from the page, and `difficulty clean --marks` applies them.
     """
     from difficulty_service.datasets.sample import DatasetOptions
-    from difficulty_service.report.assemble import ReportOptions, make_report, read_reported
-    from difficulty_service.report.report import require_report_file
+    from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
+    from difficulty_service.reporting.writing import require_report_file
 
     path = out or scores.with_suffix(".html")
     require_report_file(path, max_mb)
@@ -62,6 +62,20 @@ def report(
     features = scores.with_suffix(".features") if draw_map else None
     options = ReportOptions(images, reading, compare, max_mb, features)
     print_report(make_report(read_reported(scores, compare), path, options), scores)
+
+
+def check_report_file(path: Path) -> None:
+    """Raises ReportError where a report could not be written to a path."""
+    from difficulty_service.reporting.writing import require_report_file
+
+    require_report_file(path)
+
+
+def write_score_report(scores: Path, path: Path) -> None:
+    """Writes the report of a score file with the images that it names, and prints where it is."""
+    from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
+
+    print_report(make_report(read_reported(scores), path, ReportOptions()), scores)
 
 
 def print_report(written: "WrittenReport", scores: Path) -> None:
