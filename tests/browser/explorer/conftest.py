@@ -172,9 +172,7 @@ def new_context(
 
 
 @pytest.fixture
-def context(
-    new_context: Callable[..., "BrowserContext"], explorer: Explorer
-) -> "BrowserContext":
+def context(new_context: Callable[..., "BrowserContext"], explorer: Explorer) -> "BrowserContext":
     """A signed-in profile."""
     return signed_in(new_context(), explorer)
 

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.usefixtures("no_marks")
 
 
 def shown_rows(page: "Page") -> list[int]:
-    return [int(row) for row in page.eval_on_selector_all(".card", "a => a.map(c => c.dataset.row)")]
+    return [
+        int(row) for row in page.eval_on_selector_all(".card", "a => a.map(c => c.dataset.row)")
+    ]
 
 
 def images(explorer: Explorer, query: str = "") -> str:
@@ -27,6 +29,10 @@ def images(explorer: Explorer, query: str = "") -> str:
 def press(page: "Page", *keys: str) -> None:
     for key in keys:
         page.keyboard.press(key)
+
+
+def wait_for_count(page: "Page", number: int) -> None:
+    page.locator(".results-head b").get_by_text(str(number), exact=True).wait_for()
 
 
 def wait_for_marks(page: "Page", number: int) -> None:
@@ -74,7 +80,7 @@ def test_more_images_follow_without_a_gap(page: "Page", explorer: Explorer) -> N
     page.goto(images(explorer, "?sort=easiest"))
 
     page.get_by_role("link", name="More").click()
-    page.wait_for_function("document.querySelectorAll('.card').length > 60")
+    page.locator(".card").nth(60).wait_for()
     page.get_by_role("link", name="More").wait_for(state="detached")
 
     order = sorted(range(len(explorer.scores)), key=lambda row: explorer.scores[row]["rmd"])
@@ -89,10 +95,10 @@ def test_a_filter_changes_the_address_and_going_back_restores_it(
 
     page.get_by_label("Label", exact=True).fill("dog")
     page.keyboard.press("Tab")
-    page.wait_for_function("document.querySelector('.results-head b').textContent === '40'")
+    wait_for_count(page, 40)
     filtered = shown_rows(page)
     page.go_back()
-    page.wait_for_function("document.querySelector('.results-head b').textContent !== '40'")
+    wait_for_count(page, 120)
 
     assert {explorer.scores[row]["label_name"] for row in filtered} == {"dog"}
     assert shown_rows(page) == all_rows
@@ -158,7 +164,8 @@ def test_keys_do_nothing_while_text_is_entered(page: "Page", explorer: Explorer)
     page.goto(images(explorer))
     press(page, "ArrowRight", "/")
     page.keyboard.type("d1")
-    page.wait_for_function("location.search.includes('q=d1')")
+    page.wait_for_url("**q=d1*")
+    wait_for_count(page, 10)
 
     assert page.locator(".card[data-mark]").count() == 0
     assert all("d1" in explorer.scores[row]["sample_id"] for row in shown_rows(page))
