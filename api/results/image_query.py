@@ -145,12 +145,13 @@ def neighbours(
     follows = (keys > own) | ((keys == own) & (rows > row))
     precedes = (keys < own) | ((keys == own) & (rows < row))
 
-    def nearest(mask: NDArray[np.bool_], sign: int) -> int | None:
+    def first(mask: NDArray[np.bool_], sign: int) -> int | None:
         if not mask.any():
             return None
-        return int(rows[mask][np.lexsort((sign * rows[mask], sign * keys[mask]))[0]])
+        signed, candidates = sign * keys[mask], rows[mask]
+        return int(sign * (sign * candidates[signed == signed.min()]).min())
 
-    return nearest(precedes, -1), nearest(follows, 1)
+    return first(precedes, -1), first(follows, 1)
 
 
 def matching_rows(
