@@ -31,7 +31,8 @@ class Limits:
         doubtful: Samples that look more like another class.
         unusual: Samples unlike anything else.
         per_class: Hardest samples of a class, and as many of the easiest.
-        typical: Easiest samples of a class beside a doubtful one.
+        typical: Easiest samples of a class beside a doubtful one; half as many of a class of which
+            no other pictures are shown.
         per_pair: Samples of a pair of classes.
         copies: Pairs of copies.
     """
@@ -123,6 +124,7 @@ def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits)
         return _listed(rows[first_of_their_kind[rows]][:count])
 
     shown = ranked[:SHOWN_CLASSES]
+    with_strips = {each.label for each in shown}
     compared = {*samples.labels[cards].tolist(), *samples.nearest[cards].tolist()}
     return Selection(
         doubtful=_listed(cards),
@@ -130,7 +132,11 @@ def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits)
         unusual=_listed(unusual[: limits.unusual]),
         hardest={each.label: _listed(each.rows[::-1][: limits.per_class]) for each in shown},
         easiest={each.label: easiest(each.label, limits.per_class) for each in shown},
-        typical={label: easiest(label, limits.typical) for label in sorted(compared)},
+        typical={
+            # Pictures of classes without strips are on the page for this alone.
+            label: easiest(label, limits.typical if label in with_strips else limits.typical // 2)
+            for label in sorted(compared)
+        },
         pairs=pairs,
         pictured_pairs=[_listed(each.rows[: limits.per_pair]) for each in pairs[:PICTURED_PAIRS]],
         copies=_copies(samples)[: limits.copies],

@@ -3,16 +3,20 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
+from torch.nn import functional as F
 
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import create_store
 from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
-from difficulty_service.score_file import SCHEMA, write_scores
+from difficulty_service.score_file import SCHEMA, read_scores, write_scores
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -157,6 +161,23 @@ def write() -> Callable[[Path], Path]:
 
 
 @pytest.fixture(scope="session")
+def doubtful_rows() -> Callable[[Path], list[dict[str, Any]]]:
+    """What a score file says of its doubtful samples, the largest margin first."""
+
+    def read(scores: Path) -> list[dict[str, Any]]:
+        contents = read_scores(scores)
+        names = contents.provenance["class_names"]
+        rows = [
+            row | {"nearest_label_name": names[row["nearest_label"]]}
+            for row in contents.table.to_pylist()
+            if row["label_margin"] > 0
+        ]
+        return sorted(rows, key=lambda row: -row["label_margin"])
+
+    return read
+
+
+@pytest.fixture(scope="session")
 def scored(make_scored: Callable[..., Path]) -> Path:
     """A score file of ninety pictures."""
     return make_scored()
@@ -169,7 +190,30 @@ def report(scored: Path, write: Callable[[Path], Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
+def report_with_map(scored: Path) -> Path:
+    """The same report with a map of features that separate the classes."""
+    ids = read_scores(scored).table["sample_id"].to_pylist()
+    labels = torch.arange(SAMPLES) % 3
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(SAMPLES, 6, generator=generator) + 6 * F.one_hot(labels, 6)
+    description = {
+        "class_names": CLASSES,
+        "num_shards": 1,
+        "augment_runs": 0,
+        "shard_size": SAMPLES,
+        "num_samples": SAMPLES,
+        "dataset": "images",
+        "fingerprint": "0",
+    }
+    store = create_store(scored.with_suffix(".features"), description)
+    store.write_part(0, Part(ids, labels, torch.zeros(SAMPLES), features), [])
+    path = scored.with_name("map.html")
+    make_report(read_reported(scored), path, ReportOptions(features=store.folder))
+    return path
+
+
+@pytest.fixture(scope="session")
 def hostile(make_scored: Callable[..., Path]) -> Path:
     """A score file whose ids and classes would break a careless page or spreadsheet."""
-    beginnings = ("</script><script>alert(1)</script>", "=1+1", "'=x", 'a,b\n"c"', "-9", "\u202ex")
+    beginnings = ("</script><script>alert(1)</script>", "=1+1", "'=x", 'a,b\n"c"', "-x", "\u202ex")
     return make_scored(HOSTILE_CLASSES, lambda row: f"{beginnings[row % 6]}{row}")

@@ -1,4 +1,4 @@
-"""A person with a report: looks, filters, marks, comes back, downloads, and cleans the dataset."""
+"""What a person sees of a report: pictures, filters, the map, any device, any setting."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from difficulty_service.cleaning.decisions import CleaningRules, decide
-from difficulty_service.cleaning.marks import Mark, MarkedSample, Marks, read_marks
 from difficulty_service.score_file import read_scores
 
 if TYPE_CHECKING:
@@ -15,14 +13,7 @@ if TYPE_CHECKING:
 
 OpenPage = Callable[..., "Page"]
 Rows = list[dict[str, Any]]
-
-
-def doubtful_rows(scores: Path) -> Rows:
-    """What the file says of the doubtful samples, the largest margin first."""
-    rows = read_scores(scores).table.to_pylist()
-    return sorted(
-        (row for row in rows if row["label_margin"] > 0), key=lambda row: -row["label_margin"]
-    )
+DoubtfulRows = Callable[[Path], Rows]
 
 
 def captions(page: "Page") -> list[str]:
@@ -36,19 +27,6 @@ def expected_captions(rows: Rows) -> list[str]:
         f"{row['label_name']} {row['label_margin']:.1f} → looks like {row['nearest_label_name']}"
         for row in rows
     ]
-
-
-def with_names(rows: Rows, classes: tuple[str, ...] = ("bird", "cat", "dog")) -> Rows:
-    return [row | {"nearest_label_name": classes[row["nearest_label"]]} for row in rows]
-
-
-def download_marks(page: "Page", folder: Path, known: set[str]) -> Marks:
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Download marks").click()
-    path = folder / download.value.suggested_filename
-    download.value.save_as(path)
-    assert path.name == "marks.csv"
-    return read_marks(path, known)
 
 
 def test_every_picture_loads(open_page: OpenPage, report: Path) -> None:
@@ -66,11 +44,11 @@ def test_every_picture_loads(open_page: OpenPage, report: Path) -> None:
 
 
 def test_cards_are_in_the_order_of_the_score_file(
-    open_page: OpenPage, report: Path, scored: Path
+    open_page: OpenPage, report: Path, scored: Path, doubtful_rows: DoubtfulRows
 ) -> None:
     page = open_page(report)
 
-    rows = with_names(doubtful_rows(scored))
+    rows = doubtful_rows(scored)
     assert len(rows) == 45
     assert captions(page) == expected_captions(rows)
     heading = page.get_by_role("heading", level=1).inner_text()
@@ -78,10 +56,10 @@ def test_cards_are_in_the_order_of_the_score_file(
 
 
 def test_filters_show_what_the_score_file_says(
-    open_page: OpenPage, report: Path, scored: Path
+    open_page: OpenPage, report: Path, scored: Path, doubtful_rows: DoubtfulRows
 ) -> None:
     page = open_page(report)
-    rows = with_names(doubtful_rows(scored))
+    rows = doubtful_rows(scored)
 
     page.get_by_label("Label", exact=True).select_option("cat")
     cats = captions(page)
@@ -124,124 +102,36 @@ def test_a_filter_that_nothing_matches_can_be_taken_back(open_page: OpenPage, re
     assert len(captions(page)) == 45
 
 
-def test_a_review_by_keyboard_alone(open_page: OpenPage, report: Path, scored: Path) -> None:
-    page = open_page(report)
-    rows = with_names(doubtful_rows(scored))
-
-    for _ in range(40):  # from the top of the page to the first card
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.classList.contains('look')"):
-            break
-    for key in ("r", "d", "ArrowRight", "k", "Home", "ArrowDown", "Enter"):
-        page.keyboard.press(key)
-    dialog = page.get_by_role("dialog")
-    title = dialog.get_by_role("heading", level=2).inner_text()
-    page.keyboard.press("d")
-    place = dialog.locator("#dialog-place").inner_text()
-    page.keyboard.press("Escape")
-    focused = page.evaluate("document.activeElement.closest('.card').dataset.index")
-
-    stamps = [text for text in page.locator(".stamp").all_inner_texts() if text]
-    assert sorted(stamps) == sorted([rows[0]["nearest_label_name"], "drop", "keep", "drop"])
-    below = int(focused) - 1
-    assert title == f"{rows[below]['label_name']}, or {rows[below]['nearest_label_name']}?"
-    assert place == f"{below + 2} of 45"
-    assert not dialog.is_visible()
-    assert "4 checked: 1 keep, 1 relabel, 2 drop." in page.locator("#tray-text").inner_text()
-
-
-def test_the_dialog_shows_typical_images_of_both_classes(
-    open_page: OpenPage, report: Path, scored: Path
+def test_the_map_names_the_image_under_the_mouse(
+    open_page: OpenPage, report_with_map: Path, scored: Path
 ) -> None:
-    page = open_page(report)
-    row = with_names(doubtful_rows(scored))[0]
+    page = open_page(report_with_map)
+    names = {row["sample_id"]: row["label_name"] for row in read_scores(scored).table.to_pylist()}
+    canvas = page.locator("#map-canvas")
+    canvas.scroll_into_view_if_needed()
+    place = page.evaluate(
+        """() => {
+            const data = JSON.parse(document.getElementById("map-data").textContent);
+            const bytes = atob(data.positions);
+            const canvas = document.getElementById("map-canvas");
+            const number = (i) => bytes.charCodeAt(i) + 256 * bytes.charCodeAt(i + 1);
+            return [
+                12 + number(0) / 65535 * (canvas.clientWidth - 24),
+                canvas.clientHeight - 12 - number(2) / 65535 * (canvas.clientHeight - 24),
+            ];
+        }"""
+    )
 
-    page.locator(".look").first.click()
-    dialog = page.get_by_role("dialog")
+    canvas.hover(position={"x": round(place[0]), "y": round(place[1])})
+    name, harder, sample_id = page.locator("#map-tip span").inner_text().split(" · ")
+    before = canvas.screenshot()
+    page.get_by_label("doubtful labels").check()
+    key = page.locator("#map-key li").all_inner_texts()
 
-    assert dialog.get_by_text(f"Typical {row['label_name']}").is_visible()
-    for name in (row["label_name"], row["nearest_label_name"]):
-        assert dialog.get_by_alt_text(f"typical {name}").count() == 6
-    assert row["sample_id"] in dialog.locator("#dialog-text").inner_text()
-    dialog.get_by_role("button", name=f"Relabel as {row['nearest_label_name']}").click()
-    assert page.locator(".stamp").first.inner_text() == row["nearest_label_name"]
-
-
-def test_the_tray_gives_the_share_of_wrong_labels_with_its_interval(
-    open_page: OpenPage, report: Path
-) -> None:
-    page = open_page(report)
-
-    page.locator(".look").first.focus()
-    for key in "rrdkkkkkkk":
-        page.keyboard.press(key)
-    before = page.locator("#tray-text").inner_text()
-    page.get_by_role("button", name="Undo").click()
-
-    # Wilson's interval of 3 in 10, by the formula: 10.8 % to 60.3 %.
-    assert "30 % of these labels are wrong (95 % interval 11\N{EN DASH}60 %)." in before
-    assert "9 checked: 6 keep, 2 relabel, 1 drop." in page.locator("#tray-text").inner_text()
-
-
-def test_marks_survive_a_reload_and_reach_another_tab(open_page: OpenPage, report: Path) -> None:
-    page = open_page(report)
-    other = page.context.new_page()
-    other.goto(report.as_uri())
-
-    page.locator(".look").first.focus()
-    page.keyboard.press("d")
-    other.wait_for_selector("[data-mark=drop]")
-    other.locator(".look").nth(1).focus()
-    other.keyboard.press("k")
-    page.wait_for_selector("[data-mark=keep]")
-    page.reload()
-
-    assert "2 checked: 1 keep, 0 relabel, 1 drop." in page.locator("#tray-text").inner_text()
-    assert page.locator(".card").first.get_attribute("data-mark") == "drop"
-
-
-def test_downloaded_marks_are_what_clean_reads(
-    open_page: OpenPage, report: Path, scored: Path, tmp_path: Path
-) -> None:
-    page = open_page(report)
-    rows = with_names(doubtful_rows(scored))
-    page.locator(".look").first.focus()
-    for key in "rdk":
-        page.keyboard.press(key)
-
-    marks = download_marks(page, tmp_path, {row["sample_id"] for row in rows})
-
-    assert marks.warnings == ()
-    assert marks.samples == {
-        rows[0]["sample_id"]: MarkedSample(Mark.RELABEL, rows[0]["nearest_label_name"]),
-        rows[1]["sample_id"]: MarkedSample(Mark.DROP),
-        rows[2]["sample_id"]: MarkedSample(Mark.KEEP),
-    }
-    decisions = decide(read_scores(scored), CleaningRules(marks.samples))
-    assert sum(each.dropped for each in decisions.classes.values()) == 1
-    assert sum(each.moved_out for each in decisions.classes.values()) == 1
-
-
-def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(
-    open_page: OpenPage, hostile: Path, write: Callable[[Path], Path], tmp_path: Path
-) -> None:
-    page = open_page(write(hostile))
-    rows = doubtful_rows(hostile)
-    names = read_scores(hostile).provenance["class_names"]
-
-    page.locator(".look").first.click()
-    title = page.locator("#dialog-title").text_content()
-    page.keyboard.press("Escape")
-    for _ in rows:
-        page.keyboard.press("r")
-    marks = download_marks(page, tmp_path, {row["sample_id"] for row in rows})
-
-    assert title == f"{rows[0]['label_name']}, or {names[rows[0]['nearest_label']]}?"
-    assert page.locator("b:text-is('bird')").count() == 0
-    assert marks.samples == {
-        row["sample_id"]: MarkedSample(Mark.RELABEL, names[row["nearest_label"]].strip())
-        for row in rows
-    }
+    assert names[sample_id] == name
+    assert harder.startswith("harder than")
+    assert key == ["another class fits better", "own class fits best"]
+    assert canvas.screenshot() != before
 
 
 def test_without_javascript_everything_reads_and_no_control_is_shown(
@@ -253,19 +143,6 @@ def test_without_javascript_everything_reads_and_no_control_is_shown(
     assert page.locator(".classes tbody tr").count() == 3
     for control in ("#theme", "#controls", "#tray", "dialog"):
         assert not page.locator(control).first.is_visible()
-
-
-def test_a_browser_that_stores_nothing_says_so(open_page: OpenPage, report: Path) -> None:
-    page = open_page(report)
-    page.add_init_script("Object.defineProperty(window, 'localStorage', {get() { throw 1; }})")
-    page.reload()
-
-    page.locator(".look").first.focus()
-    page.keyboard.press("k")
-
-    text = page.locator("#tray-text").inner_text()
-    assert "1 checked" in text
-    assert "This browser does not keep them: download before you leave." in text
 
 
 @pytest.mark.parametrize("device", ["desktop", "phone"])

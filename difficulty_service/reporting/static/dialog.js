@@ -18,6 +18,7 @@ function fillDialog(review) {
   const shown = review.button(review.cards[index]).firstElementChild.cloneNode(true);
   shown.removeAttribute("data-row");
   shown.removeAttribute("loading");
+  byId("dialog").dataset.index = index;
   byId("dialog-picture").replaceChildren(shown);
   byId("dialog-title").textContent = `${given}, or ${nearest}?`;
   const parts = [sample.id, `margin ${sample.margin.toFixed(1)}`];
@@ -79,7 +80,8 @@ function listenInDialog(review) {
     else if (REVIEW_KEYS[key]) markInDialog(review, REVIEW_KEYS[key]);
     else if (key === "u") { review.undo(); fillDialog(review); }
   });
-  dialog.addEventListener("close", () => review.focus(review.current));
+  // A closing dialog gives the focus back to the card that opened it, not to the one it shows.
+  dialog.addEventListener("close", () => review.focus(Number(dialog.dataset.index)));
   byId("previous").addEventListener("click", () => stepDialog(review, -1));
   byId("next").addEventListener("click", () => stepDialog(review, 1));
 }
