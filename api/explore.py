@@ -20,6 +20,7 @@ from api.storage.identifiers import id_of
 from api.storage.tables import JOBS
 from difficulty_service.cleaning.stored_images import OPTIONS_KEY
 from difficulty_service.datasets.storage import is_uri
+from difficulty_service.errors import ConfigError
 from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.feature_store.part import BadImage
 from difficulty_service.reporting.samples import COLUMNS, to_samples
@@ -43,12 +44,20 @@ def explore(
 
     Raises:
         ScoreFileError: The score file cannot be read.
-        ConfigError: The port is in use.
+        ConfigError: The port is in use, or the folder cannot be made.
     """
     content = read_scores(scores)
     read_scores(scores, COLUMNS)  # fails now where one is missing
     location = images or str(content.provenance.get("dataset") or "")
     settings = explorer_settings(scores, location, port)
+    try:
+        settings.data_dir.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{settings.data_dir} cannot be made, where marks are kept: {error.strerror}",
+            "copy the score file to a folder that you may write to",
+            parameter="scores",
+        ) from None
     with open_database(settings) as engine:
         job = import_scores(engine, open_artifacts(settings.artifact_root), content, location)
     run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
@@ -66,6 +75,7 @@ def explorer_settings(scores: Path, location: str, port: int) -> Settings:
         host="127.0.0.1",
         port=port,
         rate_limit="100000/minute",
+        takes_jobs=False,
         log_format="text",
         log_level="error",
     )

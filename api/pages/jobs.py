@@ -126,6 +126,7 @@ def _form(
         "roots": list(settings.roots),
         "backbones": get_backbones(request, key).backbones,
         "max_upload_bytes": settings.max_upload_bytes,
+        "takes_jobs": settings.takes_jobs,
     }
 
 

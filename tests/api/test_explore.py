@@ -8,10 +8,11 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from api.app import create_app
-from api.explore import explorer_settings, import_scores, root_and_path
+from api.explore import explore, explorer_settings, import_scores, root_and_path
 from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
+from difficulty_service.errors import ConfigError
 from difficulty_service.score_file import read_scores, write_scores
 
 
@@ -94,6 +95,26 @@ def test_a_picture_that_is_gone_is_replaced_by_the_reason(scores: Path) -> None:
     assert answer.status_code == 410
     assert answer.headers["content-type"] == "image/svg+xml"
     assert "the dataset can no" in answer.text
+
+
+def test_jobs_are_shown_but_not_taken(scores: Path) -> None:
+    client, _ = opened(scores)
+    body = {"dataset": {"root": scores.parent.name, "path": "photos"}}
+
+    with client:
+        page = client.get("/").text
+        answer = client.post("/v1/jobs", json=body)
+
+    assert "Look at the images" in page
+    assert "Score a dataset" not in page
+    assert answer.status_code == 403
+
+
+def test_a_folder_that_cannot_be_made_is_explained(scores: Path) -> None:
+    scores.with_suffix(".explorer").write_text("in the way")
+
+    with pytest.raises(ConfigError, match="where marks are kept"):
+        explore(scores, None, 0, print)
 
 
 def test_the_server_answers_this_machine_only(scores: Path) -> None:
