@@ -40,10 +40,12 @@ export class Marks {
     });
   }
 
-  // The same mark again takes it away.
-  toggle(cards, mark) {
-    const same = cards.every((card) => isSame(markOf(card), mark));
-    this.change(cards.map((card) => ({ row: Number(card.dataset.row), before: markOf(card), after: same ? null : mark })));
+  // The same marks again take them away. markFor gives the mark of a card.
+  toggle(cards, markFor) {
+    const same = cards.every((card) => isSame(markOf(card), markFor(card)));
+    this.change(cards.map((card) => ({
+      row: Number(card.dataset.row), before: markOf(card), after: same ? null : markFor(card),
+    })));
   }
 
   change(changes, isUndo = false) {

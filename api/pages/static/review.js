@@ -19,12 +19,13 @@ export function startReview() {
   const marks = new Marks(place.dataset.job, cardOf, report);
   const mayWrite = place.dataset.mayWrite === "yes";
   const decide = (cards, key) => {
-    const mark = decisionOf(key, cards, place);
-    if (mark === undefined) return false;
+    const markFor = decisionFor(key, place);
+    if (markFor === null) return false;
+    const marked = cards.filter((card) => markFor(card) !== null);
     if (!mayWrite) report("This key may only read. Sign in with one that has the scope write.");
-    else if (mark === null) report("No other class fits this image: choose one with 1 to 9, or on its page.");
-    else marks.toggle(cards, mark);
-    return mayWrite && mark !== null;
+    else if (marked.length === 0) report("No other class fits better: choose one with 1 to 9, or on the page of the image.");
+    else marks.toggle(marked, markFor);
+    return mayWrite && marked.length > 0;
   };
   if (place.id === "one") startOne(place, marks, decide);
   else startGrid(place, marks, decide);
@@ -39,20 +40,15 @@ export function startReview() {
 const isPlain = (event) =>
   !(event.ctrlKey || event.metaKey || event.altKey || event.target.closest(TYPED) || document.querySelector("dialog[open]"));
 
-// undefined: not a key for marks; null: there is no class to relabel to.
-function decisionOf(key, cards, place) {
+// The mark that a key gives to a card, null where no class fits better; null for other keys.
+function decisionFor(key, place) {
   const simple = { k: "keep", d: "drop" }[key.toLowerCase()];
-  if (simple) return { mark: simple, label: null };
-  if (key.toLowerCase() === "r") {
-    const labels = new Set(cards.map((card) => card.dataset.nearest));
-    const [label] = labels;
-    return labels.size === 1 && label ? { mark: "relabel", label } : null;
-  }
-  if (/^[1-9]$/.test(key) && place.dataset.digits) {
-    const label = JSON.parse(place.dataset.digits)[Number(key) - 1];
-    return label === undefined ? undefined : { mark: "relabel", label };
-  }
-  return undefined;
+  if (simple) return () => ({ mark: simple, label: null });
+  const relabel = (label) => (label ? { mark: "relabel", label } : null);
+  if (key.toLowerCase() === "r") return (card) => relabel(card.dataset.nearest);
+  if (!/^[1-9]$/.test(key) || !place.dataset.digits) return null;
+  const label = JSON.parse(place.dataset.digits)[Number(key) - 1];
+  return label === undefined ? null : () => relabel(label);
 }
 
 function startGrid(place, marks, decide) {

@@ -152,6 +152,18 @@ def test_several_images_are_selected_and_marked_together(page: "Page", explorer:
     assert page.locator(".card[data-mark=drop]").count() == 3
 
 
+def test_several_images_are_relabelled_each_as_what_fits_it_best(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(images(explorer, "?margin=0"))
+    rows = shown_rows(page)[:5]
+    press(page, "ArrowRight", *["Shift+ArrowRight"] * 4, "r")
+    wait_for_marks(page, 5)
+
+    stamps = page.eval_on_selector_all(".stamp", "all => all.slice(0, 5).map(s => s.textContent)")
+    assert stamps == [explorer.scores[row]["nearest_label_name"] for row in rows]
+
+
 def test_a_digit_relabels_to_another_class(page: "Page", explorer: Explorer) -> None:
     page.goto(images(explorer))
     press(page, "ArrowRight", "3")
