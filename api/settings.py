@@ -35,6 +35,7 @@ class Settings(BaseSettings):
         max_images_per_request: Maximum number of images in a request that scores single images.
         max_image_bytes: Maximum number of bytes of an image.
         max_pixels: Maximum number of pixels of an image.
+        takes_jobs: Whether jobs may be submitted.
         max_queued_jobs: Maximum number of queued jobs of one key.
         rate_limit: Maximum rate of requests of one key or address, in the notation of the package
             `limits`: `600/minute`, `10/second;10000/day`.
@@ -71,6 +72,7 @@ class Settings(BaseSettings):
     max_images_per_request: Count = 256
     max_image_bytes: Count = 32 * MEBIBYTE
     max_pixels: Count = 50_000_000
+    takes_jobs: bool = True
     max_queued_jobs: Count = 100
     rate_limit: str = "600/minute"
     lease: Seconds = 60.0

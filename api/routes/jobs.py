@@ -111,7 +111,7 @@ def list_all(
     """Newest first, a page at a time; those of all keys where the key has the scope admin."""
     if owner is not None:
         key.require("admin")
-    cursor = None if before is None else _read_cursor(before)
+    cursor = None if before is None else read_cursor(before)
     jobs = list_jobs(
         request.app.state.engine,
         key.visible_owner if owner is None else owner,
@@ -121,7 +121,7 @@ def list_all(
     )
     page, is_last = jobs[:limit], len(jobs) <= limit
     return JobPage(
-        jobs=[public(job) for job in page], next=None if is_last else _write_cursor(page[-1])
+        jobs=[public(job) for job in page], next=None if is_last else write_cursor(page[-1])
     )
 
 
@@ -221,13 +221,19 @@ def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _write_cursor(job: Job) -> str:
+def write_cursor(job: Job) -> str:
+    """Cursor of the page that follows this job."""
     # Eight bytes represent the time exactly; a few decimal digits would not.
     packed = struct.pack(">d", job.created_at) + job.id.encode()
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def _read_cursor(text: str) -> Cursor:
+def read_cursor(text: str) -> Cursor:
+    """The last job of the page before.
+
+    Raises:
+        Problem: The text is not a cursor.
+    """
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         (created_at,) = struct.unpack(">d", packed[:8])
