@@ -7,6 +7,7 @@ from importlib.metadata import version
 from asgi_correlation_id import CorrelationIdMiddleware
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from api.http.api_keys import Authentication
 from api.http.body_limits import BodyLimits, limits_of
@@ -75,6 +76,10 @@ def create_app(settings: Settings) -> FastAPI:
     # The middleware added last is the first to get a request.
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))
     app.add_middleware(Authentication, count=rate_limiter(settings.rate_limit))
+    if settings.allowed_hosts:
+        # A page of another site may let its own name lead to this address, and is then its own
+        # site to a browser.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
     app.add_middleware(BrowserHeaders)
     app.add_middleware(RequestLog, metrics=app.state.metrics)
     app.add_middleware(CorrelationIdMiddleware)

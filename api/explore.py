@@ -73,6 +73,7 @@ def explorer_settings(scores: Path, location: str, port: int) -> Settings:
         artifacts=str(folder / "artifacts"),
         roots={root[0]: root[1]},
         host="127.0.0.1",
+        allowed_hosts=("127.0.0.1", "localhost"),
         port=port,
         rate_limit="100000/minute",
         takes_jobs=False,

@@ -24,6 +24,8 @@ class Settings(BaseSettings):
         artifacts: Folder or URI for results; None for a folder in `data_dir`.
         host: Address to listen on; without keys, a loopback address only.
         port: Port to listen on.
+        allowed_hosts: Names by which browsers and others may address the service, `*.` for any
+            subdomain; empty allows all.
         backbones: Backbones that jobs may use; empty allows all.
         default_backbone: Backbone of jobs that name none.
         device: Device of workers and of the encoder of single images.
@@ -61,6 +63,7 @@ class Settings(BaseSettings):
     artifacts: str | None = None
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    allowed_hosts: tuple[str, ...] = ()
     backbones: tuple[str, ...] = ()
     default_backbone: str = "clip-vit-b16"
     device: str = "auto"

@@ -133,3 +133,14 @@ def test_the_server_answers_this_machine_only(scores: Path) -> None:
 )
 def test_a_dataset_lies_below_a_root(location: str, expected: tuple[tuple[str, str], str]) -> None:
     assert root_and_path(location) == expected
+
+
+def test_a_name_of_another_site_that_leads_here_is_not_answered(scores: Path) -> None:
+    client, job = opened(scores)
+    with client:
+        own = client.get(f"/jobs/{job.id}")
+        other = client.get(f"/jobs/{job.id}", headers={"host": "rebound.example:80"})
+
+    assert own.status_code == 200
+    assert other.status_code == 400
+    assert job.id not in other.text
