@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 PACKAGE = "difficulty_service.reporting"
 
@@ -28,26 +28,30 @@ def render_template(
     *,
     styles: Sequence[str],
     scripts: Sequence[str],
+    package: str = PACKAGE,
 ) -> str:
-    """Fills a template of this package; every value is escaped.
+    """Fills a template; every value is escaped.
 
     Args:
         template: File name of the template.
         values: Its variables besides `style`, `script` and `policy`.
         styles: File names of its style sheets, in their order on the page.
         scripts: File names of its scripts, which share one scope.
+        package: Package whose folders `templates` and `static` have the files; those that it lacks
+            are of this package.
     """
-    style = "".join(map(_asset, styles))
-    script = f'"use strict";\n(() => {{\n{"".join(map(_asset, scripts))}}})();\n'
+    style = "".join(_asset(package, name) for name in styles)
+    script = "".join(_asset(package, name) for name in scripts)
+    script = f'"use strict";\n(() => {{\n{script}}})();\n'
     policy = POLICY.format(style=_hash(style), script=_hash(script))
-    page = _environment().get_template(template)
+    page = _environment(package).get_template(template)
     return page.render(style=style, script=script, policy=policy, **values)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(package: str) -> Environment:
     environment = Environment(
-        loader=PackageLoader(PACKAGE),
+        loader=ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, PACKAGE))]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -77,8 +81,9 @@ def _script_json(value: object) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _asset(name: str) -> str:
-    return (files(PACKAGE) / "static" / name).read_text("utf-8")
+def _asset(package: str, name: str) -> str:
+    own = files(package) / "static" / name
+    return (own if own.is_file() else files(PACKAGE) / "static" / name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:
