@@ -52,6 +52,7 @@ def report(
 
     The marks are downloaded from the page, and `difficulty clean --marks` applies them.
     """
+    from difficulty_service.audit.explanation import explanation_file
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
     from difficulty_service.reporting.writing import require_report_file
@@ -60,7 +61,8 @@ def report(
     require_report_file(path, max_mb)
     reading = DatasetOptions(split, image_column, label_column, id_column)
     features = scores.with_suffix(".features") if draw_map else None
-    options = ReportOptions(images, reading, compare, max_mb, features)
+    explanation = explanation_file(scores)
+    options = ReportOptions(images, reading, compare, max_mb, features, explanation)
     print_report(make_report(read_reported(scores, compare), path, options), scores)
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from difficulty_service.audit.explanation import explanation_file
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.interface.image_sources import LabelledImages, open_images
 from difficulty_service.interface.score_arrays import warn
@@ -23,7 +24,8 @@ def report(
     """Writes one page to look at the images and mark wrong labels: a file for any browser.
 
     Args:
-        scores: Scores, or the path of a score file.
+        scores: Scores, or the path of a score file; the page also shows what `difficulty explain`
+            wrote beside that file.
         out: File to write, which ends in .html; an existing one is replaced.
         images: The images, as for `score_dataset`; by default the dataset that the scores name,
             without pictures where that is gone.
@@ -50,6 +52,7 @@ def report(
         compare=compare,
         max_mb=max_mb,
         features=None if features is None else Path(features),
+        explanation=None if isinstance(scores, Scores) else explanation_file(Path(scores)),
     )
     written = make_report(contents, Path(out), options)
     warn(written.warnings)

@@ -10,6 +10,7 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.errors import DifficultyError, ReportError, Setting
 from difficulty_service.feature_store.store import is_store, open_store
 from difficulty_service.reporting.compared import ComparedColumn, compare, read_dataset_column
+from difficulty_service.reporting.explained import find_explanation
 from difficulty_service.reporting.map import ImageMap, draw_map, has_tsne
 from difficulty_service.reporting.samples import COLUMNS, to_samples
 from difficulty_service.reporting.writing import (
@@ -33,6 +34,7 @@ class ReportOptions:
         compare: Column of the score file, or of a dataset that is a table; None for none.
         max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
         features: Folder of the features for a map; None for no map.
+        explanation: File of `difficulty explain`, which may be missing; None for none.
     """
 
     images: str | Dataset | None = None
@@ -40,6 +42,7 @@ class ReportOptions:
     compare: str | None = None
     max_mb: float = DEFAULT_MAX_MB
     features: Path | None = None
+    explanation: Path | None = None
 
 
 def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
@@ -72,10 +75,15 @@ def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> Writte
     """
     require_report_file(path, options.max_mb)
     images, notes = _find_images(scores, options)
+    explained = None
+    if options.explanation is not None:
+        explained, problems = find_explanation(options.explanation, scores.provenance)
+        notes += problems
     parts = ReportParts(
         images=images,
         compared=_compared(scores, images, options),
         map=_map(scores, options),
+        explained=explained,
         max_mb=options.max_mb,
         notes=notes,
     )

@@ -12,6 +12,8 @@ from difficulty_service.reporting.pictures import Pictures, read_pictures
 from difficulty_service.reporting.provenance import describe_provenance
 from difficulty_service.score_file import ScoreFile
 
+STYLES, SCRIPTS = ("base.css", "report.css", "comparison.css"), ("theme.js",)
+
 LISTED_CLASSES = 50
 """Number of classes in the table."""
 
@@ -58,10 +60,9 @@ def write_comparison(
         "classes": comparison.classes[:LISTED_CLASSES],
         "only": [ids[:LISTED_IDS] for ids in (comparison.only_first, comparison.only_second)],
     }
+    page = render_template("comparison.html.j2", values, styles=STYLES, scripts=SCRIPTS)
     with replacing(path) as temporary:
-        temporary.write_text(
-            render_template("comparison.html.j2", values), "utf-8", errors="replace"
-        )
+        temporary.write_text(page, "utf-8", errors="replace")
     return [f"{sample_id} is not shown: {why}" for sample_id, why in pictures.problems.items()]
 
 

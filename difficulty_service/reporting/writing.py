@@ -15,6 +15,11 @@ from difficulty_service.files.wording import count_of
 from difficulty_service.reporting.cards import make_cards
 from difficulty_service.reporting.classes import ClassFacts, rank_classes
 from difficulty_service.reporting.compared import ComparedColumn, bar_heights
+from difficulty_service.reporting.explained import (
+    LISTED_FINDINGS,
+    SMALLEST_CLASS,
+    ShownExplanation,
+)
 from difficulty_service.reporting.map import ImageMap
 from difficulty_service.reporting.page import render_page
 from difficulty_service.reporting.pictures import Pictures, dataset_name, read_pictures
@@ -50,6 +55,7 @@ class ReportParts:
         images: The dataset; None for a report without pictures.
         compared: A column to set beside the difficulty, or None.
         map: Positions of the samples by their features, or None.
+        explained: What hard samples share in words, or None.
         max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
         notes: Sentences that the page shows, such as why there are no pictures.
     """
@@ -57,6 +63,7 @@ class ReportParts:
     images: ImageSource | None = None
     compared: ComparedColumn | None = None
     map: ImageMap | None = None
+    explained: ShownExplanation | None = None
     max_mb: float = DEFAULT_MAX_MB
     notes: Sequence[str] = ()
 
@@ -229,6 +236,9 @@ def _values(
         "class_name": samples.name_of,
         "map": parts.map,
         "map_data": parts.map.data(samples) if parts.map else None,
+        "explained": parts.explained,
+        "num_listed_findings": LISTED_FINDINGS,
+        "smallest_explained_class": SMALLEST_CLASS,
         "compared": parts.compared,
         "compared_heights": bar_heights(parts.compared) if parts.compared else [],
         "copies": [cards(copies) for copies in selection.copies],

@@ -165,6 +165,19 @@ def test_the_planted_phrase_is_found_where_it_is_and_nowhere_else(
     assert read_explanation(photos.scores.with_suffix(".explained.json")) == written
 
 
+def test_the_report_shows_what_was_found(
+    difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
+) -> None:
+    difficulty("explain", photos.scores, *clip)
+
+    done = difficulty("report", photos.scores, "--out", tmp_path / "report.html")
+
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert f"more like <b><bdi>{PLANTED}</bdi></b>" in page
+    assert "Nothing stands out in 1 of 2 classes" in page
+
+
 def test_a_second_run_reads_no_image_again_and_ends_with_the_same_file(
     difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
 ) -> None:
