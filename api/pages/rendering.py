@@ -82,9 +82,10 @@ def _to_sign_in(request: Request) -> Response:
 def job_name(job: Job) -> str:
     """The dataset of a job in a few words."""
     dataset = job.request["dataset"]
+    name = "/".join(part for part in (dataset.get("root"), dataset.get("path")) if part)
     if "upload" in dataset:
-        return f"upload {dataset['upload'][-6:]}"
-    return "/".join(part for part in (dataset["root"], dataset["path"]) if part)
+        name = f"upload {dataset['upload'][-6:]}"
+    return f"{name} with marks" if job.request.get("marks") else name
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
+from api.jobs.applied_marks import applied_marks, apply_marks
 from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
 from api.jobs.failures import hide_paths, public_names
 from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE, attempt_prefix, work_folder
@@ -102,6 +103,8 @@ def run_job(
         callbacks = Callbacks(reporter.update, keep_features, save_gaussians)
         with _deleted_if_unusable(extraction.out):
             dataset = open_job_dataset(job, location)
+            if marks := applied_marks(engine, job):
+                dataset = apply_marks(dataset, marks, job.request["marks"])
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
         reporter.between_stages()
         extracted = scored.extracted
