@@ -16,7 +16,7 @@ from starlette.responses import Response
 from api.http.api_keys import Principal
 from api.http.problems import Problem
 from api.jobs.rows import Job
-from difficulty_service.reporting.page import decimal
+from difficulty_service.reporting.page import decimal, script_json
 
 UNAUTHORISED = 401
 SEE_OTHER = 303
@@ -102,6 +102,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "count": lambda number: f"{number:,}",
         "decimal": decimal,
+        "script_json": script_json,
         "percent": lambda share: f"{100 * share:.1f} %",
         "whole_percent": lambda share: f"{100 * share:.0f} %",
         "plural": lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}",
