@@ -24,6 +24,7 @@ PAGES = (
     "/jobs/{job}/images/0",
     "/jobs/{job}/classes",
     "/jobs/{job}/pairs",
+    "/jobs/{job}/pairs/0/2",
     "/jobs/{job}/map",
     "/jobs/{job}/errors",
     "/docs",
@@ -132,6 +133,40 @@ def test_a_cell_of_the_confusions_leads_to_its_images(page: "Page", explorer: Ex
     page.locator(".results-head b").get_by_text(str(number), exact=True).wait_for()
 
     assert page.locator(".card").count() == number
+
+
+def test_the_page_of_a_pair_has_the_images_of_both_directions(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(f"/jobs/{explorer.job}/pairs")
+    page.locator(".pair-title a").first.click()
+    page.get_by_role("heading", name="Typical").first.wait_for()
+    first, second = map(int, page.url.split("/")[-2:])
+
+    links = page.locator("a.thumb:has(.tag)").evaluate_all("all => all.map(a => a.href)")
+    shown = [int(link.rpartition("/")[2]) for link in links]
+
+    expected = [
+        sorted(
+            (
+                row
+                for row, score in enumerate(explorer.scores)
+                if (score["label"], score["nearest_label"]) == pair and score["label_margin"] > 0
+            ),
+            key=lambda row: -explorer.scores[row]["label_margin"],
+        )
+        for pair in ((first, second), (second, first))
+    ]
+    assert all(len(rows) <= 24 for rows in expected)
+    assert shown[: sum(map(len, expected))] == [*expected[0], *expected[1]]
+    assert expected[0] or expected[1]
+
+
+def test_a_pair_of_classes_that_do_not_exist_is_not_found(
+    context: "BrowserContext", explorer: Explorer
+) -> None:
+    for pair in ("0/7", "1/1"):
+        assert context.request.get(f"/jobs/{explorer.job}/pairs/{pair}").status == 404
 
 
 def test_a_point_of_the_map_shows_its_image_and_leads_to_it(
