@@ -13,6 +13,7 @@ from api.storage.artifacts import Artifacts
 SCORES_FILE = "scores.parquet"
 GAUSSIANS_FILE = "gaussians.safetensors"
 ERRORS_FILE = "errors.parquet"
+MAP_FILE = "map.parquet"
 JOBS_PREFIX = "jobs"
 LOCK_FILE = "lock"
 

@@ -91,6 +91,20 @@ def create(request: Request, key: WriteKey, form: Annotated[NewJob, Form()]) -> 
     return redirect(f"/jobs/{job.id}")
 
 
+@router.post("/jobs/{job_id}/score-again")
+def score_again(
+    job_id: str,
+    request: Request,
+    key: WriteKey,
+    token: Annotated[str, Form(min_length=1, max_length=100)],
+) -> Response:
+    """Submits a finished job again with the caller's marks applied to its dataset."""
+    earlier = rest.find_job(request, key, job_id)
+    body = JobCreate(**{**earlier.request, "marks": earlier.id})
+    job, _ = rest.submit_job(body, request, key, token)
+    return redirect(f"/jobs/{job.id}")
+
+
 @router.post("/jobs/{job_id}/remove")
 def remove(job_id: str, request: Request, key: WriteKey) -> Response:
     """Cancels an unfinished job, or deletes a finished one with its files and marks."""

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from api.http.api_keys import Principal
 from api.http.problems import Problem
 from api.jobs.rows import Job
-from difficulty_service.reporting.html_page import decimals
+from difficulty_service.reporting.html_page import decimals, script_json
 
 UNAUTHORISED = 401
 SEE_OTHER = 303
@@ -82,9 +82,10 @@ def _to_sign_in(request: Request) -> Response:
 def job_name(job: Job) -> str:
     """The dataset of a job in a few words."""
     dataset = job.request["dataset"]
+    name = "/".join(part for part in (dataset.get("root"), dataset.get("path")) if part)
     if "upload" in dataset:
-        return f"upload {dataset['upload'][-6:]}"
-    return "/".join(part for part in (dataset["root"], dataset["path"]) if part)
+        name = f"upload {dataset['upload'][-6:]}"
+    return f"{name} with marks" if job.request.get("marks") else name
 
 
 @cache
@@ -101,6 +102,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "count": lambda number: f"{number:,}",
         "decimals": decimals,
+        "script_json": script_json,
         "percent": lambda share: f"{100 * share:.1f} %",
         "whole_percent": lambda share: f"{100 * share:.0f} %",
         "plural": lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from uuid import uuid4
 
 from fastapi import Request
 
@@ -15,6 +16,7 @@ from api.results.open_scores import OpenScores
 from api.results.overview import Overview
 from api.routes.marks import counts_of
 from api.routes.results import succeeded_job
+from api.settings import Settings
 from difficulty_service.reporting.cards import Card
 from difficulty_service.reporting.samples import ScoredSamples
 from difficulty_service.scoring.wrong_labels import Proportion
@@ -86,6 +88,12 @@ class ScoredJob:
             problem="",
         )
 
+    @property
+    def _can_score_again(self) -> bool:
+        settings: Settings = self.request.app.state.settings
+        is_own = self.job.owner == self.key.owner
+        return is_own and settings.takes_jobs and "write" in self.key.scopes
+
     def values(self, current: str) -> dict[str, Any]:
         """Variables that every page of the job has.
 
@@ -100,6 +108,8 @@ class ScoredJob:
             "marks": self.marks,
             "tray": describe_marks(list(self.marks.values())),
             "class_name": self.samples.name_of,
+            "can_score_again": self._can_score_again,
+            "token": uuid4().hex,
         }
 
 

@@ -2,15 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from api.http.api_keys import ReadKey
+from api.http.problems import Problem
 from api.pages.rendering import is_fragment, job_name, render
 from api.pages.scored import scored_job
+from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
-from api.routes.results import LARGEST_OFFSET, read_errors
+from api.routes.results import LARGEST_OFFSET, read_errors, read_map
 from api.storage.worker_registry import live_workers
+from difficulty_service.reporting.map import placed_map
 from difficulty_service.reporting.provenance import describe_provenance
 from difficulty_service.reporting.sections import LISTED_CLASSES
 from difficulty_service.reporting.selection import SHOWN_CLASSES
@@ -20,6 +23,9 @@ router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
 PICTURED = 5
 PICTURED_PAIRS = 6
 ERRORS = 100
+PER_DIRECTION = 24
+TYPICAL = 6
+Label = Annotated[int, Path(ge=0, le=2**31)]
 REFRESH = {"HX-Refresh": "true"}
 
 
@@ -97,6 +103,45 @@ def show_pairs(job_id: str, request: Request, key: ReadKey) -> Response:
         "pictured_pairs": pictured,
     }
     return render(request, "pairs_page", values)
+
+
+@router.get("/pairs/{first}/{second}")
+def show_pair(job_id: str, first: Label, second: Label, request: Request, key: ReadKey) -> Response:
+    """The images of each of two classes that look more like the other, and typical ones of both."""
+    job = scored_job(request, key, job_id)
+    samples = job.samples
+    for label in (first, second):
+        if label not in samples.names or first == second:
+            raise Problem(
+                404,
+                "not-found",
+                f"{first} and {second} are no pair of classes of this job",
+                "choose one of its confusions",
+            )
+    directions = [
+        (label, nearest, len(rows), job.cards(rows[:PER_DIRECTION].tolist()))
+        for label, nearest in ((first, second), (second, first))
+        for rows in [confused_rows(samples, label, nearest)]
+    ]
+    typical = [
+        (label, job.cards(typical_rows(samples, label, TYPICAL, without=-1)))
+        for label in (first, second)
+    ]
+    values = job.values("Confusions") | {"directions": directions, "typical": typical}
+    return render(request, "pair_page", values)
+
+
+@router.get("/map")
+def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
+    """The images on a plane, by their features."""
+    job = scored_job(request, key, job_id)
+    placed = read_map(request, job.job)
+    drawn = None if placed is None else placed_map(placed, job.samples)
+    values = job.values("Map") | {
+        "map": drawn,
+        "map_data": None if drawn is None else drawn.data(job.samples, f"{job.address}/images"),
+    }
+    return render(request, "map_page", values)
 
 
 @router.get("/errors")

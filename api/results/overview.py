@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from difficulty_service.reporting.classes import ClassFacts, rank_classes
 from difficulty_service.reporting.samples import ScoredSamples
 from difficulty_service.reporting.sections import (
@@ -73,3 +76,10 @@ def typical_rows(samples: ScoredSamples, label: int, number: int, without: int) 
     is_first = [not samples.copy_of[row].is_valid and row != without for row in easiest.tolist()]
     kept: list[int] = easiest[is_first][:number].tolist()
     return kept
+
+
+def confused_rows(samples: ScoredSamples, label: int, nearest: int) -> NDArray[np.int64]:
+    """Rows of a class that another class fits better, those that it fits best first."""
+    is_confused = (samples.labels == label) & (samples.nearest == nearest) & (samples.margins > 0)
+    rows = np.flatnonzero(is_confused)
+    return rows[np.argsort(-samples.margins[rows], kind="stable")]

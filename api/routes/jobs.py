@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
+from api.jobs.applied_marks import encode_marks, requested_marks
 from api.jobs.files import delete_job_files
 from api.jobs.store import (
     Cursor,
@@ -67,12 +68,27 @@ def create(
     idempotency_key: IdempotencyKey = None,
 ) -> JobPublic:
     """Queues a job; `Location` is its address."""
+    job, is_new = submit_job(body, request, key, idempotency_key)
+    response.status_code = 202 if is_new else 200
+    response.headers["Location"] = address(job)
+    return public(job)
+
+
+def submit_job(
+    body: JobCreate, request: Request, key: Principal, idempotency_key: str | None
+) -> tuple[Job, bool]:
+    """Queues a job, unless one with this idempotency key exists; says whether it is new.
+
+    Raises:
+        Problem: It is not valid, conflicts with another one, or too many are queued.
+    """
     settings: Settings = request.app.state.settings
     engine: Engine = request.app.state.engine
     validated = validate_submission(body, settings, engine, key.owner)
+    marks = encode_marks(requested_marks(engine, key.owner, validated))
     limits = SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
     try:
-        job, is_new = submit(engine, key.owner, validated, idempotency_key, limits)
+        return submit(engine, key.owner, validated, idempotency_key, limits, marks)
     except IdempotencyConflict as error:
         raise Problem(
             409,
@@ -89,9 +105,6 @@ def create(
             "wait until some have started, or cancel some",
             headers={"Retry-After": str(RETRY_AFTER)},
         ) from None
-    response.status_code = 202 if is_new else 200
-    response.headers["Location"] = address(job)
-    return public(job)
 
 
 @router.get("", summary="List jobs")

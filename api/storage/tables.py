@@ -123,3 +123,10 @@ MARKS = Table(
     Column("label", Text),  # name of the new class, for relabel
     Column("at", Float, nullable=False),
 )
+
+APPLIED_MARKS = Table(
+    "applied_marks",
+    METADATA,
+    Column("job", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("marks", Text, nullable=False),  # JSON: mark and label by sample id
+)

@@ -62,7 +62,7 @@ def _environment(package: str) -> Environment:
         "decimals": decimals,
         "percent": lambda share: f"{100 * share:.1f}{NO_BREAK}%",
         "whole_percent": lambda share: f"{100 * share:.0f}{NO_BREAK}%",
-        "script_json": _script_json,
+        "script_json": script_json,
     }
     return environment
 
@@ -75,7 +75,7 @@ def decimals(number: float, places: int = 1) -> str:
     return text.replace("-", MINUS) if text.strip("-0.") else text.removeprefix("-")
 
 
-def _script_json(value: object) -> str:
+def script_json(value: object) -> str:
     """JSON in which no text can end the element that holds it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

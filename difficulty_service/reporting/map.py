@@ -26,6 +26,8 @@ EDGE = 0.002
 
 CLASS_COLOURS = 10
 
+TWO_DIRECTIONS = "the two directions in which classes differ most"
+
 
 @dataclass(frozen=True)
 class ImageMap:
@@ -43,8 +45,13 @@ class ImageMap:
     method: str
     num_samples: int
 
-    def data(self, samples: ScoredSamples) -> dict[str, object]:
-        """The points as the page's script reads them: packed numbers, ids, names of classes."""
+    def data(self, samples: ScoredSamples, address: str | None = None) -> dict[str, object]:
+        """The points as the page's script reads them: packed numbers, ids, names of classes.
+
+        Args:
+            samples: The scores.
+            address: Path below which each image has a page, by its row; None without such pages.
+        """
         labels = samples.labels[self.rows]
         order = np.argsort(-np.bincount(labels, minlength=1), kind="stable")
         rank = np.empty_like(order)
@@ -53,6 +60,7 @@ class ImageMap:
         present = len(np.unique(labels))
         percentiles = np.nan_to_num(samples.percentiles[self.rows], nan=0.0)
         return {
+            "address": address,
             "positions": _packed((self.positions * 65535).round().astype("<u2")),
             "colours": _packed(np.minimum(rank[labels], CLASS_COLOURS).astype(np.uint8)),
             "percentiles": _packed((percentiles * 255).round().astype(np.uint8)),
@@ -97,7 +105,7 @@ def draw_map(samples: ScoredSamples, store: FeatureStore) -> ImageMap | None:
         return None
     chosen = np.linspace(0, len(rows) - 1, min(len(rows), MAX_POINTS)).astype(np.int64)
     if not has_tsne():
-        plane, method = coordinates[chosen, :2], "the two directions in which classes differ most"
+        plane, method = coordinates[chosen, :2], TWO_DIRECTIONS
     else:
         plane, method = (
             _tsne(coordinates[chosen]),
@@ -106,28 +114,67 @@ def draw_map(samples: ScoredSamples, store: FeatureStore) -> ImageMap | None:
     return ImageMap(rows[chosen], _within_unit(plane), method, len(rows))
 
 
+def place_samples(store: FeatureStore, gaussians: Gaussians) -> pa.Table | None:
+    """Positions of up to `MAX_POINTS` samples by the two directions in which classes differ most.
+
+    Args:
+        store: A complete store.
+        gaussians: Gaussians of features of the same kind.
+
+    Returns:
+        The columns sample_id, x and y, both between 0 and 1; None where there are fewer than three
+        classes or ten samples to place.
+    """
+    directions = _discriminants(gaussians)[:, :2]
+    step = -(-int(store.description["num_samples"]) // MAX_POINTS)
+    ids, plane = _read(store, gaussians, directions, step)
+    if plane.shape[1] < 2 or len(ids) < 10:  # noqa: PLR2004 - a plane, and enough points
+        return None
+    x, y = _within_unit(plane).astype(np.float32).T
+    return pa.table({"sample_id": ids, "x": x, "y": y})
+
+
+def placed_map(placed: pa.Table, samples: ScoredSamples) -> ImageMap:
+    """The map of what `place_samples` has placed."""
+    rows = pc.index_in(placed["sample_id"], value_set=samples.ids).combine_chunks()
+    found = rows.is_valid().to_numpy(zero_copy_only=False)
+    positions = np.stack([placed[name].to_numpy() for name in ("x", "y")], 1)[found]
+    return ImageMap(
+        rows.drop_null().cast(pa.int64()).to_numpy(),
+        positions.astype(np.float64),
+        TWO_DIRECTIONS,
+        len(samples),
+    )
+
+
 def _discriminants(gaussians: Gaussians) -> NDArray[np.float64]:
     """Whitened directions, the one in which class means differ most first. Shape (rank, count)."""
     means = gaussians.whitened_means.numpy()
     counts = gaussians.moments.counts.numpy().astype(np.float64)
     used = counts > 0
     weighted = means[used] * np.sqrt(counts[used] / counts.sum())[:, None]
+    if not np.isfinite(weighted).all():
+        return np.empty((means.shape[1], 0))
     _, spread, directions = np.linalg.svd(weighted, full_matrices=False)
     kept = spread > 1e-6 * spread[0]
     return directions[kept][: min(MAX_DIRECTIONS, int(used.sum()) - 1)].T
 
 
 def _read(
-    store: FeatureStore, gaussians: Gaussians, directions: NDArray[np.float64]
+    store: FeatureStore, gaussians: Gaussians, directions: NDArray[np.float64], step: int = 1
 ) -> tuple[pa.Array, NDArray[np.float64]]:
-    """Ids of all samples and their coordinates, of the first augmentation run alone."""
+    """Ids of every `step`-th sample and coordinates, of the first augmentation run alone."""
     ids: list[str] = []
     blocks: list[NDArray[np.float64]] = []
+    seen = 0
     for shard in range(store.num_parts):
         part = store.read_part(shard)
         first = (part.runs == part.runs.min()) if len(part.runs) else part.runs.bool()
-        ids += [name for name, kept in zip(part.sample_ids, first.tolist(), strict=True) if kept]
-        blocks.append(gaussians.whiten(part.features[first]).numpy() @ directions)
+        places = first.nonzero().flatten()
+        chosen = places[-seen % step :: step]
+        seen += len(places)
+        ids += [part.sample_ids[place] for place in chosen.tolist()]
+        blocks.append(gaussians.whiten(part.features[chosen]).numpy() @ directions)
     return pa.array(ids, pa.string()), np.concatenate(blocks)
 
 

@@ -33,6 +33,7 @@ class ImageMap {
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
     document.addEventListener("themechange", () => this.draw());
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
+    if (data.address) this.canvas.addEventListener("click", (event) => this.open(event));
     this.canvas.addEventListener("pointerleave", () => { byId("map-tip").hidden = true; });
   }
 
@@ -105,22 +106,40 @@ class ImageMap {
     }));
   }
 
-  point(event) {
+  nearest(event) {
     let best = -1, nearest = NEAR ** 2;
     for (let index = 0; index < this.data.ids.length; index += 1) {
       const [x, y] = this.place(index);
       const distance = (x - event.offsetX) ** 2 + (y - event.offsetY) ** 2;
       if (distance < nearest) { nearest = distance; best = index; }
     }
+    return best;
+  }
+
+  open(event) {
+    const index = this.nearest(event);
+    if (index >= 0) window.location.assign(`${this.data.address}/${this.data.rows[index]}`);
+  }
+
+  picture(row) {
+    if (!this.data.address) return document.querySelector(`img[data-row="${row}"]`)?.cloneNode();
+    const image = new Image(96, 96);
+    image.src = `${this.data.address}/${row}/picture`;
+    image.alt = "";
+    return image;
+  }
+
+  point(event) {
+    const best = this.nearest(event);
     const tip = byId("map-tip");
     tip.hidden = best < 0;
     if (best < 0) return;
-    const known = document.querySelector(`img[data-row="${this.data.rows[best]}"]`);
+    const shown = this.picture(this.data.rows[best]);
     const text = document.createElement("span");
     const percent = Math.round(100 * this.percentiles[best] / 255);
     const name = this.data.names[this.data.labels[best]];
     text.textContent = `${name} · harder than ${percent} % · ${this.data.ids[best]}`;
-    tip.replaceChildren(...(known ? [known.cloneNode()] : []), text);
+    tip.replaceChildren(...(shown ? [shown] : []), text);
     const within = (offset, room) => `${Math.min(offset + 14, Math.max(0, room - 4))}px`;
     tip.style.left = within(event.offsetX, this.width - tip.offsetWidth);
     tip.style.top = within(event.offsetY, this.height - tip.offsetHeight);

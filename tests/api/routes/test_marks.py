@@ -6,13 +6,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
+from httpx2 import Response
 from sqlalchemy import Engine
 
-from api.jobs.queue import claim
+from api.jobs.applied_marks import applied_marks
+from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
 from api.settings import Settings
-from api.storage.artifacts import open_artifacts
-from difficulty_service.cleaning.marks import Mark, read_marks
+from api.storage.artifacts import Artifacts, open_artifacts
+from difficulty_service.cleaning.marks import Mark, MarkedSample, read_marks
 from difficulty_service.score_file import write_scores
 
 IDS = ["=cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png"]
@@ -133,3 +135,80 @@ def test_an_unfinished_job_has_no_marks(
     assert claim(engine, "worker", "cpu", 60.0) is not None
 
     assert client.get(f"/v1/jobs/{job}/marks").status_code == 409
+
+
+def submit_again(client: TestClient, source: str) -> Response:
+    body = {"dataset": {"root": "photos", "path": "train"}, "marks": source}
+    return client.post("/v1/jobs", json=body)
+
+
+def test_a_job_keeps_the_marks_as_they_were_when_it_was_submitted(
+    client: TestClient, engine: Engine, job: str, change: Callable[..., int]
+) -> None:
+    change(IDS[0], "relabel", "dog")
+    change(IDS[1], "keep")
+    change(IDS[2], "drop")
+
+    submit_again(client, job)
+    change(IDS[3], "drop")
+
+    again = claim(engine, "worker", "cpu", 60.0)
+    assert again is not None
+    assert applied_marks(engine, again) == {
+        IDS[0]: MarkedSample(Mark.RELABEL, "dog"),
+        IDS[2]: MarkedSample(Mark.DROP),
+    }
+
+
+def test_the_marks_of_a_second_round_add_to_those_of_the_first(
+    client: TestClient,
+    engine: Engine,
+    job: str,
+    change: Callable[..., int],
+    result: dict[str, object],
+    tmp_path: Path,
+) -> None:
+    change(IDS[0], "relabel", "dog")
+    change(IDS[2], "drop")
+    submit_again(client, job)
+    second = claim(engine, "worker", "cpu", 60.0)
+    assert second is not None
+    prefix = f"jobs/{second.id}/a1"
+    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    artifacts.put(tmp_path / "scores.parquet", f"{prefix}/scores.parquet")
+    assert succeed(engine, second, result | {"prefix": prefix})
+    changes = [
+        {"sample_id": IDS[0], "decision": decide("drop")},
+        {"sample_id": IDS[1], "decision": decide("relabel", "dog")},
+    ]
+    client.post(f"/v1/jobs/{second.id}/marks", json={"marks": changes}).raise_for_status()
+
+    submit_again(client, second.id)
+
+    third = claim(engine, "worker", "cpu", 60.0)
+    assert third is not None
+    assert applied_marks(engine, third) == {
+        IDS[0]: MarkedSample(Mark.DROP),
+        IDS[1]: MarkedSample(Mark.RELABEL, "dog"),
+        IDS[2]: MarkedSample(Mark.DROP),
+    }
+
+
+def test_marks_that_change_nothing_are_no_reason_to_score_again(
+    client: TestClient,
+    job: str,
+    change: Callable[..., int],
+    assert_problem: Callable[..., None],
+) -> None:
+    change(IDS[1], "keep")
+
+    assert_problem(submit_again(client, job), 422, "invalid-request", "marks")
+
+
+def test_the_marks_of_a_job_that_does_not_exist_or_is_not_finished_are_refused(
+    client: TestClient, assert_problem: Callable[..., None]
+) -> None:
+    queued = client.post("/v1/jobs", json={"dataset": {"root": "photos", "path": "train"}})
+
+    assert_problem(submit_again(client, "0" * 26), 422, "invalid-request", "marks")
+    assert_problem(submit_again(client, queued.json()["id"]), 409, "conflict", "marks")

@@ -1,5 +1,6 @@
 """Jobs are made and followed in a real browser, and no page breaks its own rules."""
 
+import base64
 import re
 import zipfile
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ PAGES = (
     "/jobs/{job}/images/0",
     "/jobs/{job}/classes",
     "/jobs/{job}/pairs",
+    "/jobs/{job}/pairs/0/2",
+    "/jobs/{job}/map",
     "/jobs/{job}/errors",
     "/docs",
     "/jobs/none",
@@ -129,6 +133,75 @@ def test_a_cell_of_the_confusions_leads_to_its_images(page: "Page", explorer: Ex
     page.locator(".results-head b").get_by_text(str(number), exact=True).wait_for()
 
     assert page.locator(".card").count() == number
+
+
+def test_the_page_of_a_pair_has_the_images_of_both_directions(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(f"/jobs/{explorer.job}/pairs")
+    page.locator(".pair-title a").first.click()
+    page.get_by_role("heading", name="Typical").first.wait_for()
+    first, second = map(int, page.url.split("/")[-2:])
+
+    links = page.locator("a.thumb:has(.tag)").evaluate_all("all => all.map(a => a.href)")
+    shown = [int(link.rpartition("/")[2]) for link in links]
+
+    expected = [
+        sorted(
+            (
+                row
+                for row, score in enumerate(explorer.scores)
+                if (score["label"], score["nearest_label"]) == pair and score["label_margin"] > 0
+            ),
+            key=lambda row: -explorer.scores[row]["label_margin"],
+        )
+        for pair in ((first, second), (second, first))
+    ]
+    assert all(len(rows) <= 24 for rows in expected)
+    assert shown[: sum(map(len, expected))] == [*expected[0], *expected[1]]
+    assert expected[0] or expected[1]
+
+
+def test_a_pair_of_classes_that_do_not_exist_is_not_found(
+    context: "BrowserContext", explorer: Explorer
+) -> None:
+    for pair in ("0/7", "1/1"):
+        assert context.request.get(f"/jobs/{explorer.job}/pairs/{pair}").status == 404
+
+
+def test_a_point_of_the_map_shows_its_image_and_leads_to_it(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(f"/jobs/{explorer.job}/map")
+    points = page.evaluate("JSON.parse(document.getElementById('map-data').textContent)")
+    assert sorted(points["rows"]) == list(range(len(explorer.scores)))
+    assert [explorer.scores[row]["sample_id"] for row in points["rows"]] == points["ids"]
+    x, y = np.frombuffer(base64.b64decode(points["positions"]), "<u2")[:2] / 65535
+    canvas = page.locator("#map-canvas")
+    size = canvas.bounding_box()
+    place = {
+        "x": 12 + x * (size["width"] - 26),
+        "y": size["height"] - 12 - y * (size["height"] - 26),
+    }
+
+    canvas.hover(position=place)
+    row = int(page.locator("#map-tip img").get_attribute("src").split("/")[-2])
+    tip = page.locator("#map-tip").inner_text()
+    canvas.click(position=place)
+    page.locator(".sample-id").wait_for()
+
+    assert explorer.scores[row]["sample_id"] in tip
+    assert page.url == f"{explorer.url}/jobs/{explorer.job}/images/{row}"
+
+
+def test_the_colours_of_the_map_are_chosen(page: "Page", explorer: Explorer) -> None:
+    page.goto(f"/jobs/{explorer.job}/map")
+    page.get_by_label("doubtful labels").check()
+
+    assert page.locator("#map-key").inner_text().splitlines() == [
+        "another class fits better",
+        "own class fits best",
+    ]
 
 
 def test_a_damaged_image_is_listed_with_the_reason(page: "Page", explorer: Explorer) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.cleaning.marks import Mark, read_marks
@@ -20,6 +22,10 @@ def shown_rows(page: "Page") -> list[int]:
     return [
         int(row) for row in page.eval_on_selector_all(".card", "a => a.map(c => c.dataset.row)")
     ]
+
+
+def read_rows(content: bytes) -> list[dict[str, Any]]:
+    return pq.read_table(pa.BufferReader(content)).to_pylist()
 
 
 def images(explorer: Explorer, query: str = "") -> str:
@@ -253,3 +259,27 @@ def test_without_scripts_images_are_filtered_and_marked_by_forms(
     page.get_by_role("button", name="Drop the image").click()
 
     assert page.locator("#tray-text").inner_text().startswith("1 checked")
+
+
+def test_the_dataset_is_scored_again_with_the_marks(page: "Page", explorer: Explorer) -> None:
+    page.goto(images(explorer, "?margin=0"))
+    first, second = shown_rows(page)[:2]
+    press(page, "ArrowRight", "r", "d")
+    wait_for_marks(page, 2)
+
+    page.get_by_role("button", name="Score again with these marks").click()
+    page.get_by_role("link", name="Download scores.parquet").wait_for(timeout=60_000)
+    job = page.url.rpartition("/")[2]
+    with explorer.client() as client:
+        content = client.get(f"/v1/jobs/{job}/scores.parquet").raise_for_status().content
+        client.delete(f"/v1/jobs/{job}").raise_for_status()
+    again = {row["sample_id"]: row["label_name"] for row in read_rows(content)}
+
+    expected = {row["sample_id"]: row["label_name"] for row in explorer.scores}
+    moved = explorer.scores[first]
+    expected[moved["sample_id"]] = moved["nearest_label_name"]
+    del expected[explorer.scores[second]["sample_id"]]
+    assert again == expected
+    assert f"the marks of job {explorer.job} change 1 label and leave out 1 image" in (
+        page.locator(".notes").inner_text()
+    )

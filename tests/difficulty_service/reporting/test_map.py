@@ -13,9 +13,11 @@ from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.reporting import map as image_map
 from difficulty_service.reporting.assemble import ReportOptions, make_report
-from difficulty_service.reporting.map import draw_map
+from difficulty_service.reporting.map import draw_map, place_samples, placed_map
 from difficulty_service.reporting.samples import to_samples
 from difficulty_service.score_file import ScoreFile
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.statistics.fit_options import FitOptions
 
 MakeScores = Callable[..., ScoreFile]
 NAMES = ("bird", "cat", "dog")
@@ -93,3 +95,30 @@ def test_two_classes_have_no_plane_and_a_missing_folder_is_named(
         make_report(
             make_scores(60), tmp_path / "r.html", ReportOptions(features=tmp_path / "elsewhere")
         )
+
+
+def test_placed_samples_lie_where_a_map_without_tsne_has_them(
+    store: FeatureStore, make_scores: MakeScores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_map, "has_tsne", lambda: False)
+    samples = to_samples(make_scores(300, names=NAMES))
+    drawn = draw_map(samples, store)
+    assert drawn is not None
+
+    placed = place_samples(store, fit_store(store, FitOptions("auto", "auto")).gaussians)
+
+    assert placed is not None
+    again = placed_map(placed, samples)
+    assert again.rows.tolist() == drawn.rows.tolist()
+    np.testing.assert_allclose(again.positions, drawn.positions, atol=1e-6)
+
+
+def test_of_many_samples_evenly_spaced_ones_are_placed(
+    store: FeatureStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_map, "MAX_POINTS", 80)
+
+    placed = place_samples(store, fit_store(store, FitOptions("auto", "auto")).gaussians)
+
+    assert placed is not None
+    assert placed["sample_id"].to_pylist() == [f"{row:07d}.png" for row in range(0, 300, 4)]
