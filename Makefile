@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture docs figures bench study-quick study-scratch format clean
+.PHONY: help demo test check lint types architecture docs figures screenshots bench study-quick study-scratch format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ docs: $(INSTALLED) ## the site of the pages and the Python API, in site/ (mkdocs
 
 figures: $(INSTALLED) ## draw the figures of the pages from the numbers in docs/figures
 	$(BIN)/python docs/figures/draw.py
+
+screenshots: $(INSTALLED) ## take the pictures of the report that the pages show (needs Chromium)
+	$(BIN)/python docs/images/screenshots.py
 
 bench: $(INSTALLED) ## speed and memory beside other packages and the machine's limit
 	@for script in $$(grep -l __main__ benchmarks/*.py); do \

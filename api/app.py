@@ -7,9 +7,11 @@ from importlib.metadata import version
 from asgi_correlation_id import CorrelationIdMiddleware
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from api.http.api_keys import Authentication
 from api.http.body_limits import BodyLimits, limits_of
+from api.http.browsers import BrowserHeaders
 from api.http.openapi import with_problems
 from api.http.problem_responses import add_handlers
 from api.http.rate_limits import rate_limiter
@@ -17,9 +19,11 @@ from api.jobs.event_stream import EventStreams
 from api.metrics import Metrics
 from api.online.models import ScoringModels
 from api.online.process import EncoderProcess
+from api.pages.routes import add_pages
 from api.request_log import RequestLog
+from api.results.open_scores import OpenScores
 from api.results.thumbnails import Thumbnails
-from api.routes import events, gaussians, jobs, results, system, uploads
+from api.routes import events, gaussians, jobs, marks, results, system, uploads
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect, migrate
@@ -30,6 +34,7 @@ ROUTERS = (
     jobs.router,
     events.router,
     results.router,
+    marks.router,
     uploads.router,
     gaussians.router,
 )
@@ -46,7 +51,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     Args:
         settings: Settings, kept in `app.state.settings`. While the application runs, `app.state`
-            also has `engine`, `artifacts`, `encoder`, `thumbnails` and `scoring_models`;
+            also has `engine`, `artifacts`, `encoder`, `thumbnails`, `open_scores` and
+            `scoring_models`;
             `stopping` says whether long answers should end because the server is stopping.
 
     Raises:
@@ -58,6 +64,7 @@ def create_app(settings: Settings) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
@@ -69,10 +76,16 @@ def create_app(settings: Settings) -> FastAPI:
     # The middleware added last is the first to get a request.
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))
     app.add_middleware(Authentication, count=rate_limiter(settings.rate_limit))
+    if settings.allowed_hosts:
+        # A page of another site may let its own name lead to this address, and is then its own
+        # site to a browser.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
+    app.add_middleware(BrowserHeaders)
     app.add_middleware(RequestLog, metrics=app.state.metrics)
     app.add_middleware(CorrelationIdMiddleware)
     for router in ROUTERS:
         app.include_router(router)
+    add_pages(app)
     app.openapi = with_problems(app)  # type: ignore[method-assign]
     return app
 
@@ -89,6 +102,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(choose_device, settings.device)  # fails now if it is invalid
         state.encoder = EncoderProcess(settings)
         state.thumbnails = Thumbnails(settings, state.engine)
+        state.open_scores = OpenScores(settings, state.artifacts)
         state.scoring_models = ScoringModels(state.artifacts, settings.data_dir / "gaussians")
         try:
             yield

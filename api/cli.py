@@ -1,6 +1,7 @@
-"""The service's commands: `difficulty serve`, `difficulty worker`, `difficulty keys`."""
+"""The service's commands: `difficulty serve`, `worker`, `keys` and `explore`."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ def add_commands(app: typer.Typer) -> None:
     """Adds the commands to the command line."""
     app.command()(serve)
     app.command()(worker)
+    app.command("explore")(explore_scores)
     keys = typer.Typer(no_args_is_help=True, help="API keys, which callers of the service need.")
     keys.command("create")(create)
     keys.command("list")(show)
@@ -77,6 +79,32 @@ def worker(
         run_worker(settings, idle_since_start(engine))
     finally:
         engine.dispose()
+
+
+def explore_scores(
+    scores: Annotated[Path, typer.Argument(help="Score file of `difficulty score`.")],
+    images: Annotated[
+        str | None,
+        typer.Option(help="Dataset with the images, where it is not the one that was scored."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+) -> None:
+    """Shows the images of a score file in the browser, to find and mark doubtful labels.
+
+    Only this machine is answered. Marks are kept beside the score file; Ctrl-C ends it.
+    """
+    import webbrowser
+
+    from api.explore import explore
+    from difficulty_service.commands.demo import has_desktop
+
+    def show(address: str) -> None:
+        typer.echo(f"Open {address} in a browser; Ctrl-C ends it.")
+        if browser and has_desktop():
+            webbrowser.open(address)
+
+    explore(scores, images, port, show)
 
 
 def create(

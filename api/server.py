@@ -5,7 +5,7 @@ import gc
 import ipaddress
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
 
@@ -26,12 +26,15 @@ SHUTDOWN_SECONDS = 10
 IDLE_SECONDS = 30  # after which a connection without a request is closed
 
 
-def run_server(settings: Settings, workers: int) -> None:
+def run_server(
+    settings: Settings, workers: int, on_listening: Callable[[str], None] = lambda _: None
+) -> None:
     """Serves until SIGTERM or SIGINT.
 
     Args:
         settings: Settings of server and workers.
         workers: Number of worker processes to run beside the server.
+        on_listening: Called with the address of the server, which answers a moment later.
 
     Raises:
         ConfigError: The address is not allowed, the port is in use, or the database does not
@@ -58,6 +61,7 @@ def run_server(settings: Settings, workers: int) -> None:
     app.state.stopping = lambda: server.should_exit
     with closing(listen(settings.host, settings.port)) as listener:
         log.info("listening", url=url_of(listener), keys=has_keys)
+        on_listening(url_of(listener))
         if not has_keys:
             log.warning(
                 "no-keys",

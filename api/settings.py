@@ -24,6 +24,8 @@ class Settings(BaseSettings):
         artifacts: Folder or URI for results; None for a folder in `data_dir`.
         host: Address to listen on; without keys, a loopback address only.
         port: Port to listen on.
+        allowed_hosts: Names by which browsers and others may address the service, `*.` for any
+            subdomain; empty allows all.
         backbones: Backbones that jobs may use; empty allows all.
         default_backbone: Backbone of jobs that name none.
         device: Device of workers and of the encoder of single images.
@@ -35,6 +37,7 @@ class Settings(BaseSettings):
         max_images_per_request: Maximum number of images in a request that scores single images.
         max_image_bytes: Maximum number of bytes of an image.
         max_pixels: Maximum number of pixels of an image.
+        takes_jobs: Whether jobs may be submitted.
         max_queued_jobs: Maximum number of queued jobs of one key.
         rate_limit: Maximum rate of requests of one key or address, in the notation of the package
             `limits`: `600/minute`, `10/second;10000/day`.
@@ -60,6 +63,7 @@ class Settings(BaseSettings):
     artifacts: str | None = None
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    allowed_hosts: tuple[str, ...] = ()
     backbones: tuple[str, ...] = ()
     default_backbone: str = "clip-vit-b16"
     device: str = "auto"
@@ -71,6 +75,7 @@ class Settings(BaseSettings):
     max_images_per_request: Count = 256
     max_image_bytes: Count = 32 * MEBIBYTE
     max_pixels: Count = 50_000_000
+    takes_jobs: bool = True
     max_queued_jobs: Count = 100
     rate_limit: str = "600/minute"
     lease: Seconds = 60.0

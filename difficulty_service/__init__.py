@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from difficulty_service.interface.encoder import Encoder as Encoder
     from difficulty_service.interface.encoder import backbone as backbone
     from difficulty_service.interface.estimator import RelativeMahalanobis as RelativeMahalanobis
+    from difficulty_service.interface.report import report as report
     from difficulty_service.interface.score_arrays import score as score
     from difficulty_service.interface.score_images import score_dataset as score_dataset
     from difficulty_service.interface.scores import Scores as Scores
@@ -25,6 +26,7 @@ __all__ = [
     "backbone",
     "errors",
     "open_scores",
+    "report",
     "score",
     "score_dataset",
 ]

@@ -9,14 +9,17 @@ import typer
 from difficulty_service.commands.audit import audit
 from difficulty_service.commands.backbones import backbones
 from difficulty_service.commands.clean import clean
+from difficulty_service.commands.compare_scores import compare_scores
 from difficulty_service.commands.console import err
 from difficulty_service.commands.demo import demo
 from difficulty_service.commands.estimate import estimate
+from difficulty_service.commands.explain import explain
 from difficulty_service.commands.export import export
 from difficulty_service.commands.extract import extract
 from difficulty_service.commands.fit import fit
 from difficulty_service.commands.merge import merge
 from difficulty_service.commands.options import as_option
+from difficulty_service.commands.report import report
 from difficulty_service.commands.score import score
 from difficulty_service.errors import DifficultyError
 from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
@@ -24,7 +27,10 @@ from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep
 PLUGIN_GROUP = "difficulty.commands"
 """Group of entry points: functions of other packages that add commands to the application."""
 
-COMMANDS = (demo, backbones, extract, merge, fit, score, audit, clean, export, estimate)
+COMMANDS = (
+    *(demo, backbones, extract, merge, fit, score),
+    *(report, audit, compare_scores, explain, clean, export, estimate),
+)
 
 
 def show_version(requested: bool) -> None:  # noqa: FBT001 - typer passes it by position

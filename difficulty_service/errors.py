@@ -12,6 +12,7 @@ DifficultyError
 ├── ScoreFileError         a Parquet file does not follow the score schema
 ├── AuditError             scores cannot be compared with a column
 ├── CleaningError          scores cannot be used to clean or export a dataset as requested
+├── ReportError            no report can be written as requested
 ├── ConfigError            a recipe has an invalid key or value
 ├── TrainingError          a run cannot be started, continued or resumed
 │   └── UnmatchedScores    training samples have no score, or scores have no sample
@@ -125,6 +126,10 @@ class AuditError(DifficultyError):
 
 class CleaningError(DifficultyError):
     """Scores cannot be used to clean or export a dataset as requested."""
+
+
+class ReportError(DifficultyError):
+    """No report can be written as requested."""
 
 
 class ConfigError(DifficultyError):

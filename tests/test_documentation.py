@@ -72,7 +72,8 @@ def commands_in(block: Block) -> list[tuple[str, str]]:
         return []
     text = block.text.replace("\\\n", " ")
     return re.findall(
-        r"(?:^|[\s'/])difficulty(?:_service)? ([a-z]+)\b ?([^\n]*(?:\n {4,}[^\n]*)*)", text
+        r"(?:^|[\s'/])difficulty(?:_service)? ([a-z]+(?:-[a-z]+)*)\b ?([^\n]*(?:\n {4,}[^\n]*)*)",
+        text,
     )
 
 

@@ -13,11 +13,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.http.browsers import refuse_other_sites, secret_in_cookie
 from api.http.problem_responses import answer, problem_of
 from api.http.problems import Problem
 from api.storage.keys import SCOPES, any_keys, find_key
 
 OPEN_PATHS = ("/healthz", "/readyz")
+SIGN_IN = "/sign-in"
+OPEN_FILES = "/static/"  # styles and scripts of the pages, which the sign-in needs, too
+UNCOUNTED = re.compile(r"/v1/jobs/[^/]+/thumbnails/.+|/jobs/[^/]+/images/\d+/picture")
+"""Pictures, of which one page has dozens."""
+
 LONGEST_SECRET = 200
 
 BEARER = HTTPBearer(
@@ -76,11 +82,16 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or answers 401, 403 or 429."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+        path = scope.get("path", "")
+        if scope["type"] != "http" or path in OPEN_PATHS or path.startswith(OPEN_FILES):
             await self.app(scope, receive, send)
             return
         try:
-            await self._authenticate(scope)
+            refuse_other_sites(scope["method"], Headers(scope=scope))
+            if path == SIGN_IN:
+                self.count(f"address {_address(scope)}")
+            else:
+                await self._authenticate(scope)
         except Exception as error:  # noqa: BLE001 - no handler of the application sees them here
             await answer(problem_of(error), scope)(scope, receive, send)
             return
@@ -95,6 +106,8 @@ class Authentication:
             # A guessed key counts too, on the address; otherwise guessing would have no limit.
             self.count(f"address {_address(scope)}")
             raise
+        if scope["method"] == "GET" and UNCOUNTED.fullmatch(scope["path"]):
+            return
         owner = state["principal"].owner
         self.count(f"key {owner}" if owner else f"address {_address(scope)}")
 
@@ -116,14 +129,14 @@ def identify(engine: Engine, headers: Headers) -> Principal:
 
 
 def presented_secret(headers: Headers) -> str | None:
-    """The key in the headers, if there is one.
+    """The key in the headers or in the cookie of a sign-in, if there is one.
 
     Raises:
         Problem: The authentication scheme is not Bearer, or the key is too long.
     """
     authorization = headers.get("authorization")
     if authorization is None:
-        secret = headers.get("x-api-key")
+        secret = headers.get("x-api-key") or secret_in_cookie(headers)
     else:
         scheme, _, secret = authorization.partition(" ")
         if scheme.lower() != "bearer":

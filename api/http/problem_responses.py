@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 from starlette.responses import JSONResponse, Response
@@ -23,6 +24,7 @@ RETRY_AFTER = 5  # seconds; a restart of the database takes about that long
 MAX_ERRORS = 10  # that the answer to one request names
 MAX_DETAIL_LENGTH = 2000  # characters; the detail may quote the request
 SERVER_ERROR = 500
+DATA = "/v1/"  # addresses whose problems are data, also for a browser
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 KINDS: Mapping[int, tuple[str, str]] = {
@@ -42,13 +44,27 @@ KINDS: Mapping[int, tuple[str, str]] = {
 
 
 def answer(problem: Problem, scope: MutableMapping[str, Any]) -> Response:
-    """The response for a problem; its type is stored in the scope, for the log and the metrics."""
+    """The response for a problem; its type is stored in the scope, for the log and the metrics.
+
+    `app.state.problem_page` writes it for a browser that asks for a page.
+    """
     scope.setdefault("state", {})["problem"] = problem.type
+    state = getattr(scope.get("app"), "state", None)
+    problem_page = getattr(state, "problem_page", None)
+    if problem_page is not None and _is_page(scope):
+        page: Response = problem_page(problem, Request(scope))
+        return page
     body = problem.body()
     body["detail"] = body["detail"][:MAX_DETAIL_LENGTH]
     return JSONResponse(
         body, problem.status, headers=dict(problem.headers), media_type=CONTENT_TYPE
     )
+
+
+def _is_page(scope: MutableMapping[str, Any]) -> bool:
+    """Whether the request is for a page, not for data."""
+    accepted = Headers(scope=scope).get("accept", "")
+    return not scope["path"].startswith(DATA) and "text/html" in accepted
 
 
 def from_validation(error: RequestValidationError) -> Problem:

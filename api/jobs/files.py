@@ -13,6 +13,7 @@ from api.storage.artifacts import Artifacts
 SCORES_FILE = "scores.parquet"
 GAUSSIANS_FILE = "gaussians.safetensors"
 ERRORS_FILE = "errors.parquet"
+MAP_FILE = "map.parquet"
 JOBS_PREFIX = "jobs"
 LOCK_FILE = "lock"
 
@@ -32,12 +33,24 @@ def thumbnail_folder(settings: Settings, job_id: str) -> Path:
     return settings.data_dir / "thumbnails" / job_id
 
 
+def columns_file(settings: Settings, job: Job) -> Path:
+    """File with the columns of a finished job's scores that the pages read."""
+    digest = "" if job.result is None else str(job.result["scores_sha256"])[:16]
+    return columns_folder(settings, job.id) / f"{digest}.arrow"
+
+
+def columns_folder(settings: Settings, job_id: str) -> Path:
+    """Folder for the columns of a job's scores."""
+    return settings.data_dir / "columns" / job_id
+
+
 def delete_job_files(settings: Settings, artifacts: Artifacts, job_id: str) -> None:
     """Deletes everything that a job has published, is working on or has left for later jobs."""
     delete_work(settings.work_dir, job_id)
     for features in settings.feature_cache_dir.glob(f"*/{job_id}-*.parquet"):
         features.unlink(missing_ok=True)
     shutil.rmtree(thumbnail_folder(settings, job_id), ignore_errors=True)
+    shutil.rmtree(columns_folder(settings, job_id), ignore_errors=True)
     artifacts.delete_prefix(job_prefix(job_id))
 
 

@@ -25,7 +25,7 @@ from api.jobs.rows import Job as Job
 from api.jobs.rows import add_event, encode, finish, job_of
 from api.storage.database import now, retry, write_transaction
 from api.storage.identifiers import is_id, new_id
-from api.storage.tables import EVENTS, FINAL_STATES, JOBS, STATES
+from api.storage.tables import APPLIED_MARKS, EVENTS, FINAL_STATES, JOBS, STATES
 
 # Together with the hash of the owner, the lock that serialises the submissions of an owner.
 SUBMISSION_LOCK = 0x0D1FF1D
@@ -67,6 +67,7 @@ def submit(
     request: Mapping[str, Any],
     idempotency_key: str | None,
     limits: SubmitLimits,
+    applied_marks: str | None = None,
 ) -> tuple[Job, bool]:
     """Queues a job, unless one with this idempotency key exists.
 
@@ -76,6 +77,7 @@ def submit(
         request: Validated request, of JSON values.
         idempotency_key: At most 200 characters, none of them NUL.
         limits: Limits for the owner.
+        applied_marks: Marks to keep with a new job, as `applied_marks.encode_marks` writes them.
 
     Returns:
         The job, and whether it is new.
@@ -94,7 +96,7 @@ def submit(
         "idempotency_key": idempotency_key,
         "max_attempts": limits.max_attempts,
     }
-    job = _queue(engine, values, limits.max_queued)
+    job = _queue(engine, values, limits.max_queued, applied_marks)
     if job.request_sha256 != values["request_sha256"]:
         raise IdempotencyConflict(
             f"the idempotency key {idempotency_key!r} belongs to job {job.id} with another request"
@@ -103,7 +105,9 @@ def submit(
 
 
 @retry
-def _queue(engine: Engine, values: Mapping[str, Any], max_queued: int) -> Job:
+def _queue(
+    engine: Engine, values: Mapping[str, Any], max_queued: int, applied_marks: str | None
+) -> Job:
     """Inserts the job, unless one with its idempotency key or its id exists."""
     with write_transaction(engine) as connection:
         _serialise_submissions(connection, values["owner"])
@@ -113,6 +117,9 @@ def _queue(engine: Engine, values: Mapping[str, Any], max_queued: int) -> Job:
             times = dict.fromkeys(("created_at", "run_after"), now(connection))
             queued = insert(JOBS).values({**values, **times}).returning(*JOBS.c)
             row = connection.execute(queued).one()
+            if applied_marks is not None:
+                kept = {"job": row.id, "marks": applied_marks}
+                connection.execute(insert(APPLIED_MARKS), kept)
             add_event(connection, row.id, "state", {"state": "queued"})
         return job_of(row)
 

@@ -33,8 +33,16 @@ def validate_submission(
         The request to store with the job, with defaults filled in.
 
     Raises:
-        Problem: It names something that does not exist, or belongs to another owner.
+        Problem: The server takes no jobs, or it names something that does not exist, or belongs
+            to another owner.
     """
+    if not settings.takes_jobs:
+        raise Problem(
+            403,
+            "forbidden",
+            "this server only shows finished jobs",
+            "score with `difficulty score`, or submit the job to a service that takes jobs",
+        )
     backbone = body.backbone or settings.default_backbone
     _check_backbone(backbone, settings)
     _check_dataset(body.dataset, settings, engine, owner)

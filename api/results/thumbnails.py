@@ -1,6 +1,7 @@
 """Thumbnails of the images of a job, created once and stored."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -33,13 +34,14 @@ class Thumbnails:
         self._engine = engine
         self._datasets: BoundedCache[str, Dataset] = BoundedCache(MAX_DATASETS)
 
-    def get(self, job: Job, sample_id: str, size: int) -> Path | None:
+    def get(self, job: Job, sample_id: str, size: int, row: int = 0) -> Path | None:
         """The JPEG thumbnail of a sample, created if needed; None if there is no such sample.
 
         Args:
             job: Job whose dataset has the sample.
             sample_id: Id of the sample in the score file.
             size: Maximum number of pixels of the longer side; smaller images keep their size.
+            row: Row of the sample in the score file, if known, with which it is found at once.
 
         Raises:
             ImageError: The image cannot be read.
@@ -50,7 +52,7 @@ class Thumbnails:
         path = thumbnail_folder(self._settings, job.id) / f"{name}-{size}.jpg"
         if path.exists():
             return path
-        opener = self._find(job, sample_id)
+        opener = self._find(job, sample_id, row)
         if opener is None:
             return None
         data = read_encoded(opener, self._settings.max_pixels)
@@ -60,18 +62,30 @@ class Thumbnails:
             picture.save(temporary, "JPEG", quality=QUALITY)
         return path
 
-    def _find(self, job: Job, sample_id: str) -> ImageOpener | None:
+    def _find(self, job: Job, sample_id: str, row: int) -> ImageOpener | None:
         """Opener of one image; no other image is read."""
         dataset = self._datasets.get(job.id, lambda: self._open_dataset(job))
-        try:
-            position = dataset.sample_ids.index(sample_id)
-        except ValueError:
+        position = _position(dataset.sample_ids, sample_id, row)
+        if position is None:
             return None
         return next(iter(dataset.open_images(range(position, position + 1))))
 
     def _open_dataset(self, job: Job) -> Dataset:
         location = find_dataset(job, self._settings, self._engine)
         return open_job_dataset(job, location)
+
+
+def _position(sample_ids: Sequence[str], sample_id: str, row: int) -> int | None:
+    """Position of a sample in its dataset, which is a little behind its row in the score file.
+
+    Samples without a score have no row, and the others are in the order of the dataset.
+    """
+    for start in (min(row, len(sample_ids)), 0):
+        try:
+            return sample_ids.index(sample_id, start)
+        except ValueError:
+            continue
+    return None
 
 
 def _small(data: bytes, size: int, max_pixels: int) -> Image.Image:

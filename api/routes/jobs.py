@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
+from api.jobs.applied_marks import encode_marks, requested_marks
 from api.jobs.files import delete_job_files
 from api.jobs.store import (
     Cursor,
@@ -67,12 +68,27 @@ def create(
     idempotency_key: IdempotencyKey = None,
 ) -> JobPublic:
     """Queues a job; `Location` is its address."""
+    job, is_new = submit_job(body, request, key, idempotency_key)
+    response.status_code = 202 if is_new else 200
+    response.headers["Location"] = address(job)
+    return public(job)
+
+
+def submit_job(
+    body: JobCreate, request: Request, key: Principal, idempotency_key: str | None
+) -> tuple[Job, bool]:
+    """Queues a job, unless one with this idempotency key exists; says whether it is new.
+
+    Raises:
+        Problem: It is not valid, conflicts with another one, or too many are queued.
+    """
     settings: Settings = request.app.state.settings
     engine: Engine = request.app.state.engine
     validated = validate_submission(body, settings, engine, key.owner)
+    marks = encode_marks(requested_marks(engine, key.owner, validated))
     limits = SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
     try:
-        job, is_new = submit(engine, key.owner, validated, idempotency_key, limits)
+        return submit(engine, key.owner, validated, idempotency_key, limits, marks)
     except IdempotencyConflict as error:
         raise Problem(
             409,
@@ -89,9 +105,6 @@ def create(
             "wait until some have started, or cancel some",
             headers={"Retry-After": str(RETRY_AFTER)},
         ) from None
-    response.status_code = 202 if is_new else 200
-    response.headers["Location"] = address(job)
-    return public(job)
 
 
 @router.get("", summary="List jobs")
@@ -111,7 +124,7 @@ def list_all(
     """Newest first, a page at a time; those of all keys where the key has the scope admin."""
     if owner is not None:
         key.require("admin")
-    cursor = None if before is None else _read_cursor(before)
+    cursor = None if before is None else read_cursor(before)
     jobs = list_jobs(
         request.app.state.engine,
         key.visible_owner if owner is None else owner,
@@ -121,7 +134,7 @@ def list_all(
     )
     page, is_last = jobs[:limit], len(jobs) <= limit
     return JobPage(
-        jobs=[public(job) for job in page], next=None if is_last else _write_cursor(page[-1])
+        jobs=[public(job) for job in page], next=None if is_last else write_cursor(page[-1])
     )
 
 
@@ -221,13 +234,19 @@ def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _write_cursor(job: Job) -> str:
+def write_cursor(job: Job) -> str:
+    """Cursor of the page that follows this job."""
     # Eight bytes represent the time exactly; a few decimal digits would not.
     packed = struct.pack(">d", job.created_at) + job.id.encode()
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def _read_cursor(text: str) -> Cursor:
+def read_cursor(text: str) -> Cursor:
+    """The last job of the page before.
+
+    Raises:
+        Problem: The text is not a cursor.
+    """
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         (created_at,) = struct.unpack(">d", packed[:8])

@@ -16,7 +16,7 @@ from api.http.api_keys import Principal, ReadKey
 from api.http.byte_ranges import PARTIAL, UNCHANGED, RequestedBytes, Unsatisfiable, parse_range
 from api.http.problems import Problem, not_found
 from api.jobs.failures import hide_paths, public_names
-from api.jobs.files import ERRORS_FILE, SCORES_FILE
+from api.jobs.files import ERRORS_FILE, MAP_FILE, SCORES_FILE
 from api.jobs.rows import Job
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Thumbnails
@@ -64,7 +64,7 @@ async def read_file(
     if_none_match: TextHeader = None,
 ) -> Response:
     """The Parquet file as it was written, or one range of its bytes."""
-    job = await run_in_threadpool(_succeeded_job, request, key, job_id)
+    job = await run_in_threadpool(succeeded_job, request, key, job_id)
     assert job.result is not None  # noqa: S101 - because it succeeded
     size = int(job.result["scores_bytes"])
     etag = f'"{job.result["scores_sha256"]}"'
@@ -112,7 +112,7 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     ] = None,
 ) -> ScorePage:
     """The hardest samples first by default; samples without a value come last."""
-    job = _succeeded_job(request, key, job_id)
+    job = succeeded_job(request, key, job_id)
     with _parquet(request, job, SCORES_FILE) as file:
         try:
             page = read_page(file, PageQuery(sort, label, limit, after))
@@ -139,7 +139,7 @@ def read_errors(
     ] = 0,
 ) -> ErrorPage:
     """Unreadable images and entries of the dataset that are no samples, each with the reason."""
-    job = _succeeded_job(request, key, job_id)
+    job = succeeded_job(request, key, job_id)
     with _parquet(request, job, ERRORS_FILE) as file:
         total = file.metadata.num_rows
         rows = _slice(file, after, limit)
@@ -165,7 +165,7 @@ def read_thumbnail(
     size: Annotated[int, Query(ge=16, le=512, description="Pixels of the longer side")] = 128,
 ) -> Response:
     """Created on the first request; images are shrunk, never enlarged."""
-    job = _succeeded_job(request, key, job_id)
+    job = succeeded_job(request, key, job_id)
     thumbnails: Thumbnails = request.app.state.thumbnails
     try:
         path = thumbnails.get(job, sample_id, size)
@@ -186,7 +186,7 @@ def read_thumbnail(
     return FileResponse(path, media_type=JPEG, headers={"Cache-Control": CACHED})
 
 
-def _succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
+def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
     """The succeeded job of an address.
 
     Raises:
@@ -202,6 +202,15 @@ def _succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
         f"job {job.id} is {job.state}, so it has no results",
         "wait until its state is succeeded" if unfinished else "see its `error`; submit a new job",
     )
+
+
+def read_map(request: Request, job: Job) -> pa.Table | None:
+    """Positions of the images of a finished job on a map; None where it has none."""
+    try:
+        with _parquet(request, job, MAP_FILE) as file:
+            return file.read()
+    except Problem:
+        return None
 
 
 def _open(request: Request, job: Job, name: str) -> pa.NativeFile:

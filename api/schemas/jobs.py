@@ -117,6 +117,11 @@ class JobCreate(BaseModel):
         default=None,
         description="Score against the Gaussians of this job instead of fitting new ones",
     )
+    marks: Annotated[str, Field(pattern=ID_PATTERN)] | None = Field(
+        default=None,
+        description="Apply the marks of this job, as they are now: relabelled samples get their "
+        "new class, dropped ones are left out",
+    )
     on_error: Literal["skip", "stop"] = Field(
         default="skip", description="What to do with an image that cannot be read"
     )

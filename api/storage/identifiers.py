@@ -17,6 +17,11 @@ def new_id() -> str:
     )
 
 
+def id_of(digest: bytes) -> str:
+    """The id that stands for a digest, always the same."""
+    return _letters(int.from_bytes(digest), TIME_LETTERS + RANDOM_LETTERS)
+
+
 def is_id(text: str) -> bool:
     """Whether a text has the form of an id; no other text is looked up in the database.
 

@@ -111,3 +111,22 @@ WORKERS = Table(
     Column("job", String(32)),
     Column("images", BigInteger, nullable=False, default=0),  # since it started
 )
+
+MARKS = Table(
+    "marks",
+    METADATA,
+    Column("job", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("owner", String(32), primary_key=True),  # id of the key, "" without keys
+    Column("row", BigInteger, primary_key=True, autoincrement=False),  # in the score file
+    Column("sample_id", Text, nullable=False),
+    Column("mark", String(16), nullable=False),  # keep, relabel, drop
+    Column("label", Text),  # name of the new class, for relabel
+    Column("at", Float, nullable=False),
+)
+
+APPLIED_MARKS = Table(
+    "applied_marks",
+    METADATA,
+    Column("job", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("marks", Text, nullable=False),  # JSON: mark and label by sample id
+)

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
+from api.jobs.applied_marks import applied_marks, apply_marks
 from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
 from api.jobs.failures import hide_paths, public_names
-from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE, attempt_prefix, work_folder
+from api.jobs.files import GAUSSIANS_FILE, MAP_FILE, SCORES_FILE, attempt_prefix, work_folder
 from api.jobs.queue import Progress
 from api.jobs.rows import Job
 from api.jobs.store import get_job
@@ -27,6 +29,7 @@ from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.errors_file import write_errors
+from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.pipeline import (
     Callbacks,
@@ -37,6 +40,7 @@ from difficulty_service.pipeline import (
     ScoreRequest,
     score_dataset,
 )
+from difficulty_service.reporting.map import place_samples
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
 
@@ -87,9 +91,11 @@ def run_job(
         )
         extraction = replace(extraction, lend=cache.lend)
         files = [scoring.out]
+        used = [scoring.fitted]
         reporter = _Reporter(check)
 
         def save_gaussians(fitted: FittedGaussians) -> None:
+            used.append(fitted)
             files.append(folder / GAUSSIANS_FILE)
             fitted.save(files[-1])
             reporter.between_stages()
@@ -102,6 +108,8 @@ def run_job(
         callbacks = Callbacks(reporter.update, keep_features, save_gaussians)
         with _deleted_if_unusable(extraction.out):
             dataset = open_job_dataset(job, location)
+            if marks := applied_marks(engine, job):
+                dataset = apply_marks(dataset, marks, job.request["marks"])
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
         reporter.between_stages()
         extracted = scored.extracted
@@ -110,9 +118,21 @@ def run_job(
             for error in (*extracted.skipped, *extracted.bad_images)
         ]
         files.append(write_errors(extracted.store.folder, errors))
+        files += _write_map(extracted.store, used[-1], folder / MAP_FILE)
+        reporter.between_stages()
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
         return _result(job, scored, scoring.out)
+
+
+def _write_map(store: FeatureStore, fitted: FittedGaussians | None, out: Path) -> list[Path]:
+    """Positions of the images on a map, which the features are needed for; no file without one."""
+    placed = None if fitted is None else place_samples(store, fitted.gaussians)
+    if placed is None:
+        return []
+    with replacing(out) as temporary:
+        pq.write_table(placed, temporary, compression="zstd")
+    return [out]
 
 
 def _fetch_gaussians(

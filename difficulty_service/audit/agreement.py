@@ -129,7 +129,7 @@ def rank_agreement(scores: ArrayLike, values: ArrayLike) -> RankAgreement:
     for name, numbers in zip(("scores", "values"), pair, strict=True):
         if numbers.min() == numbers.max():
             raise AuditError(f"all {len(numbers)} {name} are {numbers[0]:g}, so they have no order")
-    spearman = float(np.corrcoef(_ranks(pair[0]), _ranks(pair[1]))[0, 1])
+    spearman = float(np.corrcoef(ranks(pair[0]), ranks(pair[1]))[0, 1])
     spearman = min(1.0, max(-1.0, spearman))
     if abs(spearman) == 1:
         return RankAgreement(len(pair[0]), spearman, spearman, spearman)
@@ -156,7 +156,7 @@ def flag_agreement(scores: ArrayLike, flags: ArrayLike) -> FlagAgreement:
             f"{num_flagged} of {len(flagged)} samples are flagged",
             "there must be flagged and other samples",
         )
-    rank_sum = _ranks(scores)[flagged].sum()
+    rank_sum = ranks(scores)[flagged].sum()
     wins = rank_sum - num_flagged * (num_flagged + 1) / 2
     _, group = np.unique(-scores, return_inverse=True)
     group_sizes = np.bincount(group)
@@ -215,9 +215,9 @@ def _paired(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], N
     return left, right
 
 
-def _ranks(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks from 1; equal numbers get their mean rank."""
+def ranks(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks from 1; equal numbers get their mean rank. Shape (samples,)."""
     _, group, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     last = counts.cumsum().astype(np.float64)
-    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[group]
-    return ranks
+    mean_ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[group]
+    return mean_ranks

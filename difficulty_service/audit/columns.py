@@ -109,7 +109,7 @@ def rank_values(column: pa.ChunkedArray, name: str) -> Values:
     """
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return Values(_floats(column), "as it is")
-    if not _is_list(column.type):
+    if not is_list(column.type):
         raise AuditError(
             f"column {name} is {column.type}, but a rank needs numbers, or lists of votes or "
             "probabilities",
@@ -119,7 +119,7 @@ def rank_values(column: pa.ChunkedArray, name: str) -> Values:
             Setting("kind", "error-rate"),
             parameter="kind",
         )
-    votes = _matrix(column, name)
+    votes = list_matrix(column, name)
     if (votes < 0).any():
         raise AuditError(
             f"column {name} holds negative numbers, so they are not votes or probabilities",
@@ -166,8 +166,8 @@ def disagreement(
             )
         differs = pc.not_equal(column.cast(pa.string()), label_names)
         return Values(_floats(differs.cast(pa.int8())), "where it differs from the label's name")
-    elif _is_list(column.type):
-        scores = _matrix(column, name)
+    elif is_list(column.type):
+        scores = list_matrix(column, name)
         empty = np.isnan(scores).any(axis=1)
         classes = np.where(empty, np.nan, scores.argmax(axis=1))
         meaning = "where its largest entry is not the label's"
@@ -186,7 +186,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds a list for each sample."""
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
@@ -197,8 +198,12 @@ def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
     return numbers
 
 
-def _matrix(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
-    """The lists of a column as a matrix, NaN for null. Shape (samples, length)."""
+def list_matrix(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
+    """The lists of a column as a matrix, NaN for null. Shape (samples, length).
+
+    Raises:
+        AuditError: The lists have several lengths, or hold no numbers.
+    """
     present = column.is_valid().to_numpy()
     lists = column.drop_null()
     lengths = pc.unique(pc.list_value_length(lists)).to_pylist()

@@ -1,9 +1,13 @@
-"""Reads the files that scores are compared with as one table."""
+"""Reads the files that scores are compared with as one table, and writes results."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from difficulty_service.audit.explanation import FORMAT_VERSION
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.table_files import (
     TABLE_EXTENSIONS,
@@ -13,6 +17,7 @@ from difficulty_service.datasets.table_files import (
     read_columns as read_columns_of_file,
 )
 from difficulty_service.errors import AuditError
+from difficulty_service.files.atomic_file import replacing
 
 
 def read_columns(
@@ -47,3 +52,31 @@ def read_columns(
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise AuditError(f"the files of {pattern!r} hold different types: {error}") from error
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Writes JSON values as a file that appears whole or not at all."""
+    with replacing(path) as temporary:
+        text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
+        temporary.write_text(text + "\n", "utf-8")
+
+
+def read_explanation(path: Path) -> Mapping[str, Any] | None:
+    """The JSON values that `difficulty explain` wrote; None where there is no such file.
+
+    Raises:
+        AuditError: The file is damaged, or has a version that this package does not know.
+    """
+    try:
+        values: Mapping[str, Any] = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise AuditError(f"{path} is damaged: {error}", "run `difficulty explain` again") from error
+    if values.get("format_version") != FORMAT_VERSION:
+        raise AuditError(
+            f"{path} has version {values.get('format_version')} of explanations, but this package "
+            f"reads {FORMAT_VERSION}",
+            "run `difficulty explain` again",
+        )
+    return values

@@ -57,7 +57,10 @@ class ImageSource:
                 in the dataset.
         """
         missing = set(sample_ids)
-        for shard in range(self.dataset.num_shards):
+        positions = (row for row, name in enumerate(self.dataset.sample_ids) if name in missing)
+        # Shards without any of the samples are not opened, so that a few pictures come at once.
+        shards = dict.fromkeys(position // self.dataset.shard_size for position in positions)
+        for shard in list(shards):
             for sample in self.dataset.read_shard(shard):
                 if sample.sample_id not in missing:
                     continue
@@ -98,6 +101,23 @@ def open_images(
             parameter="images",
         )
     dataset = open_dataset(str(location), _options(provenance, given or DatasetOptions()))
+    return match_images(provenance, sample_ids, dataset)
+
+
+def match_images(
+    provenance: Mapping[str, Any], sample_ids: Collection[str], dataset: Dataset
+) -> ImageSource:
+    """The images of a dataset for the scored samples.
+
+    Args:
+        provenance: Metadata of the score file.
+        sample_ids: Ids of the scored samples.
+        dataset: The dataset that was scored, or a copy of it.
+
+    Raises:
+        CleaningError: None of the samples is in the dataset.
+    """
+    location = dataset.location
     known = set(dataset.sample_ids)
     if known.isdisjoint(sample_ids):
         examples = list(sample_ids)[:3]

@@ -1,5 +1,8 @@
 """`difficulty demo`: the whole path on real images, offline, in under a minute."""
 
+import os
+import sys
+import webbrowser
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +17,15 @@ if TYPE_CHECKING:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("difficulty-demo"),
+    open_report: Annotated[
+        bool,
+        typer.Option(
+            "--open/--no-open", help="Open the report in a browser where there is a desktop."
+        ),
+    ] = True,
 ) -> None:
     """Scores 1,797 handwritten digits that ship with the package, with its own encoder."""
+    from difficulty_service.commands.report import write_score_report
     from difficulty_service.commands.score import run_score
     from difficulty_service.commands.score_report import report_scores
     from difficulty_service.datasets.sample import DatasetOptions
@@ -30,6 +40,19 @@ def demo(
         report_scores(summary, scoring.out)
         console.print()
         draw_extremes(summary, digits, out)
+        path = out / "report.html"
+        write_score_report(scoring.out, path)
+    if open_report and has_desktop():
+        webbrowser.open(path.resolve().as_uri())
+
+
+def has_desktop() -> bool:
+    """Whether a person sits at this terminal and a browser window can open before them."""
+    if not sys.stdout.isatty():
+        return False
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def draw_extremes(summary: "ScoreSummary", digits: Path, folder: Path) -> None:

@@ -25,6 +25,7 @@ from difficulty_service.commands.options import (
     Verbose,
     parse_shrinkage,
 )
+from difficulty_service.commands.report import check_report_file, write_score_report
 from difficulty_service.commands.score_report import print_next_steps, report_scores
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ def score(
             "those in the file, or labels.npy beside it."
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Also write a page with the images, as `difficulty report` does."),
+    ] = None,
     scorers: Annotated[
         str, typer.Option(help="Some of rmd, kmeans, knn, separated by commas.")
     ] = "rmd",
@@ -111,6 +116,8 @@ def score(
     names = parse_scorers(scorers)
     options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
     require_score_file_name(out)
+    if report is not None:
+        check_report_file(report)
     fitted = None if gaussians is None else FittedGaussians.load(gaussians)
     scoring = ScoreRequest(out, names, options, fitted, near_duplicates)
     is_file = is_array_file(Path(source))
@@ -126,7 +133,9 @@ def score(
         choose = partial(choose_backbone, extraction, fitted)
         summary = run_score(request, scoring, choose, verbose=verbose)
     report_scores(summary, out, verbose=verbose)
-    print_next_steps(summary, out)
+    if report is not None and summary.num_scored:
+        write_score_report(out, report)
+    print_next_steps(summary, out, reported=report is not None)
 
 
 def parse_scorers(text: str) -> list[str]:

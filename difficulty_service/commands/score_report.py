@@ -29,6 +29,11 @@ LEAVE_OUT = (
     "difficulty clean {scores} --drop 'label_margin > {cut:g}' --out cleaned.csv --dry-run",
 )
 """The next step where images look more like another class than their own."""
+LOOK = (
+    "look at the images in a browser, and mark wrong labels",
+    "difficulty report {scores}",
+)
+"""The first step, unless the report exists."""
 NEXT_STEPS = (
     (
         "look at the images in another tool",
@@ -108,12 +113,19 @@ def class_text(name: str) -> str:
     return shorten_middle(as_text(name), CLASS_WIDTH)
 
 
-def print_next_steps(summary: "ScoreSummary", scores: Path) -> None:
-    """Prints the commands that take the score file."""
+def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = False) -> None:
+    """Prints the commands that take the score file.
+
+    Args:
+        summary: What was scored.
+        scores: The score file.
+        reported: Whether its report has been written already.
+    """
     shown = summary.doubtful[:DOUBTFUL_SHOWN]["label_margin"].to_pylist()
     # Rounded down, so that the condition holds for every image that is shown.
     cut = math.floor(shown[-1] * 10) / 10 if shown else None
     out.print("\nnext:")
-    for purpose, command in NEXT_STEPS if cut is None else (LEAVE_OUT, *NEXT_STEPS):
+    steps = (LOOK, *([] if cut is None else [LEAVE_OUT]), *NEXT_STEPS)
+    for purpose, command in steps[1:] if reported else steps:
         filled = command.format(scores=shlex.quote(str(scores)), cut=cut)
         out.print(f"  {purpose}:\n    {filled}", markup=False)

@@ -11,6 +11,7 @@ HOMES = {
     "Scores": "scores",
     "backbone": "encoder",
     "open_scores": "scores",
+    "report": "report",
     "score": "score_arrays",
     "score_dataset": "score_images",
 }

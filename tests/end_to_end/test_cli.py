@@ -251,6 +251,8 @@ def test_the_demo_scores_the_digits_and_draws_them(
     assert "hardest" in done.stdout
     assert len(read_scores(tmp_path / "demo" / "scores.parquet").table) == 1797
     assert len(list((tmp_path / "demo").glob("*.png"))) == 2
+    assert "of 1,797 images look more like" in (tmp_path / "demo" / "report.html").read_text()
+    assert f"the report is in {tmp_path / 'demo' / 'report.html'}" in done.stdout
 
 
 def test_profile_shows_how_busy_each_stage_was_and_the_slowest(

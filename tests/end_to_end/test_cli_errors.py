@@ -21,11 +21,12 @@ EXTRACT_OPTIONS = (
     "--no-resume",
 )
 OPTIONS = {
-    "demo": ("--out",),
+    "demo": ("--out", "--open", "--no-open"),
+    "report": ("--out", "--images", "--compare", "--max-mb", "--map", "--id-column"),
     "backbones": (),
     "extract": ("--out", *EXTRACT_OPTIONS),
     "fit": ("--out", *FIT_OPTIONS),
-    "score": ("--out", "--gaussians", "--scorers", *FIT_OPTIONS, *EXTRACT_OPTIONS),
+    "score": ("--out", "--report", "--gaussians", "--scorers", *FIT_OPTIONS, *EXTRACT_OPTIONS),
     "audit": ("--against", "--join", "--column", "--kind", "--bins"),
 }
 

@@ -15,7 +15,9 @@ def compare(
     runs: RunFolders,
     out: Annotated[
         Path | None,
-        typer.Option(help="Markdown file for the table; CSV, JSON and diagrams go next to it."),
+        typer.Option(
+            help="Markdown file for the table; a page, CSV, JSON and diagrams go next to it."
+        ),
     ] = None,
     level: Level = 0.95,
     resamples: Resamples = 1000,
@@ -53,3 +55,5 @@ def show_comparison(runs: Sequence[Path], out: Path | None, level: float, resamp
     if out is not None:
         write_comparison(comparison, out, intervals)
         console.print(f"tables and diagrams written next to {out}", markup=False)
+        page = out.with_name(f"{out.stem}.html")
+        console.print(f"all in one page: {page}; open it in a browser", markup=False)

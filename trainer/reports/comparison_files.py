@@ -1,4 +1,4 @@
-"""The files of a comparison: tables for people and for programs, and diagrams."""
+"""The files of a comparison: tables and a page for people, tables for programs, and diagrams."""
 
 import csv
 import itertools
@@ -14,6 +14,7 @@ from trainer import run_folder
 from trainer.reports.columns import STAGE_TITLES
 from trainer.reports.comparison import Comparison, Run, seed_predictions, summarise
 from trainer.reports.comparison_intervals import ComparisonIntervals
+from trainer.reports.comparison_page import Diagram, write_page
 from trainer.reports.comparison_table import markdown_table
 from trainer.reports.pictures import FORMATS
 from trainer.reports.reliability_diagram import SeedPredictions, draw_reliability
@@ -22,6 +23,29 @@ from trainer.reports.weights_diagram import WeightsOfRun, draw_weights
 
 DRAWN_STAGES = ("raw", "temperature_nll")
 """Stages of the reliability diagrams."""
+
+
+DIAGRAMS = (
+    (
+        "reliability",
+        "Reliability diagrams",
+        "Accuracy by confidence above the share of the samples in each bin. Bars are of all seeds "
+        "together, points of single seeds; a hatched bar is the gap to the mean confidence.",
+    ),
+    (
+        "risk-coverage",
+        "Risk-coverage curves",
+        "Error rate among the samples that a run is most certain of, by the share of samples kept. "
+        "Lower is better; a band reaches from the lowest to the highest of several seeds.",
+    ),
+    (
+        "weights",
+        "Difficulty and weights",
+        "Histograms of the difficulty of the training samples and of the weights made from it.",
+    ),
+)
+"""Name in the file, title and caption of the diagrams on the page; the last one exists where runs
+have weights by scores."""
 
 
 def require_table_file(out: Path) -> None:
@@ -37,13 +61,14 @@ def require_table_file(out: Path) -> None:
 def write_comparison(
     comparison: Comparison, out: Path, intervals: ComparisonIntervals | None = None
 ) -> None:
-    """Writes a comparison as Markdown, CSV, JSON and diagrams.
+    """Writes a comparison as Markdown, as a page, as CSV, JSON and diagrams.
 
-    Next to `table.md`: `table.csv` with mean, std, n and the interval of every metric,
-    `table-seeds.csv` with the value of every seed, `table-differences.csv` with the interval of the
-    difference of each pair of runs, and `table.json` with all three. As .png and .svg:
-    `table-reliability` before and after temperature scaling, `table-risk-coverage`, and, of runs
-    with weights by scores, `table-weights`. CSV and JSON hold fractions, as in a record.
+    Next to `table.md`: `table.html`, one page with the tables and the diagrams; `table.csv` with
+    mean, std, n and the interval of every metric, `table-seeds.csv` with the value of every seed,
+    `table-differences.csv` with the interval of the difference of each pair of runs, and
+    `table.json` with all three. As .png and .svg: `table-reliability` before and after temperature
+    scaling, `table-risk-coverage`, and, of runs with weights by scores, `table-weights`. CSV and
+    JSON hold fractions, as in a record.
 
     Args:
         comparison: Runs to compare.
@@ -66,10 +91,12 @@ def write_comparison(
     for name, suffix in (("metrics", ""), ("seeds", "-seeds"), ("differences", "-differences")):
         _write_csv(out.with_name(f"{out.stem}{suffix}.csv"), rows[name])
     run_folder.write_json(out.with_name(f"{out.stem}.json"), {**rows, "objectives": objectives})
-    _draw(comparison, out)
+    diagrams = _draw(comparison, out)
+    write_page(out.with_name(f"{out.stem}.html"), comparison, intervals, diagrams)
 
 
-def _draw(comparison: Comparison, out: Path) -> None:
+def _draw(comparison: Comparison, out: Path) -> list[Diagram]:
+    """Draws the diagrams; gives those for the page."""
     panels: dict[str, SeedPredictions] = {}
     for run in comparison.runs:
         for stage in DRAWN_STAGES:
@@ -86,6 +113,11 @@ def _draw(comparison: Comparison, out: Path) -> None:
         else:
             # A picture of an earlier comparison would not be one of these runs.
             weights_file.unlink(missing_ok=True)
+    shown = DIAGRAMS if weights else DIAGRAMS[:-1]
+    return [
+        Diagram(title, caption, out.with_name(f"{out.stem}-{name}.svg"))
+        for name, title, caption in shown
+    ]
 
 
 def _predictions(run: Run, stage: str) -> SeedPredictions:

@@ -1,6 +1,7 @@
 """The tables of a comparison: what runs minimised, and their metrics with intervals."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from trainer.reports.columns import COLUMNS, MAIN_COLUMNS, TEMPERATURE, Column
 from trainer.reports.comparison import Comparison, Summary, summarise
@@ -15,6 +16,38 @@ HEADINGS = {
 }
 
 ARROWS = "↑ higher is better, ↓ lower is better."
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One metric of one run, in the unit of its column.
+
+    Attributes:
+        mean: Mean over the seeds; a dash where there is none.
+        std: Sample standard deviation over the seeds; empty for one seed.
+        interval: Ends of the interval of the mean, or None.
+        is_best: Whether the mean is better than that of every other run, beyond the intervals.
+    """
+
+    mean: str
+    std: str
+    interval: tuple[str, str] | None
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class StageTable:
+    """The metrics of one stage.
+
+    Attributes:
+        heading: Title of the table.
+        columns: Metrics.
+        rows: The cells of each run, in the order of the comparison.
+    """
+
+    heading: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
 
 
 def markdown_table(
@@ -32,19 +65,37 @@ def markdown_table(
         metrics: Keys of `columns.COLUMNS`.
         intervals: Intervals of these metrics; None shows none.
     """
-    parts = [_legend(intervals), f"### What the runs minimise\n\n{_objectives(comparison)}"]
+    parts = [legend(intervals), f"### What the runs minimise\n\n{_objectives(comparison)}"]
     for stage in comparison.stages:
-        columns = [COLUMNS[metric] for metric in metrics]
-        if stage != "raw":
-            columns.append(TEMPERATURE)
-        shown = [_cells(comparison, stage, column, intervals) for column in columns]
+        table = stage_table(comparison, stage, metrics, intervals)
         rows = [
-            [_name(run.name), run.seeds, *(column[number] for column in shown)]
-            for number, run in enumerate(comparison.runs)
+            [_name(run.name), run.seeds, *map(_markdown, cells)]
+            for run, cells in zip(comparison.runs, table.rows, strict=True)
         ]
-        header = ["run", "seeds", *(column.header for column in columns)]
-        parts.append(f"### {HEADINGS[stage]}\n\n{_table(header, rows)}")
+        header = ["run", "seeds", *(column.header for column in table.columns)]
+        parts.append(f"### {table.heading}\n\n{_table(header, rows)}")
     return "\n\n".join(parts) + "\n"
+
+
+def stage_table(
+    comparison: Comparison,
+    stage: str,
+    metrics: Sequence[str],
+    intervals: ComparisonIntervals | None,
+) -> StageTable:
+    """The metrics of every run at one stage, after temperature scaling with the temperature.
+
+    Args:
+        comparison: Runs to compare.
+        stage: Key of `record.STAGES`.
+        metrics: Keys of `columns.COLUMNS`.
+        intervals: Intervals of these metrics; None shows none and marks nothing.
+    """
+    columns = [COLUMNS[metric] for metric in metrics]
+    if stage != "raw":
+        columns.append(TEMPERATURE)
+    by_column = [_cells(comparison, stage, column, intervals) for column in columns]
+    return StageTable(HEADINGS[stage], columns, list(zip(*by_column, strict=True)))
 
 
 def best_run(
@@ -74,7 +125,8 @@ def best_run(
     return best
 
 
-def _legend(intervals: ComparisonIntervals | None) -> str:
+def legend(intervals: ComparisonIntervals | None) -> str:
+    """How the numbers in the tables are to be read."""
     mean = "Mean ± sample standard deviation over seeds"
     if intervals is None:
         return f"{mean}; {ARROWS}"
@@ -98,25 +150,42 @@ def _objectives(comparison: Comparison) -> str:
 
 def _cells(
     comparison: Comparison, stage: str, column: Column, intervals: ComparisonIntervals | None
-) -> list[str]:
-    """One metric of every run, with its interval, and the best in bold."""
+) -> list[Cell]:
+    """One metric of every run."""
     best = None if intervals is None else best_run(comparison, stage, column, intervals)
     cells = []
     for number, run in enumerate(comparison.runs):
         summary = summarise(run, stage, column.metric)
-        text = column.shown(None if summary is None else summary.mean)
-        text = f"**{text}**" if number == best else text
         interval = None
         if summary is not None and intervals is not None:
             interval = intervals.interval(number, stage, column.metric)
-        cells.append(text + _spread(summary, interval, column))
+        cells.append(_cell(summary, interval, column, is_best=number == best))
     return cells
 
 
-def _spread(summary: Summary | None, interval: tuple[float, float] | None, column: Column) -> str:
-    deviation = "" if summary is None or summary.std is None else f" ± {column.shown(summary.std)}"
-    ends = "" if interval is None else f" [{', '.join(column.shown(end) for end in interval)}]"
-    return deviation + ends
+def _cell(
+    summary: Summary | None,
+    interval: tuple[float, float] | None,
+    column: Column,
+    *,
+    is_best: bool,
+) -> Cell:
+    return Cell(
+        mean=column.shown(None if summary is None else summary.mean),
+        std="" if summary is None or summary.std is None else column.shown(summary.std),
+        interval=None
+        if interval is None
+        else (column.shown(interval[0]), column.shown(interval[1])),
+        is_best=is_best,
+    )
+
+
+def _markdown(cell: Cell) -> str:
+    """The mean, in bold where it is the best, with the deviation and the interval."""
+    mean = f"**{cell.mean}**" if cell.is_best else cell.mean
+    deviation = f" ± {cell.std}" if cell.std else ""
+    interval = f" [{', '.join(cell.interval)}]" if cell.interval else ""
+    return mean + deviation + interval
 
 
 def _name(name: str) -> str:

@@ -166,6 +166,7 @@ def test_a_comparison_is_written_for_people_for_programs_and_as_pictures(tmp_pat
     assert sorted(path.name for path in out.parent.iterdir()) == [
         *names,
         "v1.2.csv",
+        "v1.2.html",
         "v1.2.json",
         "v1.2.md",
     ]

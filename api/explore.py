@@ -1,0 +1,176 @@
+"""The pages on a score file without a service: for people who only use the command line."""
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import Engine, insert, select
+
+from api.jobs.dataset import DATASET_OPTIONS
+from api.jobs.files import SCORES_FILE, attempt_prefix
+from api.jobs.rows import Job, encode, job_of
+from api.server import run_server
+from api.settings import Settings
+from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.database import now, open_database, write_transaction
+from api.storage.identifiers import id_of
+from api.storage.tables import JOBS
+from difficulty_service.cleaning.stored_images import OPTIONS_KEY
+from difficulty_service.datasets.storage import is_uri
+from difficulty_service.errors import ConfigError
+from difficulty_service.feature_store.errors_file import write_errors
+from difficulty_service.feature_store.part import BadImage
+from difficulty_service.reporting.samples import COLUMNS, to_samples
+from difficulty_service.score_file import ScoreFile, read_scores, write_scores
+
+COUNTS = ("num_samples", "num_scored", "num_doubtful", "num_duplicates", "num_bad_images")
+
+
+def explore(
+    scores: Path, images: str | None, port: int, on_listening: Callable[[str], None]
+) -> None:
+    """Serves the pages of one score file on this machine, until SIGTERM or SIGINT.
+
+    Marks and thumbnails are kept in a folder beside the score file, `NAME.explorer`.
+
+    Args:
+        scores: Score file of any format.
+        images: Location of the dataset; None for the one that the score file names.
+        port: Port to listen on; 0 for any free one.
+        on_listening: Called with the address of the first page.
+
+    Raises:
+        ScoreFileError: The score file cannot be read.
+        ConfigError: The port is in use, or the folder cannot be made.
+    """
+    content = read_scores(scores)
+    read_scores(scores, COLUMNS)  # fails now where one is missing
+    location = images or str(content.provenance.get("dataset") or "")
+    settings = explorer_settings(scores, location, port)
+    try:
+        settings.data_dir.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{settings.data_dir} cannot be made, where marks are kept: {error.strerror}",
+            "copy the score file to a folder that you may write to",
+            parameter="scores",
+        ) from None
+    with open_database(settings) as engine:
+        job = import_scores(engine, open_artifacts(settings.artifact_root), content, location)
+    run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
+
+
+def explorer_settings(scores: Path, location: str, port: int) -> Settings:
+    """Settings of a server for one dataset, which listens on this machine only."""
+    folder = scores.with_suffix(".explorer").absolute()
+    root, _ = root_and_path(location)
+    return Settings(
+        data_dir=folder,
+        database_url=SecretStr(f"sqlite:///{folder / 'difficulty.sqlite'}"),
+        artifacts=str(folder / "artifacts"),
+        roots={root[0]: root[1]},
+        host="127.0.0.1",
+        allowed_hosts=("127.0.0.1", "localhost"),
+        port=port,
+        rate_limit="100000/minute",
+        takes_jobs=False,
+        log_format="text",
+        log_level="error",
+    )
+
+
+def root_and_path(location: str) -> tuple[tuple[str, str], str]:
+    """Name and folder of a root that holds a dataset, and the path of the dataset below it."""
+    if is_uri(location):
+        return ("dataset", location), ""
+    path = Path(location).absolute()
+    return (path.parent.name or "dataset", str(path.parent)), path.name
+
+
+def import_scores(engine: Engine, artifacts: Artifacts, content: ScoreFile, location: str) -> Job:
+    """Makes a score file the result of a finished job; the same file is the same job.
+
+    Args:
+        engine: The database.
+        artifacts: Results of jobs.
+        content: All columns of SCHEMA.
+        location: Location of the dataset.
+    """
+    (root, _), path = root_and_path(location)
+    options = content.provenance.get(OPTIONS_KEY) or {}
+    request = {
+        "dataset": {"root": root, "path": path},
+        "backbone": content.provenance.get("backbone"),
+        **{name: options.get(name) for name in DATASET_OPTIONS},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        local = Path(folder) / SCORES_FILE
+        write_scores(local, content.table, content.provenance)
+        digest = hashlib.sha256(local.read_bytes())
+        job = _job(engine, id_of(digest.digest()), request)
+        prefix = attempt_prefix(job)
+        artifacts.put(local, f"{prefix}/{SCORES_FILE}")
+        errors = _errors(content)
+        artifacts.put(write_errors(Path(folder), errors), f"{prefix}/errors.parquet")
+        result = _result(content) | {
+            "prefix": prefix,
+            "scores_bytes": local.stat().st_size,
+            "scores_sha256": digest.hexdigest(),
+        }
+    with write_transaction(engine) as connection:
+        changed = JOBS.update().where(JOBS.c.id == job.id)
+        values = {"request": encode(request), "result": encode(result)}
+        return job_of(connection.execute(changed.values(values).returning(*JOBS.c)).one())
+
+
+def _job(engine: Engine, job_id: str, request: Mapping[str, Any]) -> Job:
+    """The job with this id, which is created if there is none."""
+    with write_transaction(engine) as connection:
+        row = connection.execute(select(JOBS).where(JOBS.c.id == job_id)).one_or_none()
+        if row is None:
+            body = encode(request)
+            at = now(connection)
+            values = {
+                "id": job_id,
+                "owner": "",
+                "state": "succeeded",
+                "request": body,
+                "request_sha256": hashlib.sha256(body.encode()).hexdigest(),
+                "created_at": at,
+                "run_after": at,
+                "finished_at": at,
+                "attempt": 1,
+                "max_attempts": 1,
+            }
+            row = connection.execute(insert(JOBS).values(values).returning(*JOBS.c)).one()
+        return job_of(row)
+
+
+def _result(content: ScoreFile) -> dict[str, Any]:
+    samples = to_samples(ScoreFile(content.table.select(COLUMNS), content.provenance))
+    counted = {
+        "num_samples": len(samples),
+        "num_scored": len(samples) - content.table["rmd"].null_count,
+        "num_doubtful": int(samples.is_doubtful.sum()),
+        "num_bad_images": 0,
+    }
+    known = {name: content.provenance.get(name) for name in COUNTS}
+    return {
+        **counted,
+        **{name: value for name, value in known.items() if value is not None},
+        "num_skipped": 0,
+        "warnings": list(content.provenance.get("warnings") or ()),
+        "class_names": list(samples.names.values()),
+    }
+
+
+def _errors(content: ScoreFile) -> list[BadImage]:
+    """What is known of images without a score; the score file has only their number."""
+    number = content.provenance.get("num_bad_images") or 0
+    if not number:
+        return []
+    reason = "errors.parquet beside the features of `difficulty score` lists them with the reasons"
+    return [BadImage(f"{number:,} unreadable images", reason)]

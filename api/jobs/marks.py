@@ -1,0 +1,170 @@
+"""Marks that people give to the samples of a finished job: keep, relabel or drop."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, insert, select
+
+from api.storage.database import now, retry, write_transaction
+from api.storage.tables import MARKS
+from difficulty_service.cleaning.marks import Mark
+
+AT_ONCE = 500
+"""Rows of one statement; SQLite allows a limited number of parameters."""
+
+
+@dataclass(frozen=True)
+class SampleMark:
+    """The mark of a sample.
+
+    Attributes:
+        row: Row of the sample in the score file.
+        sample_id: Its id.
+        mark: What to do with it.
+        label: Name of its new class if it is to be relabelled, otherwise None.
+        at: Time of the mark in seconds since 1970; 0 until it is stored.
+    """
+
+    row: int
+    sample_id: str
+    mark: Mark
+    label: str | None = None
+    at: float = 0.0
+
+    @property
+    def decision(self) -> tuple[Mark, str | None]:
+        """Mark and label."""
+        return self.mark, self.label
+
+
+class MarkedMeanwhile(Exception):
+    """A sample has another mark than the caller has seen; nothing was changed.
+
+    Attributes:
+        current: The marks of the samples, by row; None for a sample without a mark.
+    """
+
+    def __init__(self, current: Mapping[int, SampleMark | None]) -> None:
+        super().__init__("the samples were marked elsewhere meanwhile")
+        self.current = current
+
+
+@retry
+def set_marks(
+    engine: Engine,
+    owner: str,
+    job_id: str,
+    changes: Mapping[int, SampleMark | None],
+    seen: Mapping[int, tuple[Mark, str | None] | None],
+) -> None:
+    """Stores or removes marks, all of them or none.
+
+    Args:
+        engine: The database.
+        owner: Whose marks.
+        job_id: Id of the job.
+        changes: The new mark of each row; None removes it.
+        seen: What the caller knows of the marks before; other rows are replaced unseen.
+
+    Raises:
+        MarkedMeanwhile: A mark is neither as seen nor already as requested.
+    """
+    with write_transaction(engine) as connection:
+        if seen:
+            _check_seen(connection, owner, job_id, changes, seen)
+        at = now(connection)
+        for rows in _parts(changes):
+            connection.execute(delete(MARKS).where(_of(owner, job_id), MARKS.c.row.in_(rows)))
+            values = [
+                {
+                    "job": job_id,
+                    "owner": owner,
+                    "row": row,
+                    "sample_id": change.sample_id,
+                    "mark": change.mark.value,
+                    "label": change.label,
+                    "at": at,
+                }
+                for row in rows
+                if (change := changes[row]) is not None
+            ]
+            if values:
+                connection.execute(insert(MARKS), values)
+
+
+def _check_seen(
+    connection: Connection,
+    owner: str,
+    job_id: str,
+    changes: Mapping[int, SampleMark | None],
+    seen: Mapping[int, tuple[Mark, str | None] | None],
+) -> None:
+    current = _marks_of_rows(connection, owner, job_id, list(changes))
+    decisions = {row: None if mark is None else mark.decision for row, mark in current.items()}
+    # A retry after a lost confirmation finds its own change.
+    done = {row: None if change is None else change.decision for row, change in changes.items()}
+    if any(decisions[row] not in (seen[row], done[row]) for row in seen):
+        raise MarkedMeanwhile(current)
+
+
+def marks_of_rows(
+    engine: Engine, owner: str, job_id: str, rows: Iterable[int]
+) -> dict[int, SampleMark | None]:
+    """The mark of each of some rows, None where there is none."""
+    with engine.connect() as connection:
+        return _marks_of_rows(connection, owner, job_id, list(rows))
+
+
+def _marks_of_rows(
+    connection: Connection, owner: str, job_id: str, rows: Sequence[int]
+) -> dict[int, SampleMark | None]:
+    marks: dict[int, SampleMark | None] = dict.fromkeys(rows)
+    for part in _parts(rows):
+        query = select(MARKS).where(_of(owner, job_id), MARKS.c.row.in_(part))
+        for row in connection.execute(query):
+            marks[row.row] = SampleMark(row.row, row.sample_id, Mark(row.mark), row.label, row.at)
+    return marks
+
+
+def list_marks(engine: Engine, owner: str, job_id: str) -> list[SampleMark]:
+    """All marks of an owner, in the order of the score file."""
+    query = select(MARKS).where(_of(owner, job_id)).order_by(MARKS.c.row)
+    with engine.connect() as connection:
+        return [
+            SampleMark(row.row, row.sample_id, Mark(row.mark), row.label, row.at)
+            for row in connection.execute(query)
+        ]
+
+
+def marks_table(marks: Iterable[SampleMark]) -> pa.Table:
+    """The marks as `difficulty clean --marks` reads them, with the time of each."""
+    rows = [
+        {
+            "sample_id": mark.sample_id,
+            "mark": mark.mark.value,
+            "label": mark.label,
+            "marked_at": round(1e6 * mark.at),
+        }
+        for mark in marks
+    ]
+    return pa.Table.from_pylist(rows, MARKS_SCHEMA)
+
+
+MARKS_SCHEMA = pa.schema(
+    [
+        pa.field("sample_id", pa.string(), nullable=False),
+        pa.field("mark", pa.string(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("marked_at", pa.timestamp("us", "UTC"), nullable=False),
+    ]
+)
+
+
+def _of(owner: str, job_id: str) -> ColumnElement[bool]:
+    return and_(MARKS.c.owner == owner, MARKS.c.job == job_id)
+
+
+def _parts(rows: Iterable[int]) -> Iterator[list[int]]:
+    listed = list(rows)
+    return (listed[first : first + AT_ONCE] for first in range(0, len(listed), AT_ONCE))

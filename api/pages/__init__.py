@@ -1,0 +1,1 @@
+"""The pages of the service for people, who look at jobs and images in a browser."""

@@ -1,0 +1,157 @@
+"""Pages of jobs: the list, the form for a new one, progress, cancelling and deleting."""
+
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from fastapi import APIRouter, Form, Query, Request
+from pydantic import BaseModel, ValidationError
+from starlette.responses import Response
+
+from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.problems import Problem
+from api.jobs.store import SubmitLimits, TooManyJobs, list_jobs, submit
+from api.jobs.submission import validate_submission
+from api.pages.rendering import is_fragment, redirect, render
+from api.routes import jobs as rest
+from api.routes.system import get_backbones
+from api.schemas.jobs import JobCreate
+from api.settings import Settings
+from api.storage.tables import FINAL_STATES
+from api.storage.worker_registry import live_workers
+
+router = APIRouter(include_in_schema=False)
+
+PAGE = 25
+UNFINISHED = ("queued", "running")
+
+
+class NewJob(BaseModel):
+    """Fields of the form, as the browser sends them: texts, empty where nothing was entered."""
+
+    source: Literal["root", "upload"] = "root"
+    root: str = ""
+    path: str = ""
+    upload: str = ""
+    backbone: str = ""
+    limit: str = ""
+    augment_runs: str = ""
+    kmeans: str = ""
+    knn: str = ""
+    token: str = ""
+
+    def as_body(self) -> dict[str, Any]:
+        """Body of the request that submits this job.
+
+        Raises:
+            ValueError: A number cannot be read.
+        """
+        dataset = (
+            {"upload": self.upload}
+            if self.source == "upload"
+            else {"root": self.root, "path": self.path.strip().strip("/")}
+        )
+        scorers = ["rmd", *(name for name in ("kmeans", "knn") if getattr(self, name))]
+        body: dict[str, Any] = {"dataset": dataset, "scorers": scorers}
+        if self.backbone:
+            body["backbone"] = self.backbone
+        for name in ("limit", "augment_runs"):
+            if text := getattr(self, name).strip():
+                body[name] = int(text)
+        return body
+
+
+@router.get("/")
+def show_jobs(
+    request: Request,
+    key: ReadKey,
+    before: Annotated[str | None, Query(max_length=100)] = None,
+) -> Response:
+    """The jobs that the caller may see, newest first, and the form for a new one."""
+    values = _list(request, key, before)
+    if is_fragment(request):
+        return render(request, "job_list", values)
+    return render(request, "jobs", values | _form(request, key, NewJob(), {}))
+
+
+@router.post("/")
+def create(request: Request, key: WriteKey, form: Annotated[NewJob, Form()]) -> Response:
+    """Submits the job of the form; shows the form again where a field is wrong."""
+    settings: Settings = request.app.state.settings
+    engine = request.app.state.engine
+    try:
+        body = JobCreate(**form.as_body())
+        validated = validate_submission(body, settings, engine, key.owner)
+        limits = SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
+        job, _ = submit(engine, key.owner, validated, form.token[:100] or None, limits)
+    except (Problem, ValueError, TooManyJobs) as error:
+        values = _list(request, key, None) | _form(request, key, form, _explained(error))
+        return render(request, "jobs", values, 422)
+    return redirect(f"/jobs/{job.id}")
+
+
+@router.post("/jobs/{job_id}/score-again")
+def score_again(
+    job_id: str,
+    request: Request,
+    key: WriteKey,
+    token: Annotated[str, Form(min_length=1, max_length=100)],
+) -> Response:
+    """Submits a finished job again with the caller's marks applied to its dataset."""
+    earlier = rest.find_job(request, key, job_id)
+    body = JobCreate(**{**earlier.request, "marks": earlier.id})
+    job, _ = rest.submit_job(body, request, key, token)
+    return redirect(f"/jobs/{job.id}")
+
+
+@router.post("/jobs/{job_id}/remove")
+def remove(job_id: str, request: Request, key: WriteKey) -> Response:
+    """Cancels an unfinished job, or deletes a finished one with its files and marks."""
+    job = rest.find_job(request, key, job_id)
+    rest.remove(job_id, request, key)
+    return redirect("/" if job.state in FINAL_STATES else f"/jobs/{job.id}")
+
+
+def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any]:
+    cursor = None if before is None else rest.read_cursor(before)
+    engine, settings = request.app.state.engine, request.app.state.settings
+    jobs = list_jobs(engine, key.visible_owner, limit=PAGE + 1, before=cursor)
+    page = jobs[:PAGE]
+    has_unfinished = any(job.state in UNFINISHED for job in page)
+    return {
+        "jobs": page,
+        "seconds_left": {job.id: rest.public(job).progress.seconds_left for job in page},
+        "now": time.time(),
+        "address": f"/?before={before}" if before else "/",
+        "older": rest.write_cursor(page[-1]) if len(jobs) > PAGE else None,
+        "is_live": has_unfinished,
+        "no_worker": has_unfinished and not live_workers(engine, settings.lease),
+    }
+
+
+def _form(
+    request: Request, key: Principal, form: NewJob, problem: Mapping[str, str]
+) -> dict[str, Any]:
+    settings: Settings = request.app.state.settings
+    return {
+        "form": form.model_copy(update={"token": uuid4().hex}),
+        "problem": problem,
+        "roots": list(settings.roots),
+        "backbones": get_backbones(request, key).backbones,
+        "max_upload_bytes": settings.max_upload_bytes,
+        "takes_jobs": settings.takes_jobs,
+    }
+
+
+def _explained(error: Exception) -> dict[str, str]:
+    """What is wrong with the form, what to do about it and the field."""
+    if isinstance(error, Problem):
+        return {"text": error.detail, "remedy": error.remedy, "field": error.field or ""}
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        return {"text": f"{field}: {first['msg']}", "remedy": "", "field": field}
+    if isinstance(error, TooManyJobs):
+        return {"text": str(error), "remedy": "wait until some have started", "field": ""}
+    return {"text": str(error), "remedy": "enter whole numbers", "field": "limit"}

@@ -1,0 +1,128 @@
+"""Templates of the pages and what all of them show."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from starlette.datastructures import URL
+from starlette.responses import Response
+
+from api.http.api_keys import Principal
+from api.http.problems import Problem
+from api.jobs.rows import Job
+from difficulty_service.reporting.html_page import decimals, script_json
+
+UNAUTHORISED = 401
+SEE_OTHER = 303
+UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
+
+
+def render(
+    request: Request, name: str, values: Mapping[str, Any] | None = None, status: int = 200
+) -> HTMLResponse:
+    """Fills a template; every value is escaped.
+
+    Args:
+        request: The request, which says who is signed in.
+        name: Name of the template, without its extension.
+        values: Variables of the template.
+        status: HTTP status of the answer.
+    """
+    principal: Principal | None = getattr(request.state, "principal", None)
+    html = (
+        _environment()
+        .get_template(f"{name}.html.j2")
+        .render(
+            signed_in=bool(principal and principal.owner),
+            may_write=bool(principal and "write" in principal.scopes),
+            path=request.url.path,
+            **(values or {}),
+        )
+    )
+    # A page shows what is true now; going back asks for it again.
+    headers = {"Cache-Control": "private, no-cache", "Vary": "HX-Request, Cookie"}
+    return HTMLResponse(html, status, headers)
+
+
+def is_fragment(request: Request) -> bool:
+    """Whether a script asks for a part of the page only."""
+    return request.headers.get("hx-request") == "true"
+
+
+def redirect(path: str) -> RedirectResponse:
+    """Sends the browser to another page after a form."""
+    return RedirectResponse(path, SEE_OTHER)
+
+
+def problem_page(problem: Problem, request: Request) -> Response:
+    """The page of a problem; without a valid key, the sign-in."""
+    if problem.status == UNAUTHORISED:
+        return _to_sign_in(request)
+    name = "problem_text" if is_fragment(request) else "problem"
+    page = render(request, name, {"problem": problem}, problem.status)
+    page.headers.update(problem.headers)
+    return page
+
+
+def _to_sign_in(request: Request) -> Response:
+    if is_fragment(request):
+        return Response(status_code=UNAUTHORISED, headers={"HX-Redirect": "/sign-in"})
+    url: URL = request.url
+    wanted = f"{url.path}?{url.query}" if url.query else url.path
+    query = f"?next={quote(wanted, safe='')}" if request.method == "GET" and wanted != "/" else ""
+    return redirect(f"/sign-in{query}")
+
+
+def job_name(job: Job) -> str:
+    """The dataset of a job in a few words."""
+    dataset = job.request["dataset"]
+    name = "/".join(part for part in (dataset.get("root"), dataset.get("path")) if part)
+    if "upload" in dataset:
+        name = f"upload {dataset['upload'][-6:]}"
+    return f"{name} with marks" if job.request.get("marks") else name
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=ChoiceLoader(
+            [PackageLoader("api.pages"), PackageLoader("difficulty_service.reporting")]
+        ),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": lambda number: f"{number:,}",
+        "decimals": decimals,
+        "script_json": script_json,
+        "percent": lambda share: f"{100 * share:.1f} %",
+        "whole_percent": lambda share: f"{100 * share:.0f} %",
+        "plural": lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}",
+        "moment": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC",
+        "duration": _duration,
+        "query": query_of,
+        "job_name": job_name,
+    }
+    return environment
+
+
+def _duration(seconds: float) -> str:
+    """A time in the largest unit that fits."""
+    for unit, length in UNITS:
+        if seconds >= length:
+            number = int(seconds // length)
+            return f"{number} {unit}{'' if number == 1 else 's'}"
+    return f"{math.ceil(max(seconds, 0))} s"
+
+
+def query_of(parameters: Mapping[str, object]) -> str:
+    """The query of an address with its question mark; empty without parameters."""
+    return f"?{urlencode(parameters)}" if parameters else ""

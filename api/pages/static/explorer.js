@@ -1,0 +1,19 @@
+// What the pages do beyond links and forms: each part works on the pages that have its elements.
+
+import { startReview } from "./review.js";
+import { startUpload } from "./upload.js";
+
+// On a phone the filters are closed until they are wanted.
+const filters = document.querySelector(".side-box");
+if (filters && window.matchMedia("(max-width: 820px)").matches) filters.open = false;
+
+// A script sends the form at once; an empty condition need not be in the address.
+document.addEventListener("htmx:config:request", (event) => {
+  const { ctx } = event.detail;
+  const body = ctx?.request?.body;
+  if (ctx?.sourceElement?.id !== "filters" || !(body instanceof FormData)) return;
+  for (const [name, value] of [...body]) if (value === "") body.delete(name);
+});
+
+startReview();
+startUpload();

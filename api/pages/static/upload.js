@@ -1,0 +1,114 @@
+// Sends a dataset in parts, which goes on where it stopped after a lost connection.
+
+const PART = 8 << 20;
+const RETRIES = 5;
+const FORMATS = ["zip", "tar", "parquet"];
+
+const pause = (seconds) => new Promise((resolve) => { setTimeout(resolve, 1000 * seconds); });
+const megabytes = (bytes) => (bytes / 1e6).toLocaleString("en", { maximumFractionDigits: 1 });
+
+async function problemOf(answer) {
+  const problem = await answer.json().catch(() => null);
+  return problem ? `${problem.detail}. ${problem.remedy}.` : `The service answers ${answer.status}.`;
+}
+
+// The address of an upload of the same file that was begun before, or of a new one.
+async function announce(file, format) {
+  const key = `difficulty-upload:${file.name}:${file.size}:${file.lastModified}`;
+  const known = window.sessionStorage.getItem(key);
+  if (known) {
+    const answer = await fetch(known);
+    if (answer.ok) return answer.json();
+  }
+  const answer = await fetch("/v1/uploads", {
+    method: "POST", headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ format, size: file.size }),
+  });
+  if (!answer.ok) throw new Error(await problemOf(answer));
+  const upload = await answer.json();
+  window.sessionStorage.setItem(key, upload.links.self);
+  return upload;
+}
+
+async function send(file, upload, onProgress) {
+  let current = upload;
+  let failures = 0;
+  while (current.state !== "complete") {
+    const start = current.received;
+    const part = file.slice(start, start + PART);
+    try {
+      const answer = await fetch(`${current.links.self}?offset=${start}`, { method: "PUT", body: part });
+      if (answer.ok) {
+        current = await answer.json();
+        failures = 0;
+      } else if (answer.status === 409 || answer.status >= 500 || answer.status === 429) {
+        throw new TypeError(await problemOf(answer));
+      } else throw new Error(await problemOf(answer));
+    } catch (error) {
+      if (!(error instanceof TypeError) || failures >= RETRIES) throw error;
+      failures += 1;
+      await pause(2 ** failures / 2);
+      const answer = await fetch(current.links.self).catch(() => null);
+      if (answer?.ok) current = await answer.json();
+    }
+    onProgress(current.received);
+  }
+  return current;
+}
+
+export function startUpload() {
+  const form = document.getElementById("new-job");
+  if (!form) return;
+  const [drop, input, progress, text, id, submit] = ["drop", "file", "upload-progress", "upload-text", "upload", "submit-job"]
+    .map((name) => document.getElementById(name));
+
+  const take = async (file) => {
+    const format = FORMATS.find((each) => file.name.toLowerCase().endsWith(`.${each}`));
+    id.value = "";
+    if (!format) {
+      text.textContent = `${file.name} is neither a zip, a tar nor a Parquet file.`;
+      return;
+    }
+    if (file.size > Number(form.dataset.mostBytes)) {
+      text.textContent = `${file.name} is larger than the service accepts.`;
+      return;
+    }
+    submit.disabled = true;
+    progress.hidden = false;
+    try {
+      const show = (received) => {
+        progress.value = received / Math.max(file.size, 1);
+        text.textContent = `${file.name}: ${megabytes(received)} of ${megabytes(file.size)} MB`;
+      };
+      const upload = await announce(file, format);
+      show(upload.received);
+      id.value = (await send(file, upload, show)).id;
+      text.textContent = `${file.name} has arrived.`;
+    } catch (error) {
+      text.textContent = error.message;
+    } finally {
+      submit.disabled = false;
+    }
+  };
+
+  input.addEventListener("change", () => { if (input.files[0]) take(input.files[0]); });
+  for (const name of ["dragover", "dragleave", "drop"]) {
+    form.addEventListener(name, (event) => {
+      event.preventDefault();
+      drop.classList.toggle("over", name === "dragover");
+    });
+  }
+  form.addEventListener("drop", (event) => {
+    const file = event.dataTransfer.files[0];
+    if (!file) return;
+    form.querySelector('[name="source"][value="upload"]').checked = true;
+    take(file);
+  });
+  form.addEventListener("submit", (event) => {
+    const isUpload = form.querySelector('[name="source"]:checked')?.value === "upload";
+    if (!isUpload || id.value) return;
+    event.preventDefault();
+    text.textContent = "Choose a file first.";
+    input.focus();
+  });
+}

@@ -1,0 +1,163 @@
+"""Pages of a job: its progress or summary, its classes, confused pairs, errors and marks."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from api.http.api_keys import ReadKey
+from api.http.problems import Problem
+from api.pages.rendering import is_fragment, job_name, render
+from api.pages.scored import scored_job
+from api.results.overview import confused_rows, typical_rows
+from api.routes import jobs as rest
+from api.routes.results import LARGEST_OFFSET, read_errors, read_map
+from api.storage.worker_registry import live_workers
+from difficulty_service.reporting.map import placed_map
+from difficulty_service.reporting.provenance import describe_provenance
+from difficulty_service.reporting.sections import LISTED_CLASSES
+from difficulty_service.reporting.selection import SHOWN_CLASSES
+
+router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
+
+PICTURED = 5
+PICTURED_PAIRS = 6
+ERRORS = 100
+PER_DIRECTION = 24
+TYPICAL = 6
+Label = Annotated[int, Path(ge=0, le=2**31)]
+REFRESH = {"HX-Refresh": "true"}
+
+
+@router.get("")
+def show_job(job_id: str, request: Request, key: ReadKey) -> Response:
+    """The progress of an unfinished job, why a job failed, or the summary of a finished one."""
+    job = rest.find_job(request, key, job_id)
+    if job.state == "succeeded" and job.result is not None:
+        # A page that shows the progress asks for this part; it is to show the summary instead.
+        return Response(headers=REFRESH) if is_fragment(request) else _summary(request, key, job_id)
+    if is_fragment(request) and job.state not in ("queued", "running"):
+        return Response(headers=REFRESH)
+    state = request.app.state
+    values = {
+        "job": job,
+        "name": job_name(job),
+        "progress": rest.public(job).progress,
+        "no_worker": job.state == "queued" and not live_workers(state.engine, state.settings.lease),
+    }
+    return render(request, "progress" if is_fragment(request) else "unfinished", values)
+
+
+def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
+    job = scored_job(request, key, job_id)
+    overview = job.overview
+    provenance = job.open_scores.get(job.job).provenance
+    selection = overview.selection
+    values = job.values("Summary") | {
+        "summary": overview.summary,
+        "num_classes": len(overview.ranked),
+        "backbone": job.job.request.get("backbone"),
+        "kinds": {
+            "doubtful": job.cards(selection.doubtful[:PICTURED]),
+            "unusual": job.cards(selection.unusual[:PICTURED]),
+            "typical": job.cards(overview.typical[:PICTURED]),
+        },
+        "facts": describe_provenance(provenance),
+        "result": job.job.result,
+    }
+    return render(request, "summary_page", values)
+
+
+@router.get("/classes")
+def show_classes(job_id: str, request: Request, key: ReadKey) -> Response:
+    """How hard each class is."""
+    job = scored_job(request, key, job_id)
+    overview = job.overview
+    selection = overview.selection
+    values = job.values("Classes") | {
+        "summary": overview.summary,
+        "class_rows": overview.class_rows,
+        "num_classes": len(overview.ranked),
+        "num_listed": LISTED_CLASSES,
+        "strips": [
+            (
+                facts,
+                job.cards(selection.hardest[facts.label]),
+                job.cards(selection.easiest[facts.label]),
+            )
+            for facts in overview.ranked[:SHOWN_CLASSES]
+        ],
+    }
+    return render(request, "classes_page", values)
+
+
+@router.get("/pairs")
+def show_pairs(job_id: str, request: Request, key: ReadKey) -> Response:
+    """Which classes are taken for which."""
+    job = scored_job(request, key, job_id)
+    overview = job.overview
+    pictured = [job.cards(rows) for rows in overview.selection.pictured_pairs[:PICTURED_PAIRS]]
+    values = job.values("Confusions") | {
+        "matrix": overview.matrix,
+        "pairs": overview.selection.pairs,
+        "pictured_pairs": pictured,
+    }
+    return render(request, "pairs_page", values)
+
+
+@router.get("/pairs/{first}/{second}")
+def show_pair(job_id: str, first: Label, second: Label, request: Request, key: ReadKey) -> Response:
+    """The images of each of two classes that look more like the other, and typical ones of both."""
+    job = scored_job(request, key, job_id)
+    samples = job.samples
+    for label in (first, second):
+        if label not in samples.names or first == second:
+            raise Problem(
+                404,
+                "not-found",
+                f"{first} and {second} are no pair of classes of this job",
+                "choose one of its confusions",
+            )
+    directions = [
+        (label, nearest, len(rows), job.cards(rows[:PER_DIRECTION].tolist()))
+        for label, nearest in ((first, second), (second, first))
+        for rows in [confused_rows(samples, label, nearest)]
+    ]
+    typical = [
+        (label, job.cards(typical_rows(samples, label, TYPICAL, without=-1)))
+        for label in (first, second)
+    ]
+    values = job.values("Confusions") | {"directions": directions, "typical": typical}
+    return render(request, "pair_page", values)
+
+
+@router.get("/map")
+def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
+    """The images on a plane, by their features."""
+    job = scored_job(request, key, job_id)
+    placed = read_map(request, job.job)
+    drawn = None if placed is None else placed_map(placed, job.samples)
+    values = job.values("Map") | {
+        "map": drawn,
+        "map_data": None if drawn is None else drawn.data(job.samples, f"{job.address}/images"),
+    }
+    return render(request, "map_page", values)
+
+
+@router.get("/errors")
+def show_errors(
+    job_id: str,
+    request: Request,
+    key: ReadKey,
+    after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0,
+) -> Response:
+    """What has no score, with the reasons."""
+    job = scored_job(request, key, job_id)
+    page = read_errors(job_id, request, key, ERRORS, after)
+    return render(request, "errors", job.values("Errors") | {"page": page})
+
+
+@router.get("/tray")
+def show_tray(job_id: str, request: Request, key: ReadKey) -> Response:
+    """The marks in a sentence, which the pages show below."""
+    return render(request, "tray", scored_job(request, key, job_id).values(""))

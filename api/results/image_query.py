@@ -1,0 +1,277 @@
+"""Which images a page shows, and in which order."""
+
+import base64
+import binascii
+import hashlib
+import json
+import struct
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from api.results.score_pages import BadQuery
+from difficulty_service.reporting.samples import ScoredSamples
+
+SORTS: Mapping[str, str] = {
+    "doubtful": "Doubtful labels first",
+    "hardest": "Hardest first",
+    "easiest": "Easiest first",
+    "unusual": "Unlike anything first",
+    "file": "As in the dataset",
+}
+"""Orders of the images, with their names for people."""
+
+MARKS: Mapping[str, str] = {
+    "": "marked or not",
+    "none": "not marked",
+    "any": "marked",
+    "keep": "keep",
+    "relabel": "relabel",
+    "drop": "drop",
+}
+"""Values of the filter by marks, with their names for people."""
+
+PERCENT = 100.0
+LONGEST_TEXT = 1000
+_CURSOR = struct.Struct(">8sdq")
+
+
+@dataclass(frozen=True)
+class ImageQuery:
+    """The parameters of an address that lists images; all are texts, and empty is no condition.
+
+    Attributes:
+        label: Name of the class of the images.
+        near: Name of the class that fits best.
+        pmin: Lowest percentile of difficulty, from 0 to 100.
+        pmax: Highest percentile of difficulty, from 0 to 100.
+        margin: Label margin that the images exceed.
+        q: Text in the sample id.
+        mark: One of MARKS.
+        sort: One of SORTS.
+        after: Cursor of the page before; empty for the first page.
+    """
+
+    label: str = ""
+    near: str = ""
+    pmin: str = ""
+    pmax: str = ""
+    margin: str = ""
+    q: str = ""
+    mark: str = ""
+    sort: str = "doubtful"
+    after: str = ""
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """The parameters that differ from their defaults, without the cursor."""
+        given = asdict(replace(self, after=""))
+        return {
+            each.name: given[each.name] for each in fields(self) if given[each.name] != each.default
+        }
+
+
+@dataclass(frozen=True)
+class ImagePage:
+    """One page of images.
+
+    Attributes:
+        rows: Rows of the images in the score file, in order.
+        matching: Rows of all images that fulfil the conditions, in the order of the file; None for
+            every image.
+        num_matching: Number of images that fulfil the conditions.
+        next: Cursor of the next page; empty at the end.
+    """
+
+    rows: list[int]
+    matching: NDArray[np.int64] | None
+    num_matching: int
+    next: str
+
+
+def find_images(
+    samples: ScoredSamples, query: ImageQuery, marked: Mapping[int, str], limit: int
+) -> ImagePage:
+    """One page of the images that fulfil the conditions.
+
+    Args:
+        samples: The scores.
+        query: The conditions.
+        marked: Mark of each row that has one.
+        limit: Largest number of images.
+
+    Raises:
+        BadQuery: A parameter cannot be read.
+    """
+    if query.sort not in SORTS:
+        raise BadQuery("sort", f"there is no order {query.sort[:100]!r}; use {', '.join(SORTS)}")
+    matching = matching_rows(samples, query, marked)
+    keys = _keys(samples, query.sort, matching)
+    rows, keys, following = _following(query, matching, keys)
+    # One image more than shown says whether there is another page.
+    places = _first(keys, limit + 1)
+    shown = places[:limit]
+    found = shown if rows is None else rows[shown]
+    is_last = len(places) <= limit
+    return ImagePage(
+        rows=found.tolist(),
+        matching=matching,
+        num_matching=following,
+        next="" if is_last else _write_cursor(query, float(keys[shown[-1]]), int(found[-1])),
+    )
+
+
+def neighbours(
+    samples: ScoredSamples, query: ImageQuery, marked: Mapping[int, str], row: int
+) -> tuple[int | None, int | None]:
+    """Rows of the images before and after one in the order of a query; None at the ends.
+
+    Args:
+        samples: The scores.
+        query: The conditions; the image itself need not fulfil them.
+        marked: Mark of each row that has one.
+        row: Row of the image.
+
+    Raises:
+        BadQuery: A parameter cannot be read.
+    """
+    rows = matching_rows(samples, query, marked)
+    rows = np.arange(len(samples)) if rows is None else rows
+    keys = _keys(samples, query.sort, rows)
+    own = _keys(samples, query.sort, np.array([row]))[0]
+    follows = (keys > own) | ((keys == own) & (rows > row))
+    precedes = (keys < own) | ((keys == own) & (rows < row))
+
+    def first(mask: NDArray[np.bool_], sign: int) -> int | None:
+        if not mask.any():
+            return None
+        signed, candidates = sign * keys[mask], rows[mask]
+        return int(sign * (sign * candidates[signed == signed.min()]).min())
+
+    return first(precedes, -1), first(follows, 1)
+
+
+def matching_rows(
+    samples: ScoredSamples, query: ImageQuery, marked: Mapping[int, str]
+) -> NDArray[np.int64] | None:
+    """Rows of the images that fulfil the conditions, ascending; None for every image.
+
+    Raises:
+        BadQuery: A parameter cannot be read.
+    """
+    masks: list[NDArray[np.bool_]] = []
+    if query.label:
+        masks.append(samples.labels == _class_index(samples, "label", query.label))
+    if query.near:
+        masks.append(samples.nearest == _class_index(samples, "near", query.near))
+    if (low := _number("pmin", query.pmin)) is not None and low > 0:
+        masks.append(samples.percentiles >= low / PERCENT)
+    if (high := _number("pmax", query.pmax)) is not None and high < PERCENT:
+        masks.append(samples.percentiles <= high / PERCENT)
+    if (margin := _number("margin", query.margin)) is not None:
+        masks.append(samples.margins > margin)
+    if query.q:
+        found = pc.match_substring(samples.ids, query.q[:LONGEST_TEXT])
+        masks.append(found.to_numpy(zero_copy_only=False))
+    if query.mark:
+        masks.append(_marked_mask(len(samples), query.mark, marked))
+    return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+
+
+def _class_index(samples: ScoredSamples, field: str, name: str) -> int:
+    for label, known in samples.names.items():
+        if known == name:
+            return label
+    raise BadQuery(field, f"there is no class {name[:100]!r}")
+
+
+def _number(field: str, text: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not np.isfinite(number):
+        raise BadQuery(field, f"{text[:100]!r} is not a number")
+    return number
+
+
+def _marked_mask(num_samples: int, wanted: str, marked: Mapping[int, str]) -> NDArray[np.bool_]:
+    if wanted not in MARKS:
+        raise BadQuery(
+            "mark", f"there is no mark {wanted[:100]!r}; use {', '.join(filter(None, MARKS))}"
+        )
+    chosen: Collection[int] = [
+        row for row, mark in marked.items() if wanted in (mark, "any", "none") and row < num_samples
+    ]
+    mask = np.zeros(num_samples, bool)
+    mask[list(chosen)] = True
+    return ~mask if wanted == "none" else mask
+
+
+def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:
+    """Sort keys of some rows: ascending, those without a value last."""
+    if sort == "file":
+        return np.zeros(len(samples) if rows is None else len(rows))
+    values, sign = {
+        "doubtful": (samples.margins, -1.0),
+        "hardest": (samples.rmd, -1.0),
+        "easiest": (samples.rmd, 1.0),
+        "unusual": (samples.agnostic, -1.0),
+    }[sort]
+    keys = sign * (values if rows is None else values[rows])
+    keys[np.isnan(keys)] = np.inf
+    return keys
+
+
+def _following(
+    query: ImageQuery, rows: NDArray[np.int64] | None, keys: NDArray[np.float64]
+) -> tuple[NDArray[np.int64] | None, NDArray[np.float64], int]:
+    """Rows and keys after the cursor, and the number of rows before it was applied."""
+    if not query.after:
+        return rows, keys, len(keys)
+    last_key, last_row = _read_cursor(query)
+    numbers = np.arange(len(keys)) if rows is None else rows
+    follows = (keys > last_key) | ((keys == last_key) & (numbers > last_row))
+    return numbers[follows], keys[follows], len(keys)
+
+
+def _first(keys: NDArray[np.float64], number: int) -> NDArray[np.int64]:
+    """Places of the smallest keys, ascending; equal keys keep their order."""
+    if len(keys) > number:
+        largest = np.partition(keys, number - 1)[number - 1]
+        smaller = np.flatnonzero(keys < largest)
+        equal = np.flatnonzero(keys == largest)[: number - len(smaller)]
+        candidates = np.concatenate((smaller, equal))
+    else:
+        candidates = np.arange(len(keys))
+    return candidates[np.lexsort((candidates, keys[candidates]))]
+
+
+def _identity(query: ImageQuery) -> bytes:
+    """Digest of the conditions, which tells their cursors from those of others."""
+    text = json.dumps(sorted(query.conditions.items()))
+    return hashlib.sha256(text.encode(errors="replace")).digest()[:8]
+
+
+def _write_cursor(query: ImageQuery, key: float, row: int) -> str:
+    packed = _CURSOR.pack(_identity(query), key, row)
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def _read_cursor(query: ImageQuery) -> tuple[float, int]:
+    text = query.after
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        identity, key, row = _CURSOR.unpack(packed)
+    except (binascii.Error, struct.error, ValueError):
+        raise BadQuery("after", "this is not a cursor; begin with the first page") from None
+    if identity != _identity(query) or np.isnan(key):
+        raise BadQuery(
+            "after", "this cursor belongs to other conditions; begin with the first page"
+        )
+    return key, row

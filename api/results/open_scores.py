@@ -1,0 +1,74 @@
+"""The scores of finished jobs, kept open for the pages."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from api.bounded_cache import BoundedCache
+from api.http.problems import Problem
+from api.jobs.files import SCORES_FILE, columns_file
+from api.jobs.rows import Job
+from api.results.overview import Overview, make_overview
+from api.results.score_columns import ScoreColumns, map_columns, write_columns
+from api.settings import Settings
+from api.storage.artifacts import Artifacts
+from difficulty_service.reporting.samples import COLUMNS
+from difficulty_service.score_file import read_scores
+
+MAX_OPEN = 8
+
+
+class OpenScores:
+    """Opens the scores of finished jobs; the columns are written when a job is first asked for.
+
+    Args:
+        settings: Settings with the folder of the columns.
+        artifacts: Results of the jobs.
+    """
+
+    def __init__(self, settings: Settings, artifacts: Artifacts) -> None:
+        self._settings = settings
+        self._artifacts = artifacts
+        self._open: BoundedCache[str, ScoreColumns] = BoundedCache(MAX_OPEN)
+        self._overviews: BoundedCache[str, Overview] = BoundedCache(MAX_OPEN)
+
+    def get(self, job: Job) -> ScoreColumns:
+        """The scores of a succeeded job.
+
+        Raises:
+            Problem: Its files are gone.
+            ScoreFileError: Its score file cannot be read.
+        """
+        return self._open.get(job.id, lambda: self._load(job))
+
+    def overview(self, job: Job) -> Overview:
+        """The facts of the whole dataset of a succeeded job; errors as for `get`."""
+        return self._overviews.get(job.id, lambda: make_overview(self.get(job).samples))
+
+    def _load(self, job: Job) -> ScoreColumns:
+        path = columns_file(self._settings, job)
+        columns = map_columns(path)
+        if columns is None:
+            self._write(job, path)
+            columns = map_columns(path)
+        assert columns is not None  # noqa: S101 - it was just written
+        return columns
+
+    def _write(self, job: Job, path: Path) -> None:
+        assert job.result is not None  # noqa: S101 - because it succeeded
+        key = f"{job.result['prefix']}/{SCORES_FILE}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=path.parent) as folder:
+            local = Path(folder) / SCORES_FILE
+            try:
+                with self._artifacts.open(key) as source, local.open("wb") as target:
+                    while chunk := source.read(1 << 22):
+                        target.write(chunk)
+            except FileNotFoundError:
+                raise Problem(
+                    410, "gone", f"the files of job {job.id} are gone", "submit the dataset again"
+                ) from None
+            write_columns(path, read_scores(local, COLUMNS))
+        # The whole table was in memory once; what is left of it is of no use.
+        pa.default_memory_pool().release_unused()

@@ -1,0 +1,183 @@
+"""Marks of a job's samples, which `difficulty clean --marks` reads."""
+
+import io
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from fastapi import APIRouter, Query, Request, Response
+
+from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.problems import Problem
+from api.jobs.marks import MarkedMeanwhile, SampleMark, list_marks, marks_table, set_marks
+from api.jobs.rows import Job
+from api.results.open_scores import OpenScores
+from api.routes.results import BYTES, NOT_FINISHED, PARQUET, succeeded_job
+from api.schemas.marks import (
+    LARGEST_ROW,
+    MarkChange,
+    MarkChanges,
+    MarkCounts,
+    MarkPage,
+    MarkPublic,
+    MarksChanged,
+)
+from difficulty_service.cleaning.marks import FORMULA_STARTS, Mark
+from difficulty_service.reporting.samples import ScoredSamples
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])
+
+CSV = "text/csv; charset=utf-8"
+LONGEST_PAGE = 1000
+
+
+@router.get("/marks", summary="Marks of samples", responses=NOT_FINISHED)
+def read_marks(
+    job_id: str,
+    request: Request,
+    key: ReadKey,
+    limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
+    after: Annotated[
+        int, Query(ge=0, le=LARGEST_ROW, description="`next` of the previous page")
+    ] = 0,
+) -> MarkPage:
+    """The marks of this key, in the order of the score file."""
+    job = succeeded_job(request, key, job_id)
+    marks = list_marks(request.app.state.engine, key.owner, job.id)
+    following = [mark for mark in marks if mark.row >= after]
+    is_last = len(following) <= limit
+    return MarkPage(
+        marks=[_public(mark) for mark in following[:limit]],
+        counts=counts_of(marks),
+        next=None if is_last else following[limit].row,
+    )
+
+
+@router.post("/marks", summary="Mark samples", responses=NOT_FINISHED)
+def change_marks(job_id: str, body: MarkChanges, request: Request, key: WriteKey) -> MarksChanged:
+    """Stores or removes up to 1000 marks of this key, all of them or none."""
+    job = succeeded_job(request, key, job_id)
+    apply_changes(request, key, job, body.marks)
+    return MarksChanged(counts=counts_of(list_marks(request.app.state.engine, key.owner, job.id)))
+
+
+@router.get(
+    "/marks.csv",
+    summary="Marks as CSV",
+    response_class=Response,
+    responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **NOT_FINISHED},
+)
+def export_csv(job_id: str, request: Request, key: ReadKey) -> Response:
+    """A file for `difficulty clean --marks`, which spreadsheets can open as well."""
+    table = _table(request, key, succeeded_job(request, key, job_id))
+    for name in ("sample_id", "label"):
+        column = pa.array([_protected(text) for text in table[name].to_pylist()], pa.string())
+        table = table.set_column(table.column_names.index(name), name, column)
+    written = io.BytesIO()
+    written.write(b"\xef\xbb\xbf")  # by which spreadsheets recognise UTF-8
+    pyarrow.csv.write_csv(table, written)
+    return _download(written.getvalue(), CSV, f"{job_id}-marks.csv")
+
+
+@router.get(
+    "/marks.parquet",
+    summary="Marks as Parquet",
+    response_class=Response,
+    responses={200: {"content": {PARQUET: BYTES}}, **NOT_FINISHED},
+)
+def export_parquet(job_id: str, request: Request, key: ReadKey) -> Response:
+    """A file for `difficulty clean --marks`."""
+    written = io.BytesIO()
+    pq.write_table(
+        _table(request, key, succeeded_job(request, key, job_id)), written, compression="zstd"
+    )
+    return _download(written.getvalue(), PARQUET, f"{job_id}-marks.parquet")
+
+
+def apply_changes(
+    request: Request, key: Principal, job: Job, changes: Sequence[MarkChange]
+) -> None:
+    """Stores or removes the marks of some samples.
+
+    Raises:
+        Problem: A sample or class does not exist, or a sample was marked elsewhere meanwhile.
+    """
+    open_scores: OpenScores = request.app.state.open_scores
+    samples = open_scores.get(job).samples
+    rows = _rows_of(samples, changes)
+    names = set(samples.names.values())
+    marks: dict[int, SampleMark | None] = {}
+    seen: dict[int, tuple[Mark, str | None] | None] = {}
+    for index, (row, change) in enumerate(zip(rows, changes, strict=True)):
+        decision = change.decision
+        if decision is not None and decision.label is not None and decision.label not in names:
+            raise _invalid(
+                f"marks.{index}.decision.label", f"there is no class {decision.label[:100]!r}"
+            )
+        marks[row] = None
+        if decision is not None:
+            sample_id = samples.ids[row].as_py()
+            marks[row] = SampleMark(row, sample_id, decision.mark, decision.label)
+        if "seen" in change.model_fields_set:
+            known = change.seen
+            seen[row] = None if known is None else (known.mark, known.label)
+    try:
+        set_marks(request.app.state.engine, key.owner, job.id, marks, seen)
+    except MarkedMeanwhile as error:
+        raise Problem(
+            409, "conflict", str(error), "read the marks again, then decide", field="marks"
+        ) from None
+
+
+def counts_of(marks: Sequence[SampleMark]) -> MarkCounts:
+    """Number of samples with each mark."""
+    counts = Counter(mark.mark.value for mark in marks)
+    return MarkCounts(**{mark.value: counts[mark.value] for mark in Mark})
+
+
+def _rows_of(samples: ScoredSamples, changes: Sequence[MarkChange]) -> list[int]:
+    wanted = [change.sample_id for change in changes if change.sample_id is not None]
+    found: dict[str, int] = {}
+    if wanted:
+        mask = pc.is_in(samples.ids, value_set=pa.array(wanted, pa.string()))
+        places = np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
+        found = {samples.ids[row].as_py(): row for row in places}
+    rows = []
+    for index, change in enumerate(changes):
+        row = change.row if change.sample_id is None else found.get(change.sample_id)
+        if row is None or row >= len(samples):
+            name = change.row if change.sample_id is None else change.sample_id[:100]
+            raise _invalid(f"marks.{index}", f"there is no sample {name!r}")
+        rows.append(row)
+    return rows
+
+
+def _invalid(field: str, detail: str) -> Problem:
+    return Problem(422, "invalid-request", detail, "see the score file of the job", field=field)
+
+
+def _table(request: Request, key: Principal, job: Job) -> pa.Table:
+    return marks_table(list_marks(request.app.state.engine, key.owner, job.id))
+
+
+def _protected(text: str | None) -> str | None:
+    """A cell that no spreadsheet runs as a formula; `difficulty clean` removes the `'` again."""
+    return f"'{text}" if text is not None and text.startswith(FORMULA_STARTS) else text
+
+
+def _download(content: bytes, media_type: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Response(content, media_type=media_type, headers=headers)
+
+
+def _public(mark: SampleMark) -> MarkPublic:
+    at = datetime.fromtimestamp(mark.at, UTC)
+    return MarkPublic(
+        row=mark.row, sample_id=mark.sample_id, mark=mark.mark, label=mark.label, at=at
+    )

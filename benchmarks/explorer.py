@@ -1,0 +1,90 @@
+"""Time, core-seconds and memory of the server for each page of the explorer.
+
+    python benchmarks/explorer.py [--rows 1000000]
+
+Random scores of a thousand classes are explored by `difficulty explore`. A page is asked for once,
+which opens the scores or computes an overview of them, and then five times more.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx2
+from machine import machine
+from pages import write_random_scores
+
+PAGES = (
+    "",
+    "/images",
+    "/images?label=class+3&sort=hardest",
+    "/images?pmin=50&pmax=60&margin=0",
+    "/images?q=0012345",
+    "/images/5",
+    "/classes",
+    "/pairs",
+)
+REPEATS = 5
+
+
+def core_seconds(process: int) -> float:
+    """Time that the threads of a process have spent computing."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def own_megabytes(process: int) -> float:
+    """Memory of a process without mapped files."""
+    status = Path(f"/proc/{process}/status").read_text()
+    (kilobytes,) = re.findall(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(kilobytes) * 1024 / 1e6
+
+
+def measure(client: httpx2.Client, address: str, process: int, repeats: int) -> str:
+    """Mean time and core time of the answers to requests of one page."""
+    start, start_cpu = time.perf_counter(), core_seconds(process)
+    for _ in range(repeats):
+        client.get(address).raise_for_status()
+    seconds = (time.perf_counter() - start) / repeats
+    cpu = (core_seconds(process) - start_cpu) / repeats
+    return f"{1000 * seconds:6.0f} ms, {1000 * cpu:6.0f} core-ms"
+
+
+def main() -> None:
+    """Measures every page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    rows = parser.parse_args().rows
+    print(f"{machine()}; {rows:,} random scores")
+    with tempfile.TemporaryDirectory() as place:
+        scores = Path(place, "scores.parquet")
+        write_random_scores(scores, rows)
+        command = [sys.executable, "-m", "difficulty_service", "explore", str(scores)]
+        output = Path(place, "output")
+        with output.open("w") as file:
+            server = subprocess.Popen([*command, "--no-browser"], stdout=file)  # noqa: S603
+        try:
+            while not (printed := output.read_text()).endswith("\n"):
+                time.sleep(0.1)
+            address = printed.split()[1]
+            with httpx2.Client(transport=httpx2.HTTPTransport(retries=50), timeout=120) as client:
+                client.get(address.partition("/jobs")[0]).raise_for_status()
+                before = own_megabytes(server.pid)
+                for page in PAGES:
+                    first = measure(client, address + page, server.pid, 1)
+                    later = measure(client, address + page, server.pid, REPEATS)
+                    print(f"{page or 'summary':36} first {first}; later {later}")
+                grown = own_megabytes(server.pid) - before
+            print(f"memory beside mapped files: {grown:+.0f} MB since the first page of jobs")
+        finally:
+            server.terminate()
+            server.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Two score files of the same samples, as of two backbones: do they find the same samples hard?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from difficulty_service.audit.agreement import rank_agreement, ranks
+from difficulty_service.audit.columns import match_ids, require_columns
+from difficulty_service.audit.rank_bootstrap import spearman_interval
+from difficulty_service.audit.shared_samples import (
+    Numbers,
+    SharedDoubts,
+    SharedHardest,
+    numbers_of,
+    shared_doubts,
+    shared_hardest,
+    texts_of,
+)
+from difficulty_service.errors import AuditError
+from difficulty_service.score_file import ScoreFile
+
+HARDEST_SHARES = (0.01, 0.05, 0.1)
+MIN_CLASS_SAMPLES = 10
+"""Number of samples from which on a class has a rank correlation of its own."""
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ClassAgreement:
+    """The samples of one class in both files.
+
+    Attributes:
+        name: Name of the class in the first file.
+        num_samples: Number of samples.
+        spearman: Spearman's rank correlation; None where the samples are too few or have no order.
+        mean_first: Mean percentile in the first file, from 0 for the easiest to 1.
+        mean_second: Mean percentile in the second file.
+    """
+
+    name: str
+    num_samples: int
+    spearman: float | None
+    mean_first: float
+    mean_second: float
+
+
+@dataclass(frozen=True)
+class Move:
+    """A sample that is harder or easier in the second file.
+
+    Attributes:
+        sample_id: The sample.
+        class_name: Its class in the first file.
+        first: Percentile in the first file, from 0 for the easiest to 1, among the samples of both.
+        second: Percentile in the second file.
+    """
+
+    sample_id: str
+    class_name: str
+    first: float
+    second: float
+
+
+@dataclass(frozen=True)
+class ScoreComparison:
+    """The result of a comparison of two score files.
+
+    Attributes:
+        score_column: Column that was compared.
+        backbones: Backbone of each file; None where the file does not name it.
+        num_compared: Number of samples with a score in both files.
+        num_without_score: Number of samples in both files that lack a score in one.
+        only_first: Ids that are in the first file only.
+        only_second: Ids that are in the second file only.
+        spearman: Spearman's rank correlation of the scores.
+        low: Lower end of its 95 % bootstrap interval.
+        high: Upper end of its 95 % bootstrap interval.
+        hardest: Shared samples among the hardest 1, 5 and 10 %.
+        tenths: Number of samples by their tenth of difficulty in the first file and, in each row,
+            in the second; the easiest first.
+        doubts: Shared doubtful labels; None where a file has no margins.
+        classes: Every class, the one with the smallest rank correlation first.
+        moves: Samples whose percentiles differ most, the largest difference first.
+        warnings: Warnings, one sentence each.
+    """
+
+    score_column: str
+    backbones: tuple[str | None, str | None]
+    num_compared: int
+    num_without_score: int
+    only_first: Sequence[str]
+    only_second: Sequence[str]
+    spearman: float
+    low: float
+    high: float
+    hardest: Sequence[SharedHardest]
+    tenths: Sequence[Sequence[int]]
+    doubts: SharedDoubts | None
+    classes: Sequence[ClassAgreement]
+    moves: Sequence[Move]
+    warnings: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {"format_version": FORMAT_VERSION, **asdict(self)}
+
+
+def compare_scores(
+    first: ScoreFile, second: ScoreFile, score_column: str = "rmd", num_moves: int = 20
+) -> ScoreComparison:
+    """Compares the scores of samples that are in both files.
+
+    Args:
+        first: A score file with the columns that `columns_of` names.
+        second: Another one.
+        score_column: Column to compare; larger is harder.
+        num_moves: Number of samples to list that moved most.
+
+    Raises:
+        AuditError: A column is missing, an id occurs twice, no sample is in both files, or the
+            samples in both are too few or have no order.
+    """
+    for name, file in (("the first file", first), ("the second file", second)):
+        require_columns(name, file.table.column_names, columns_of(score_column))
+    rows = match_ids(first.table["sample_id"], second.table["sample_id"], "sample_id")
+    one = first.table.filter(rows.is_valid())
+    other = second.table.take(rows.drop_null())
+    unmatched = pc.invert(pc.is_in(second.table["sample_id"], value_set=one["sample_id"]))
+    scored = pa.array(
+        ~(np.isnan(numbers_of(one, score_column)) | np.isnan(numbers_of(other, score_column)))
+    )
+    num_joined = len(one)
+    one, other = one.filter(scored), other.filter(scored)
+    scores = numbers_of(one, score_column), numbers_of(other, score_column)
+    spearman = rank_agreement(*scores).spearman
+    low, high = spearman_interval(*scores)
+    percentiles = _percentiles(scores[0]), _percentiles(scores[1])
+    return ScoreComparison(
+        score_column=score_column,
+        backbones=(first.provenance.get("backbone"), second.provenance.get("backbone")),
+        num_compared=len(one),
+        num_without_score=num_joined - len(one),
+        only_first=first.table["sample_id"].filter(rows.is_null()).to_pylist(),
+        only_second=second.table["sample_id"].filter(unmatched).to_pylist(),
+        spearman=spearman,
+        low=low,
+        high=high,
+        hardest=[shared_hardest(*scores, share) for share in HARDEST_SHARES],
+        tenths=np.histogram2d(*percentiles, bins=10, range=((0, 1), (0, 1)))[0]
+        .astype(int)
+        .tolist(),
+        doubts=shared_doubts(one, other),
+        classes=_by_class(one, scores, percentiles),
+        moves=_moves(one, *percentiles, num_moves),
+        warnings=_warnings(first.provenance, second.provenance, one, other),
+    )
+
+
+def columns_of(score_column: str) -> list[str]:
+    """The columns of a score file that a comparison reads."""
+    columns = ("sample_id", "label_name", "nearest_label_name", "label_margin", score_column)
+    return list(dict.fromkeys(columns))
+
+
+def _by_class(
+    one: pa.Table, scores: Sequence[Numbers], percentiles: Sequence[Numbers]
+) -> list[ClassAgreement]:
+    encoded = texts_of(one, "label_name").dictionary_encode().combine_chunks()
+    labels = encoded.indices.to_numpy()
+    order = np.argsort(labels, kind="stable")
+    members = np.split(order, np.searchsorted(labels[order], np.arange(1, len(encoded.dictionary))))
+    classes = [
+        ClassAgreement(
+            name=name,
+            num_samples=len(rows),
+            spearman=_spearman(scores[0][rows], scores[1][rows]),
+            mean_first=float(percentiles[0][rows].mean()),
+            mean_second=float(percentiles[1][rows].mean()),
+        )
+        for name, rows in zip(encoded.dictionary.to_pylist(), members, strict=True)
+    ]
+    return sorted(classes, key=lambda each: (each.spearman is None, each.spearman, each.name))
+
+
+def _spearman(first: Numbers, second: Numbers) -> float | None:
+    try:
+        return rank_agreement(first, second).spearman if len(first) >= MIN_CLASS_SAMPLES else None
+    except AuditError:  # The scores of this class have no order.
+        return None
+
+
+def _moves(one: pa.Table, first: Numbers, second: Numbers, count: int) -> list[Move]:
+    rows = np.argsort(-np.abs(second - first), kind="stable")[:count]
+    moved = one.select(["sample_id", "label_name"]).take(rows).to_pydict()
+    return [
+        Move(*values)
+        for values in zip(*moved.values(), first[rows].tolist(), second[rows].tolist(), strict=True)
+    ]
+
+
+def _warnings(
+    first: Mapping[str, Any], second: Mapping[str, Any], one: pa.Table, other: pa.Table
+) -> list[str]:
+    warnings = []
+    fingerprints = [provenance.get("fingerprint") for provenance in (first, second)]
+    if None in fingerprints:
+        warnings.append(
+            "a score file does not say which dataset it was made from; the samples are matched by "
+            "their sample_id"
+        )
+    elif fingerprints[0] != fingerprints[1]:
+        warnings.append(
+            "the datasets of the two files differ in their samples, labels or sizes (their "
+            "fingerprints differ); the samples are matched by their sample_id"
+        )
+    relabelled = pc.sum(pc.not_equal(*(texts_of(each, "label_name") for each in (one, other))))
+    if number := relabelled.as_py():
+        have = "sample has" if number == 1 else "samples have"
+        warnings.append(
+            f"{number:,} {have} another label in the second file; a difficulty is that of a sample "
+            "with its label"
+        )
+    return warnings
+
+
+def _percentiles(scores: Numbers) -> Numbers:
+    """Percentiles from 0 for the easiest to 1 for the hardest. Shape (samples,)."""
+    return (ranks(scores) - 1) / (len(scores) - 1)

@@ -1,0 +1,218 @@
+"""CLIP text towers of open_clip: phrases to vectors in the space that they share with images."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor, nn
+
+from difficulty_service.backbones import Loader, find_loader
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.backbones.clip import (
+    TOWER_PREFIX,
+    alternatives,
+    find_configs,
+    load_clip,
+)
+from difficulty_service.backbones.weights import (
+    file_sha256,
+    load_checked,
+    locate_weights,
+    read_weights,
+)
+from difficulty_service.errors import BackboneError, Setting
+
+TEXT_PREFIX = "text."
+NEITHER_TOWER = ("logit_scale", "logit_bias", "input_resolution", "context_length", "vocab_size")
+"""Tensors of a whole CLIP that belong to neither of its towers."""
+
+BATCH_SIZE = 64
+
+
+@dataclass(eq=False)
+class TextEncoder:
+    """A frozen text tower and its tokenizer.
+
+    Attributes:
+        name: Name of the backbone whose images share its space.
+        weights_sha256: Hex SHA-256 of the weights file.
+        tower: Module that maps tokens to projected features.
+        tokenize: Turns phrases into tokens. Shape (phrases, context).
+        options: Device and precision.
+        full_mask: Causal mask of the tower for texts of any length; None where it has none.
+    """
+
+    name: str
+    weights_sha256: str
+    tower: nn.Module
+    tokenize: Callable[[list[str]], Tensor]
+    options: BackboneOptions
+    full_mask: Tensor | None
+
+    def encode(self, phrases: Sequence[str]) -> Tensor:
+        """Features of phrases, scaled to unit length.
+
+        Args:
+            phrases: At least one.
+
+        Returns:
+            On the CPU, float32. Shape (phrases, dim).
+        """
+        tokens = self._shorten(self.tokenize(list(phrases))).to(self.options.device)
+        with torch.inference_mode():
+            features = torch.cat([self._project(batch) for batch in tokens.split(BATCH_SIZE)])
+        return nn.functional.normalize(features.to("cpu", torch.float32), dim=1)
+
+    def _shorten(self, tokens: Tensor) -> Tensor:
+        """Cuts the padding off where the tower cannot see it; short phrases take a seventh as long.
+
+        In a causal tower whose output is that at the largest token, the end of the text, no
+        padding behind the longest text changes anything.
+        """
+        tower: Any = self.tower
+        if self.full_mask is None or tower.cls_emb is not None or tower.pool_type != "argmax":
+            return tokens
+        length = int(tokens.argmax(dim=1).max()) + 1
+        tower.attn_mask = self.full_mask[:length, :length]
+        return tokens[:, :length]
+
+    def _project(self, tokens: Tensor) -> Tensor:
+        projected = self.tower(tokens)
+        # Towers that also return the features of single tokens return those second.
+        return projected[0] if isinstance(projected, tuple) else projected
+
+
+def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
+    """The text tower of a CLIP, with pretrained weights.
+
+    Args:
+        name: Name of a CLIP among the backbones, or `open_clip:ARCH/TAG`.
+        options: Weights file of the whole CLIP, device and precision.
+
+    Raises:
+        BackboneError: The backbone is unknown or has no text encoder that can be used here, or the
+            weights are missing, lack the text tower or do not fit it.
+    """
+    loader = find_loader(name)
+    if not _loads_clip(loader):
+        raise BackboneError(
+            f"{name} has no text encoder",
+            "use a CLIP, such as ",
+            Setting("backbone", "clip-vit-b16"),
+            parameter="backbone",
+        )
+    architecture = loader.keywords["architecture"]
+    model, pretraining = find_configs(architecture, loader.keywords["tag"])
+    if model["text_cfg"].get("hf_model_name"):
+        raise BackboneError(
+            f"the text encoder of {name} needs another package",
+            "use a CLIP with a text encoder of its own, such as ",
+            Setting("backbone", "clip-vit-b16"),
+            parameter="backbone",
+        )
+    path = _locate(name, options, pretraining["hf_hub"])
+    tower = build_text_tower(model, pretraining)
+    load_checked(tower, select_text_tower(read_weights(path), path), f"{path} as {name}")
+    tower = tower.eval().requires_grad_(requires_grad=False)
+    tower = tower.to(device=options.device, dtype=options.precision)
+    return TextEncoder(
+        name=name,
+        weights_sha256=file_sha256(path),
+        tower=tower,
+        tokenize=load_tokenizer(architecture),
+        options=options,
+        full_mask=getattr(tower, "attn_mask", None),
+    )
+
+
+def is_clip(name: str) -> bool:
+    """Whether this is the name of a CLIP."""
+    try:
+        return _loads_clip(find_loader(name))
+    except BackboneError:
+        return False
+
+
+def _loads_clip(loader: Loader) -> TypeGuard[partial[Backbone]]:
+    return isinstance(loader, partial) and loader.func is load_clip
+
+
+def _locate(name: str, options: BackboneOptions, hub_file: str) -> Path:
+    repository, _, filename = hub_file.rpartition("/")
+    try:
+        return locate_weights(options.weights, name, repository, alternatives(filename))
+    except BackboneError as error:
+        if options.weights is not None:
+            raise
+        # The network in the package, which the error recommends, knows no words.
+        raise BackboneError(
+            error.problem,
+            "run this once where there is a network and copy the cache folder, or give a file of "
+            "these weights as ",
+            Setting("weights"),
+            parameter="weights",
+        ) from error
+
+
+def build_text_tower(model: dict[str, Any], pretraining: dict[str, Any]) -> nn.Module:
+    """The text tower alone, randomly initialised; arguments as for `clip.build_tower`."""
+    from open_clip.model import _build_text_tower
+
+    quick_gelu = bool(model.get("quick_gelu") or pretraining.get("quick_gelu"))
+    tower: nn.Module = _build_text_tower(model["embed_dim"], model["text_cfg"], quick_gelu)
+    return tower
+
+
+def select_text_tower(weights: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """Tensors of the text tower, from the weights of the whole model.
+
+    Args:
+        weights: Tensors by name. Some models keep the text tower under a prefix, others beside
+            the image tower without one.
+        path: The weights file, for the message.
+
+    Raises:
+        BackboneError: The file holds the image tower only.
+    """
+    prefixed = {
+        name.removeprefix(TEXT_PREFIX): tensor
+        for name, tensor in weights.items()
+        if name.startswith(TEXT_PREFIX)
+    }
+    tower = prefixed or {
+        name: tensor
+        for name, tensor in weights.items()
+        if not name.startswith(TOWER_PREFIX) and name not in NEITHER_TOWER
+    }
+    if "token_embedding.weight" not in tower:
+        raise BackboneError(
+            f"{path} holds no text encoder",
+            "give a file of the whole CLIP, with both encoders, as ",
+            Setting("weights"),
+            parameter="weights",
+        )
+    return tower
+
+
+def load_tokenizer(architecture: str) -> Callable[[list[str]], Tensor]:
+    """The tokenizer of an architecture; that of OpenAI's CLIP is part of open_clip.
+
+    Raises:
+        BackboneError: It has to be downloaded and cannot be, or needs another package.
+    """
+    import open_clip
+
+    try:
+        tokenizer: Callable[[list[str]], Tensor] = open_clip.get_tokenizer(architecture)
+    except (OSError, ImportError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise BackboneError(
+            f"the tokenizer of {architecture} cannot be loaded: {reason}",
+            "use a CLIP with the tokenizer of OpenAI's, such as ",
+            Setting("backbone", "clip-vit-b16"),
+            parameter="backbone",
+        ) from error
+    return tokenizer

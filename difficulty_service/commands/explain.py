@@ -1,0 +1,270 @@
+"""`difficulty explain`: what the hard images of a class share, in words."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from difficulty_service.commands.console import err, print_table, print_warnings
+from difficulty_service.commands.console import out as console
+from difficulty_service.commands.extract import build_request, report_extraction, with_backbone
+from difficulty_service.commands.extraction import Extraction
+from difficulty_service.commands.interruption import exit_when_interrupted
+from difficulty_service.commands.options import (
+    BatchSize,
+    Device,
+    FeatureKind,
+    IdColumn,
+    ImageColumn,
+    LabelColumn,
+    Precision,
+    PrecisionName,
+    Resume,
+    Split,
+    Weights,
+    Workers,
+)
+from difficulty_service.commands.progress import ImageProgressBar
+from difficulty_service.commands.scored_images import (
+    ImageOptions,
+    ImagesLocation,
+    Scores,
+    find_images,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from difficulty_service.audit.explanation import Explanation, GroupFindings
+    from difficulty_service.backbones.clip_text import TextEncoder
+    from difficulty_service.cleaning.stored_images import ImageSource
+    from difficulty_service.feature_store.store import FeatureStore
+    from difficulty_service.pipeline import ExtractRequest
+    from difficulty_service.score_file import ScoreFile
+
+GROUPS_SHOWN, FINDINGS_SHOWN = 20, 5
+"""Number of classes in the table, and of attributes of each; the file has them all."""
+
+COLUMNS = ("sample_id", "label_name", "rmd", "duplicate_of")
+
+
+def explain(
+    scores: Scores,
+    images: ImagesLocation = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="A CLIP, which knows images and words; default: that of the scores if it is one, "
+            "else clip-vit-b16."
+        ),
+    ] = None,
+    weights: Weights = None,
+    attributes: Annotated[
+        Path | None,
+        typer.Option(help="Text file with a phrase on each line; default: those of the package."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write, which ends in .json; default: NAME.explained.json beside the "
+            "scores, where `difficulty report` looks for it."
+        ),
+    ] = None,
+    split: Split = None,
+    image_column: ImageColumn = None,
+    label_column: LabelColumn = None,
+    id_column: IdColumn = None,
+    device: Device = "auto",
+    precision: PrecisionName = Precision.AUTO,
+    batch_size: BatchSize = None,
+    workers: Workers = None,
+    resume: Resume = True,
+) -> None:
+    """Says in words what the hard images of a class share and its easy images do not.
+
+    CLIP tells how similar each image is to phrases such as "a blurry photo". The hardest tenth of
+    each class is compared with its easiest half, and what differs significantly is shown.
+    """
+    from difficulty_service.audit.attributes import SHIPPED_ATTRIBUTES, read_attributes
+    from difficulty_service.audit.explanation import explanation_file
+    from difficulty_service.backbones.clip_text import load_text_encoder
+    from difficulty_service.datasets.sample import DatasetOptions
+    from difficulty_service.errors import AuditError
+    from difficulty_service.files.output_path import require_output_file
+    from difficulty_service.score_file import read_scores
+
+    out = out or explanation_file(scores)
+    require_output_file(out, (".json",), AuditError)
+    phrases = read_attributes(attributes or SHIPPED_ATTRIBUTES)
+    score_file = read_scores(scores, COLUMNS)
+    extraction = Extraction(
+        backbone=backbone or choose_clip(score_file),
+        weights=weights,
+        features=FeatureKind.PROJECTED,
+        device=device,
+        precision=precision,
+        batch_size=batch_size,
+        workers=workers,
+        resume=resume,
+    )
+    request = build_request(images or "", scores.with_suffix(".projected"), extraction)
+    encoder = load_text_encoder(request.backbone, request.network)
+    store = find_features(score_file, scores.with_suffix(".features"), encoder)
+    if store is None:
+        reading = DatasetOptions(split, image_column, label_column, id_column)
+        source = find_images(score_file, ImageOptions(images, reading))
+        request = replace(request, location=source.dataset.location, dataset=reading)
+        store = extract_images(source, request)
+    explanation = compare_hard_and_easy(score_file, store, encoder, phrases)
+    report_explanation(explanation)
+    write_explanation(out, explanation, score_file, encoder)
+
+
+def choose_clip(scores: "ScoreFile") -> str:
+    """The backbone of the scores where it is a CLIP, else the default one."""
+    from difficulty_service.backbones import DEFAULT_BACKBONE
+    from difficulty_service.backbones.clip_text import is_clip
+
+    backbone = str(scores.provenance.get("backbone"))
+    return backbone if is_clip(backbone) else DEFAULT_BACKBONE
+
+
+def find_features(
+    scores: "ScoreFile", folder: Path, encoder: "TextEncoder"
+) -> "FeatureStore | None":
+    """The features that were scored, if they are in the space that images share with words."""
+    from difficulty_service.feature_store.store import is_store, open_store, read_description
+
+    if not is_store(folder):
+        return None
+    needed = {
+        "backbone": encoder.name,
+        "weights_sha256": encoder.weights_sha256,
+        "features": FeatureKind.PROJECTED.value,
+        "augment_runs": 0,
+        "fingerprint": scores.provenance.get("fingerprint"),
+    }
+    description = read_description(folder)
+    if any(description.get(key) != value for key, value in needed.items()):
+        return None
+    err.print(f"the features are those that were scored, in {folder}", markup=False)
+    return open_store(folder)
+
+
+def extract_images(source: "ImageSource", request: "ExtractRequest") -> "FeatureStore":
+    """Features of the images in the space that they share with words; resumes an earlier run."""
+    from difficulty_service.pipeline import extract_dataset
+
+    goes_on = "stopped; the same command resumes where this one stopped"
+    with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
+        request = with_backbone(request, request.backbone)
+        err.print(f"features go to {request.out}", markup=False)
+        extracted = extract_dataset(source.dataset, request, bar.update)
+    report_extraction(request, extracted)
+    return extracted.store
+
+
+def compare_hard_and_easy(
+    scores: "ScoreFile", store: "FeatureStore", encoder: "TextEncoder", phrases: "Sequence[str]"
+) -> "Explanation":
+    """Compares the samples that have a score and features; of copies, the first one."""
+    import numpy as np
+
+    from difficulty_service.audit.attributes import measure_similarities, rows_of
+    from difficulty_service.audit.explanation import explain as compare
+    from difficulty_service.files.wording import count_of, is_or_are
+
+    table = scores.table.filter(scores.table["rmd"].is_valid())
+    table = table.filter(table["duplicate_of"].is_null())
+    sample_ids, similarities = measure_similarities(store, encoder.encode(phrases))
+    rows = rows_of(sample_ids, table["sample_id"].to_pylist())
+    known = rows >= 0
+    if missing := int((~known).sum()):
+        print_warnings(
+            [f"{count_of(missing, 'sample')} {is_or_are(missing)} left out for want of an image"]
+        )
+    return compare(
+        similarities[rows[known]],
+        table["rmd"].to_numpy()[known],
+        np.array(table["label_name"].to_pylist())[known].tolist(),
+        phrases,
+    )
+
+
+def report_explanation(explanation: "Explanation") -> None:
+    """Prints what stands out, in all classes together and in each."""
+    from difficulty_service.files.wording import count_of
+
+    together, classes = explanation.groups[0], explanation.groups[1:]
+    console.print(
+        f"{together.num_hard:,} hard images (the hardest tenth of each class) beside "
+        f"{together.num_easy:,} easy ones (the easiest half), by "
+        f"{count_of(explanation.num_attributes, 'attribute')}"
+    )
+    found = [group for group in explanation.groups if group.findings]
+    if found:
+        found.sort(key=lambda group: (group is not together, -abs(group.findings[0].effect)))
+        print_findings(found[: GROUPS_SHOWN + 1])
+    else:
+        console.print("\nnothing stands out: hard images are described as easy ones are")
+    for sentence in explain_silence(explanation, len(classes), found):
+        console.print(sentence)
+
+
+def explain_silence(
+    explanation: "Explanation", num_examined: int, found: "Sequence[GroupFindings]"
+) -> list[str]:
+    """Sentences about classes that are not in the table."""
+    from difficulty_service.audit.explanation import HARD_SHARE, MIN_HARD
+    from difficulty_service.files.wording import count_of, is_or_are
+
+    with_findings = sum(group.class_name is not None for group in found)
+    sentences = []
+    if found and (silent := num_examined - with_findings):
+        sentences.append(f"nothing stands out in {silent:,} of {num_examined:,} classes")
+    if with_findings > GROUPS_SHOWN:
+        sentences.append(f"{with_findings - GROUPS_SHOWN:,} more classes are in the file")
+    if small := explanation.small_classes:
+        least = round(MIN_HARD / HARD_SHARE)
+        classes = f"{count_of(small, 'class', 'classes')} with fewer than {least} images"
+        sentences.append(f"{classes} {is_or_are(small)} examined together with the others only")
+    return sentences
+
+
+def print_findings(groups: "Sequence[GroupFindings]") -> None:
+    """Prints the attributes with the largest effects of each group."""
+    from difficulty_service.commands.score_report import class_text
+
+    rows = [
+        (
+            "all classes" if group.class_name is None else class_text(group.class_name),
+            finding.attribute,
+            f"{finding.effect:+.2f}",
+            f"{100 * finding.difference:+.2f}",
+            f"{100 * finding.low:+.2f} to {100 * finding.high:+.2f}",
+        )
+        for group in groups
+        for finding in group.findings[:FINDINGS_SHOWN]
+    ]
+    console.print(
+        "\nhard images are more (+) or less (-) like these phrases than easy images are; effects "
+        "in standard deviations, differences of mean cosines times 100:"
+    )
+    print_table(("class", "phrase", "effect", "difference", "95 % interval"), rows)
+    console.print()
+
+
+def write_explanation(
+    out: Path, explanation: "Explanation", scores: "ScoreFile", encoder: "TextEncoder"
+) -> None:
+    """Writes everything that was found and where it comes from."""
+    from difficulty_service.audit.files import write_json
+
+    origin = {
+        "backbone": encoder.name,
+        "weights_sha256": encoder.weights_sha256,
+        "fingerprint": scores.provenance.get("fingerprint"),
+    }
+    write_json(out, {**explanation.to_json(), **origin})
+    console.print(f"everything that was found is in {out}", markup=False)

@@ -1,0 +1,92 @@
+"""`difficulty report`: scores in, a page for people out."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from difficulty_service.commands.console import out as console
+from difficulty_service.commands.console import print_warnings
+from difficulty_service.commands.options import IdColumn, ImageColumn, LabelColumn, Split
+from difficulty_service.commands.scored_images import ImagesLocation, Scores
+from difficulty_service.files.wording import count_of
+
+if TYPE_CHECKING:
+    from difficulty_service.reporting.writing import WrittenReport
+
+DEFAULT_MAX_MB = 15.0
+
+
+def report(
+    scores: Scores,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File to write, ending in .html; default: beside the scores."),
+    ] = None,
+    images: ImagesLocation = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Also show a column of the score file, or of a dataset that is a table, from the "
+            "easiest images to the hardest.",
+        ),
+    ] = None,
+    max_mb: Annotated[
+        float, typer.Option(help="Leave pictures out above this size in megabytes.")
+    ] = DEFAULT_MAX_MB,
+    draw_map: Annotated[
+        bool,
+        typer.Option(
+            "--map",
+            help="Also draw a map of the images, from the features beside the scores.",
+        ),
+    ] = False,
+    split: Split = None,
+    image_column: ImageColumn = None,
+    label_column: LabelColumn = None,
+    id_column: IdColumn = None,
+) -> None:
+    """Writes one page to look at the images and mark wrong labels: a file for any browser.
+
+    The marks are downloaded from the page, and `difficulty clean --marks` applies them.
+    """
+    from difficulty_service.audit.explanation import explanation_file
+    from difficulty_service.datasets.sample import DatasetOptions
+    from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
+    from difficulty_service.reporting.writing import require_report_file
+
+    path = out or scores.with_suffix(".html")
+    require_report_file(path, max_mb)
+    reading = DatasetOptions(split, image_column, label_column, id_column)
+    features = scores.with_suffix(".features") if draw_map else None
+    explanation = explanation_file(scores)
+    options = ReportOptions(images, reading, compare, max_mb, features, explanation)
+    print_report(make_report(read_reported(scores, compare), path, options), scores)
+
+
+def check_report_file(path: Path) -> None:
+    """Raises ReportError where a report could not be written to a path."""
+    from difficulty_service.reporting.writing import require_report_file
+
+    require_report_file(path)
+
+
+def write_score_report(scores: Path, path: Path) -> None:
+    """Writes the report of a score file with the images that it names, and prints where it is."""
+    from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
+
+    print_report(make_report(read_reported(scores), path, ReportOptions()), scores)
+
+
+def print_report(written: "WrittenReport", scores: Path) -> None:
+    """Prints where a report is, and what to do with the marks that are made in it."""
+    print_warnings(written.warnings)
+    console.print(
+        f"the report is in {written.path} ({written.num_bytes / 1e6:.1f} MB, "
+        f"{count_of(written.num_pictures, 'picture')}); open it in a browser",
+        markup=False,
+    )
+    command = f"difficulty clean {shlex.quote(str(scores))} --marks marks.csv --out cleaned.csv"
+    console.print(f"to apply the marks that you download there: {command}", markup=False)

@@ -1,0 +1,65 @@
+"""`report`: scores in, a page for people out."""
+
+from pathlib import Path
+
+from difficulty_service.audit.explanation import explanation_file
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.interface.image_sources import LabelledImages, open_images
+from difficulty_service.interface.score_arrays import warn
+from difficulty_service.interface.scores import Scores
+from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.reporting.writing import DEFAULT_MAX_MB
+from difficulty_service.score_file import ScoreFile
+
+
+def report(
+    scores: Scores | str | Path,
+    out: str | Path,
+    *,
+    images: LabelledImages | None = None,
+    compare: str | None = None,
+    max_mb: float = DEFAULT_MAX_MB,
+    features: str | Path | None = None,
+) -> Path:
+    """Writes one page to look at the images and mark wrong labels: a file for any browser.
+
+    Args:
+        scores: Scores, or the path of a score file; the page also shows what `difficulty explain`
+            wrote beside that file.
+        out: File to write, which ends in .html; an existing one is replaced.
+        images: The images, as for `score_dataset`; by default the dataset that the scores name,
+            without pictures where that is gone.
+        compare: Column of the scores, or of a dataset that is a table, to show from the easiest
+            images to the hardest.
+        max_mb: Largest size of the file in megabytes; pictures are left out beyond it.
+        features: Folder of the features, which `out` of `score_dataset` keeps beside the scores;
+            with it the page has a map of the images.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        DifficultyError: `ReportError` where the page cannot be written, `ScoreFileError` or
+            `DatasetError` where the scores or the given images cannot be read.
+    """
+    contents = (
+        ScoreFile(scores.table, scores.provenance)
+        if isinstance(scores, Scores)
+        else read_reported(Path(scores), compare)
+    )
+    options = ReportOptions(
+        images=_dataset(images),
+        compare=compare,
+        max_mb=max_mb,
+        features=None if features is None else Path(features),
+        explanation=None if isinstance(scores, Scores) else explanation_file(Path(scores)),
+    )
+    written = make_report(contents, Path(out), options)
+    warn(written.warnings)
+    return written.path
+
+
+def _dataset(images: LabelledImages | None) -> str | Dataset | None:
+    if images is None or isinstance(images, str | Path):
+        return None if images is None else str(images)
+    return open_images(images, DatasetOptions())[0]

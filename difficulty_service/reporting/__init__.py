@@ -1,0 +1,1 @@
+"""The report: one page, in one file, to look at the scored images and mark wrong labels."""

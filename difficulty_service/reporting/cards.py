@@ -1,0 +1,76 @@
+"""One sample as the templates show it."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from difficulty_service.reporting.pictures import Pictures
+from difficulty_service.reporting.samples import ScoredSamples
+
+
+@dataclass(frozen=True)
+class Card:
+    """A sample with its picture.
+
+    Attributes:
+        row: Row in the score file.
+        sample_id: Id of the sample.
+        label: Class index.
+        name: Name of its class.
+        nearest: Index of the class that fits best.
+        nearest_name: Name of that class; None if it is the label or unknown.
+        margin: Label margin; NaN where there is none.
+        rmd: Relative Mahalanobis distance; NaN where there is none.
+        percentile: Percentile of `rmd`; NaN where there is none.
+        picture: Data URI of its picture; None where there is none.
+        problem: Reason why there is no picture; empty where none was read.
+    """
+
+    row: int
+    sample_id: str
+    label: int
+    name: str
+    nearest: int
+    nearest_name: str | None
+    margin: float
+    rmd: float
+    percentile: float
+    picture: str | None
+    problem: str
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether another class fits better than the label."""
+        return self.margin > 0
+
+    @property
+    def text(self) -> str:
+        """The sample in words, in place of its picture."""
+        looks = f", looks like {self.nearest_name}" if self.nearest_name is not None else ""
+        score = "" if math.isnan(self.rmd) else f", difficulty {self.rmd:.1f}"
+        return f"{self.name}{looks}{score}, {self.sample_id}"
+
+
+def make_cards(
+    samples: ScoredSamples, pictures: Pictures
+) -> Callable[[Iterable[int]], Sequence[Card]]:
+    """A function that makes the cards of some rows."""
+
+    def card(row: int) -> Card:
+        sample_id = samples.ids[row].as_py()
+        label, nearest = int(samples.labels[row]), int(samples.nearest[row])
+        return Card(
+            row=row,
+            sample_id=sample_id,
+            label=label,
+            name=samples.name_of(label),
+            nearest=nearest,
+            nearest_name=None if nearest in (-1, label) else samples.name_of(nearest),
+            margin=float(samples.margins[row]),
+            rmd=float(samples.rmd[row]),
+            percentile=float(samples.percentiles[row]),
+            picture=pictures.uris.get(sample_id),
+            problem=pictures.problems.get(sample_id, ""),
+        )
+
+    return lambda rows: [card(row) for row in rows]

@@ -1,0 +1,71 @@
+"""Which classes are taken for which."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difficulty_service.reporting.samples import ScoredSamples
+
+
+@dataclass(frozen=True)
+class ConfusedPair:
+    """Two classes whose samples look like the other one.
+
+    Attributes:
+        first: Index of one class.
+        second: Index of the other class, which is larger.
+        first_as_second: Number of samples of the first class that look more like the second.
+        second_as_first: Number of samples of the second class that look more like the first.
+        rows: Rows of all these samples, the largest margin first.
+    """
+
+    first: int
+    second: int
+    first_as_second: int
+    second_as_first: int
+    rows: NDArray[np.int64]
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples in both directions."""
+        return self.first_as_second + self.second_as_first
+
+
+def count_confusions(samples: ScoredSamples) -> Counter[tuple[int, int]]:
+    """Number of samples of each label and class that fits better, where there are any."""
+    doubtful = samples.is_doubtful
+    pairs = np.stack([samples.labels[doubtful], samples.nearest[doubtful]])
+    distinct, counts = np.unique(pairs, axis=1, return_counts=True)
+    return Counter(dict(zip(map(tuple, distinct.T.tolist()), counts.tolist(), strict=True)))
+
+
+def rank_pairs(
+    samples: ScoredSamples, doubtful: NDArray[np.int64], limit: int
+) -> Sequence[ConfusedPair]:
+    """The pairs of classes with the most doubtful samples.
+
+    Args:
+        samples: The scores.
+        doubtful: Rows of all doubtful samples, the largest margin first.
+        limit: Number of pairs.
+    """
+    confusions = count_confusions(samples)
+    totals: Counter[tuple[int, int]] = Counter()
+    for (label, nearest), count in confusions.items():
+        totals[min(label, nearest), max(label, nearest)] += count
+    ranked = sorted(totals, key=lambda pair: (-totals[pair], pair))[:limit]
+    given, fitting = samples.labels[doubtful], samples.nearest[doubtful]
+    low, high = np.minimum(given, fitting), np.maximum(given, fitting)
+    return [
+        ConfusedPair(
+            first,
+            second,
+            confusions[first, second],
+            confusions[second, first],
+            doubtful[(low == first) & (high == second)],
+        )
+        for first, second in ranked
+    ]

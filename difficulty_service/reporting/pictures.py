@@ -1,0 +1,93 @@
+"""Small pictures of samples as data URIs, which a page holds in itself."""
+
+import base64
+import io
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from difficulty_service.cleaning.stored_images import ImageSource, StoredImage
+from difficulty_service.errors import ImageError
+from difficulty_service.images.decoding import decode_to_pil
+from difficulty_service.images.header import open_header
+from difficulty_service.runtime.parallel import map_in_order, num_workers
+
+LARGE, SMALL = 224, 128
+"""Pixels of the longer side: of pictures to look at closely, and of those in strips. Smaller
+images keep their size."""
+
+QUALITY = 82
+SLOWEST_METHOD = 6
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Encoded pictures by sample id.
+
+    Attributes:
+        uris: Data URI of each picture.
+        problems: Reason for each sample without a picture.
+    """
+
+    uris: Mapping[str, str]
+    problems: Mapping[str, str]
+
+
+def read_pictures(
+    source: ImageSource, sample_ids: Collection[str], large: Collection[str]
+) -> Pictures:
+    """Reads and shrinks the images of some samples, without their metadata.
+
+    Args:
+        source: The dataset.
+        sample_ids: Ids of the samples.
+        large: Ids of those that people look at closely.
+    """
+    uris: dict[str, str] = {}
+    problems: dict[str, str] = {}
+
+    def found() -> Iterator[tuple[str, StoredImage]]:
+        yield from source.images(sample_ids, problems.__setitem__)
+
+    def encode(item: tuple[str, StoredImage]) -> tuple[str, str, str]:
+        sample_id, image = item
+        try:
+            return sample_id, to_data_uri(image.read(), LARGE if sample_id in large else SMALL), ""
+        except (ImageError, OSError) as error:
+            return sample_id, "", str(error)
+
+    for sample_id, uri, problem in map_in_order(encode, found(), num_workers()):
+        if problem:
+            problems[sample_id] = problem
+        else:
+            uris[sample_id] = uri
+    return Pictures(uris, problems)
+
+
+def to_data_uri(data: bytes, size: int) -> str:
+    """A WebP picture of an encoded image, upright and without metadata.
+
+    Args:
+        data: The encoded image.
+        size: Largest number of pixels of the longer side.
+
+    Raises:
+        ImageError: The image cannot be read.
+    """
+    header = open_header(data)
+    header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
+    picture = decode_to_pil(header)
+    picture.thumbnail((size, size), Image.Resampling.BICUBIC)
+    encoded = io.BytesIO()
+    # A fresh image leaves the metadata behind.
+    plain = Image.new("RGB", picture.size)
+    plain.paste(picture)
+    plain.save(encoded, "WEBP", quality=QUALITY, method=SLOWEST_METHOD)
+    return "data:image/webp;base64," + base64.b64encode(encoded.getvalue()).decode()
+
+
+def dataset_name(location: str) -> str:
+    """The last part of a location, without what may be private in the others."""
+    return Path(location.rstrip("/")).name or location

@@ -1,0 +1,66 @@
+"""Where the scores come from, in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SHORTENED = 16
+"""Digits of a hash that are shown."""
+
+SMALLEST_TROUBLESOME = 1e8
+"""Condition number above which rounding in float32 can reorder scores."""
+
+
+def describe_provenance(provenance: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """Name and value of each known fact about the origin of scores."""
+    facts = {
+        "Dataset": provenance.get("dataset"),
+        "Backbone": provenance.get("backbone"),
+        "Features": _features(provenance),
+        "Images": _count(provenance.get("num_samples")),
+        "Images with a score": _count(provenance.get("num_scored")),
+        "Images that could not be read": _count(provenance.get("num_bad_images")),
+        "Fitted on": _fitted_on(provenance),
+        "Shrinkage": provenance.get("shrinkage"),
+        "Augmented copies of each image": _count(provenance.get("augment_runs") or None),
+        "Condition within classes": _condition(provenance.get("within_condition")),
+        "Condition of all images": _condition(provenance.get("agnostic_condition")),
+        "Enough images to trust the scores": _yes_or_no(provenance.get("reliable")),
+        "SHA-256 of the weights": _hash(provenance.get("weights_sha256")),
+        "Fingerprint of the dataset": _hash(provenance.get("fingerprint")),
+        "Version": provenance.get("package_version"),
+    }
+    return [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
+
+
+def _features(provenance: Mapping[str, Any]) -> str | None:
+    dim = provenance.get("feature_dim")
+    if not dim:
+        return None
+    scaled = ", scaled to unit length" if provenance.get("unit_length") else ""
+    return f"{dim:,} dimensions{scaled}"
+
+
+def _fitted_on(provenance: Mapping[str, Any]) -> str | None:
+    fitted = provenance.get("fitted_on") or {}
+    if not fitted or fitted.get("fingerprint") == provenance.get("fingerprint"):
+        return None
+    return f"{fitted.get('dataset')}, {_count(fitted.get('num_samples'))} images"
+
+
+def _count(number: int | None) -> str | None:
+    return None if number is None else f"{number:,}"
+
+
+def _condition(number: float | None) -> str | None:
+    if number is None:
+        return None
+    verdict = "unproblematic" if number < SMALLEST_TROUBLESOME else "close to singular"
+    return f"{number:.1e}, {verdict}"
+
+
+def _yes_or_no(value: object) -> str | None:
+    return None if value is None else "yes" if value else "no"
+
+
+def _hash(digits: str | None) -> str | None:
+    return f"{digits[:SHORTENED]}…" if digits else None

@@ -1,0 +1,121 @@
+"""The columns of a score file as arrays, which every part of the report reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from difficulty_service.cleaning.class_names import class_names_of
+from difficulty_service.score_file import ScoreFile
+
+HARDEST_SHARE = 0.05
+"""Share of the samples that the report calls the hardest."""
+
+UNUSUAL_SHARE = 0.01
+"""Share of the samples whose `md_agnostic` counts as unlike anything else."""
+
+COLUMNS = (
+    *("sample_id", "label", "label_name", "rmd", "md_agnostic", "nearest_label", "label_margin"),
+    *("percentile", "duplicate_of", "near_duplicate_of"),
+)
+"""Columns of a score file that the report needs."""
+
+
+@dataclass(frozen=True)
+class ScoredSamples:
+    """The scores of all samples; larger is harder.
+
+    Attributes:
+        ids: Id of each sample.
+        labels: Class indices. Shape (samples,).
+        nearest: Indices of the classes that fit best, -1 where none is known. Shape (samples,).
+        margins: Label margins, NaN where there is none. Shape (samples,).
+        rmd: Relative Mahalanobis distances, NaN where there is none. Shape (samples,).
+        agnostic: Distances to all samples, NaN where there is none. Shape (samples,).
+        percentiles: Percentiles of `rmd`, NaN where there is none. Shape (samples,).
+        copy_of: Id of the first sample that each one is a copy or near copy of; null for others.
+        names: Name of each class index that occurs.
+    """
+
+    ids: pa.StringArray
+    labels: NDArray[np.int64]
+    nearest: NDArray[np.int64]
+    margins: NDArray[np.float64]
+    rmd: NDArray[np.float64]
+    agnostic: NDArray[np.float64]
+    percentiles: NDArray[np.float64]
+    copy_of: pa.StringArray
+    names: Mapping[int, str]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def is_doubtful(self) -> NDArray[np.bool_]:
+        """Whether another class fits better than the label. Shape (samples,)."""
+        return self.margins > 0
+
+    @cached_property
+    def is_unusual(self) -> NDArray[np.bool_]:
+        """Whether a sample is far from all others, but no other class fits better."""
+        known = self.agnostic[~np.isnan(self.agnostic)]
+        if not len(known):
+            return np.zeros(len(self), bool)
+        cut = np.quantile(known, 1 - UNUSUAL_SHARE)
+        return (self.agnostic >= cut) & (self.agnostic > known.min()) & ~self.is_doubtful
+
+    @cached_property
+    def hardest_cut(self) -> float:
+        """The `rmd` above which the hardest samples are; NaN where no sample has a score."""
+        known = self.rmd[~np.isnan(self.rmd)]
+        return float(np.quantile(known, 1 - HARDEST_SHARE)) if len(known) else float("nan")
+
+    @cached_property
+    def by_class(self) -> Mapping[int, NDArray[np.int64]]:
+        """Rows of the scored samples of each class, easiest first."""
+        order = np.lexsort((self.rmd, self.labels))
+        order = order[~np.isnan(self.rmd[order])]
+        classes, starts = np.unique(self.labels[order], return_index=True)
+        bounds = pairwise([*starts.tolist(), len(order)])
+        return {
+            label: order[start:end]
+            for label, (start, end) in zip(classes.tolist(), bounds, strict=True)
+        }
+
+    def name_of(self, label: int) -> str:
+        """The name of a class index."""
+        return self.names.get(label, str(label))
+
+
+def to_samples(scores: ScoreFile) -> ScoredSamples:
+    """The arrays of a score file that has COLUMNS."""
+    table = scores.table
+
+    def numbers(name: str) -> NDArray[np.float64]:
+        column: NDArray[np.float64] = table[name].cast(pa.float64()).fill_null(np.nan).to_numpy()
+        return column
+
+    def indices(name: str) -> NDArray[np.int64]:
+        column: NDArray[np.int64] = table[name].cast(pa.int64()).fill_null(-1).to_numpy()
+        return column
+
+    return ScoredSamples(
+        ids=_texts(table["sample_id"]),
+        labels=indices("label"),
+        nearest=indices("nearest_label"),
+        margins=numbers("label_margin"),
+        rmd=numbers("rmd"),
+        agnostic=numbers("md_agnostic"),
+        percentiles=numbers("percentile"),
+        copy_of=_texts(pc.coalesce(table["near_duplicate_of"], table["duplicate_of"])),
+        names=class_names_of(scores),
+    )
+
+
+def _texts(column: pa.ChunkedArray) -> pa.StringArray:
+    return pa.concat_arrays([pa.array([], pa.string()), *column.cast(pa.string()).chunks])

@@ -1,0 +1,157 @@
+"""Browsers sign in with a cookie, and pages of other sites change nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from starlette.testclient import TestClient
+
+from api.app import create_app
+from api.settings import Settings
+from api.storage.keys import create_key, revoke_key
+
+PAGE = {"Accept": "text/html"}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    settings = Settings(data_dir=tmp_path, device="cpu", default_backbone="builtin")
+    with TestClient(
+        create_app(settings), base_url="http://localhost", follow_redirects=False
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def engine(client: TestClient) -> Engine:
+    found: Engine = client.app.state.engine  # type: ignore[attr-defined]
+    return found
+
+
+def test_a_page_without_a_key_leads_to_the_sign_in_and_back(
+    client: TestClient, engine: Engine
+) -> None:
+    _, secret = create_key(engine, "browser", ["write"])
+
+    refused = client.get("/jobs/none?x=1", headers=PAGE)
+    signed_in = client.post("/sign-in", data={"key": secret, "next": "/jobs/none?x=1"})
+    page = client.get("/", headers=PAGE)
+
+    assert refused.headers["location"] == "/sign-in?next=%2Fjobs%2Fnone%3Fx%3D1"
+    assert signed_in.headers["location"] == "/jobs/none?x=1"
+    cookie = signed_in.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "secure" not in cookie
+    assert page.status_code == 200
+
+
+def test_over_https_the_cookie_never_leaves_it(client: TestClient, engine: Engine) -> None:
+    _, secret = create_key(engine, "browser", ["write"])
+
+    answer = client.post("https://localhost/sign-in", data={"key": secret})
+
+    assert "; secure" in answer.headers["set-cookie"].lower()
+
+
+def test_signing_out_and_revoking_end_a_sign_in(client: TestClient, engine: Engine) -> None:
+    key, secret = create_key(engine, "browser", ["write"])
+    client.post("/sign-in", data={"key": secret})
+    revoke_key(engine, key.id)
+    after_revoking = client.get("/", headers=PAGE)
+    _, other = create_key(engine, "browser", ["write"])
+    client.post("/sign-in", data={"key": other})
+
+    client.post("/sign-out")
+
+    assert after_revoking.status_code == 303
+    assert client.get("/", headers=PAGE).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:x", "/\n"],
+)
+def test_a_sign_in_leads_to_no_other_site(client: TestClient, engine: Engine, address: str) -> None:
+    _, secret = create_key(engine, "browser", ["write"])
+
+    answer = client.post("/sign-in", data={"key": secret, "next": address})
+
+    assert answer.headers["location"] == "/"
+
+
+def test_wrong_keys_at_the_sign_in_are_limited(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, device="cpu", rate_limit="3/hour")
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        create_key(client.app.state.engine, "browser", ["write"])  # type: ignore[attr-defined]
+
+        statuses = [client.post("/sign-in", data={"key": "wrong"}).status_code for _ in range(5)]
+
+    assert statuses == [401, 401, 401, 429, 429]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 422),
+        ({"Sec-Fetch-Site": "same-origin"}, 422),
+        ({"Sec-Fetch-Site": "none"}, 422),
+        ({"Origin": "http://localhost"}, 422),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+@pytest.mark.parametrize("has_key", [False, True])
+def test_changes_that_other_sites_request_are_refused(
+    client: TestClient, engine: Engine, headers: dict[str, str], status: int, *, has_key: bool
+) -> None:
+    if has_key:
+        _, secret = create_key(engine, "browser", ["write"])
+        client.post("/sign-in", data={"key": secret})
+
+    answer = client.post("/v1/jobs", json={}, headers=headers)
+
+    assert answer.status_code == status
+
+
+def test_a_key_in_a_header_may_come_from_anywhere(client: TestClient, engine: Engine) -> None:
+    _, secret = create_key(engine, "browser", ["write"])
+    headers = {"Authorization": f"Bearer {secret}", "Origin": "http://tools.example"}
+
+    assert client.post("/v1/jobs", json={}, headers=headers).status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/jobs", "/static/explorer.css", "/healthz", "/none"])
+def test_every_answer_has_a_policy_that_allows_nothing_foreign_or_inline(
+    client: TestClient, path: str
+) -> None:
+    headers = client.get(path, headers=PAGE).headers
+
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_problem_is_a_page_for_browsers_and_data_for_programs(client: TestClient) -> None:
+    page = client.get("/jobs/none", headers=PAGE)
+    data = client.get("/v1/jobs/none", headers=PAGE)
+
+    assert page.headers["content-type"].startswith("text/html")
+    assert "There is no such thing" in page.text
+    assert data.json()["type"] == "/problems/not-found"
+
+
+def test_pictures_do_not_count_as_requests(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, device="cpu", rate_limit="2/hour")
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        for address in ("/jobs/none/images/7/picture", "/v1/jobs/none/thumbnails/a.png"):
+            assert {client.get(address).status_code for _ in range(4)} == {404}
+
+        assert client.get("/v1/jobs").status_code == 200

@@ -1,0 +1,134 @@
+"""The pages show the images that fulfil all conditions, in order, each exactly once."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from api.results.image_query import SORTS, ImageQuery, find_images, neighbours
+from api.results.score_pages import BadQuery
+from difficulty_service.reporting.samples import ScoredSamples
+
+SAMPLES = 400
+NAMES = {0: "bird", 1: "cat", 3: "dog"}
+
+
+@pytest.fixture(scope="module")
+def samples() -> ScoredSamples:
+    """Samples with many equal and some missing values."""
+    generator = np.random.default_rng(0)
+
+    def numbers() -> np.ndarray:
+        values = generator.integers(-9, 9, SAMPLES).astype(np.float64)
+        values[generator.random(SAMPLES) < 0.05] = np.nan
+        return values
+
+    return ScoredSamples(
+        ids=pa.array([f"{row:03}.png" for row in range(SAMPLES)]),
+        labels=generator.choice([0, 1, 3], SAMPLES),
+        nearest=generator.choice([-1, 0, 1, 3], SAMPLES),
+        margins=numbers(),
+        rmd=numbers(),
+        agnostic=numbers(),
+        percentiles=generator.random(SAMPLES),
+        copy_of=pa.nulls(SAMPLES, pa.string()),
+        names=NAMES,
+    )
+
+
+def walk(samples: ScoredSamples, query: ImageQuery, limit: int = 7) -> list[int]:
+    """Rows of all pages of a query."""
+    rows: list[int] = []
+    while True:
+        page = find_images(samples, query, {}, limit)
+        assert len(page.rows) <= limit
+        rows += page.rows
+        if not page.next:
+            assert len(rows) == page.num_matching
+            return rows
+        query = replace(query, after=page.next)
+
+
+def ordered(values: np.ndarray) -> list[int]:
+    """Rows by value, those without one last, equal ones as in the file: by Python's own sort."""
+    return sorted(range(SAMPLES), key=lambda row: (np.isnan(values[row]), values[row], row))
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_the_pages_together_are_the_whole_order(samples: ScoredSamples, sort: str) -> None:
+    expected = {
+        "doubtful": ordered(-samples.margins),
+        "hardest": ordered(-samples.rmd),
+        "easiest": ordered(samples.rmd),
+        "unusual": ordered(-samples.agnostic),
+        "file": list(range(SAMPLES)),
+    }
+
+    assert walk(samples, ImageQuery(sort=sort)) == expected[sort]
+
+
+def test_conditions_hold_together(samples: ScoredSamples) -> None:
+    query = ImageQuery("cat", "dog", pmin="20", pmax="90", margin="-3", q="1", sort="hardest")
+
+    rows = walk(samples, query)
+
+    assert rows == [
+        row
+        for row in ordered(-samples.rmd)
+        if samples.labels[row] == 1
+        and samples.nearest[row] == 3
+        and 0.2 <= samples.percentiles[row] <= 0.9
+        and samples.margins[row] > -3
+        and "1" in f"{row:03}.png"
+    ]
+    assert rows
+
+
+def test_marks_are_a_condition(samples: ScoredSamples) -> None:
+    marked = {3: "keep", 5: "drop", 9: "drop"}
+
+    def rows(mark: str) -> list[int]:
+        return find_images(samples, ImageQuery(mark=mark, sort="file"), marked, SAMPLES).rows
+
+    assert rows("any") == [3, 5, 9]
+    assert rows("drop") == [5, 9]
+    assert rows("relabel") == []
+    assert rows("none") == [row for row in range(SAMPLES) if row not in marked]
+
+
+def test_neighbours_follow_the_order_of_the_list(samples: ScoredSamples) -> None:
+    query = ImageQuery(label="dog")
+    rows = walk(samples, query)
+
+    found = [neighbours(samples, query, {}, row) for row in rows]
+
+    assert found == list(zip([None, *rows[:-1]], [*rows[1:], None], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        (ImageQuery(label="horse"), "label"),
+        (ImageQuery(near="horse"), "near"),
+        (ImageQuery(pmin="low"), "pmin"),
+        (ImageQuery(margin="nan"), "margin"),
+        (ImageQuery(mark="maybe"), "mark"),
+        (ImageQuery(sort="name"), "sort"),
+        (ImageQuery(after="no cursor"), "after"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_named(
+    samples: ScoredSamples, query: ImageQuery, field: str
+) -> None:
+    with pytest.raises(BadQuery) as caught:
+        find_images(samples, query, {}, 10)
+
+    assert caught.value.field == field
+
+
+def test_a_cursor_of_other_conditions_is_refused(samples: ScoredSamples) -> None:
+    cursor = find_images(samples, ImageQuery(), {}, 10).next
+
+    with pytest.raises(BadQuery, match="other conditions"):
+        find_images(samples, ImageQuery(label="cat", after=cursor), {}, 10)

@@ -1,0 +1,55 @@
+"""The mapped columns are those of the score file."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from api.results import score_columns
+from api.results.score_columns import map_columns, write_columns
+from difficulty_service.reporting.samples import COLUMNS, to_samples
+from difficulty_service.score_file import ScoreFile, read_scores, write_scores
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> ScoreFile:
+    """Two rows, the second without most values."""
+    rows = {
+        "sample_id": ["ä.png", "=b"],
+        "label": pa.array([2, 0], pa.int32()),
+        "label_name": ["dog", "bird"],
+        "rmd": [1.5, None],
+        "nearest_label": pa.array([0, None], pa.int32()),
+        "label_margin": [0.25, None],
+        "duplicate_of": [None, "ä.png"],
+    }
+    provenance = {"class_names": ["bird", "cat", "dog"], "dataset": "photos"}
+    write_scores(tmp_path / "scores.parquet", pa.table(rows), provenance)
+    return read_scores(tmp_path / "scores.parquet", COLUMNS)
+
+
+def test_columns_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path) -> None:
+    expected = to_samples(scores)
+
+    write_columns(tmp_path / "columns" / "a.arrow", scores)
+    columns = map_columns(tmp_path / "columns" / "a.arrow")
+
+    assert columns is not None
+    for name in ("labels", "nearest", "margins", "rmd", "agnostic", "percentiles"):
+        np.testing.assert_array_equal(getattr(columns.samples, name), getattr(expected, name))
+    assert columns.samples.ids.to_pylist() == ["ä.png", "=b"]
+    assert columns.samples.copy_of.to_pylist() == [None, "ä.png"]
+    assert columns.samples.names == {0: "bird", 1: "cat", 2: "dog"}
+    assert columns.provenance["dataset"] == "photos"
+
+
+def test_a_file_of_another_version_is_not_used(
+    scores: ScoreFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_columns(tmp_path / "a.arrow", scores)
+
+    monkeypatch.setattr(score_columns, "FORMAT", 2)
+
+    assert map_columns(tmp_path / "a.arrow") is None
+    assert map_columns(tmp_path / "b.arrow") is None

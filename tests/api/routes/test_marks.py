@@ -1,0 +1,214 @@
+"""Marks over HTTP: changed together, kept per key, exported for `difficulty clean`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from fastapi.testclient import TestClient
+from httpx2 import Response
+from sqlalchemy import Engine
+
+from api.jobs.applied_marks import applied_marks
+from api.jobs.queue import claim, succeed
+from api.jobs.store import Job
+from api.settings import Settings
+from api.storage.artifacts import Artifacts, open_artifacts
+from difficulty_service.cleaning.marks import Mark, MarkedSample, read_marks
+from difficulty_service.score_file import write_scores
+
+IDS = ["=cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png"]
+
+
+@pytest.fixture
+def job(settings: Settings, finished: Callable[[], Job], tmp_path: Path) -> str:
+    """Id of a finished job with the classes cat and dog."""
+    table = pa.table(
+        {
+            "sample_id": IDS,
+            "label": pa.array([0, 0, 1, 1], pa.int32()),
+            "label_name": ["cat", "cat", "dog", "dog"],
+            "rmd": [4.0, 3.0, 2.0, 1.0],
+            "nearest_label": pa.array([1, 0, 1, 1], pa.int32()),
+            "label_margin": [2.0, -1.0, -2.0, -3.0],
+        }
+    )
+    write_scores(tmp_path / "scores.parquet", table, {"class_names": ["cat", "dog"]})
+    job = finished()
+    artifacts = open_artifacts(settings.artifact_root)
+    artifacts.put(tmp_path / "scores.parquet", f"jobs/{job.id}/a1/scores.parquet")
+    return job.id
+
+
+def decide(mark: str | None, label: str | None = None) -> dict[str, str | None] | None:
+    return None if mark is None else {"mark": mark, "label": label}
+
+
+@pytest.fixture
+def change(client: TestClient, job: str) -> Callable[..., int]:
+    """Changes one mark; returns the status of the answer."""
+
+    def post(sample_id: str, *decision: str | None, **fields: object) -> int:
+        change = {"sample_id": sample_id, "decision": decide(*decision), **fields}
+        return client.post(f"/v1/jobs/{job}/marks", json={"marks": [change]}).status_code
+
+    return post
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_exported_marks_are_read_by_clean(
+    client: TestClient, job: str, change: Callable[..., int], tmp_path: Path, ending: str
+) -> None:
+    change(IDS[0], "relabel", "dog")
+    change(IDS[2], "drop")
+
+    path = tmp_path / f"marks.{ending}"
+    path.write_bytes(client.get(f"/v1/jobs/{job}/marks.{ending}").content)
+
+    marks = read_marks(path, IDS).samples
+    assert {name: (mark.mark, mark.label) for name, mark in marks.items()} == {
+        IDS[0]: (Mark.RELABEL, "dog"),
+        IDS[2]: (Mark.DROP, None),
+    }
+
+
+def test_without_marks_the_export_is_an_empty_table(
+    client: TestClient, job: str, tmp_path: Path
+) -> None:
+    (tmp_path / "marks.csv").write_bytes(client.get(f"/v1/jobs/{job}/marks.csv").content)
+
+    assert read_marks(tmp_path / "marks.csv", IDS).samples == {}
+
+
+def test_marks_are_listed_in_pages_and_counted(
+    client: TestClient, job: str, change: Callable[..., int]
+) -> None:
+    for sample_id in IDS[:3]:
+        change(sample_id, "keep")
+
+    first = client.get(f"/v1/jobs/{job}/marks?limit=2").json()
+    rest = client.get(f"/v1/jobs/{job}/marks?limit=2&after={first['next']}").json()
+
+    assert [mark["sample_id"] for mark in first["marks"] + rest["marks"]] == IDS[:3]
+    assert first["counts"] == {"keep": 3, "relabel": 0, "drop": 0}
+    assert rest["next"] is None
+
+
+def test_a_mark_that_was_not_seen_is_a_conflict(change: Callable[..., int]) -> None:
+    change(IDS[0], "keep")
+
+    assert change(IDS[0], "drop", seen=None) == 409
+    assert change(IDS[0], "drop", seen=decide("keep")) == 200
+    assert change(IDS[0], "keep") == 200
+
+
+@pytest.mark.parametrize(
+    ("sample_id", "decision"),
+    [
+        ("nobody.png", ("keep",)),
+        (IDS[0], ("relabel", "horse")),
+        (IDS[0], ("relabel",)),
+        (IDS[0], ("keep", "dog")),
+        (IDS[0], ("maybe",)),
+    ],
+)
+def test_an_impossible_mark_is_refused(
+    change: Callable[..., int], sample_id: str, decision: tuple[str, ...]
+) -> None:
+    assert change(sample_id, *decision) == 422
+
+
+def test_one_impossible_mark_changes_nothing(client: TestClient, job: str) -> None:
+    marks = [
+        {"row": 0, "decision": decide("keep")},
+        {"row": 9, "decision": decide("keep")},
+    ]
+
+    assert client.post(f"/v1/jobs/{job}/marks", json={"marks": marks}).status_code == 422
+    assert client.get(f"/v1/jobs/{job}/marks").json()["marks"] == []
+
+
+def test_an_unfinished_job_has_no_marks(
+    client: TestClient, engine: Engine, body: dict[str, object]
+) -> None:
+    job = client.post("/v1/jobs", json=body).json()["id"]
+    assert claim(engine, "worker", "cpu", 60.0) is not None
+
+    assert client.get(f"/v1/jobs/{job}/marks").status_code == 409
+
+
+def submit_again(client: TestClient, source: str) -> Response:
+    body = {"dataset": {"root": "photos", "path": "train"}, "marks": source}
+    return client.post("/v1/jobs", json=body)
+
+
+def test_a_job_keeps_the_marks_as_they_were_when_it_was_submitted(
+    client: TestClient, engine: Engine, job: str, change: Callable[..., int]
+) -> None:
+    change(IDS[0], "relabel", "dog")
+    change(IDS[1], "keep")
+    change(IDS[2], "drop")
+
+    submit_again(client, job)
+    change(IDS[3], "drop")
+
+    again = claim(engine, "worker", "cpu", 60.0)
+    assert again is not None
+    assert applied_marks(engine, again) == {
+        IDS[0]: MarkedSample(Mark.RELABEL, "dog"),
+        IDS[2]: MarkedSample(Mark.DROP),
+    }
+
+
+def test_the_marks_of_a_second_round_add_to_those_of_the_first(
+    client: TestClient,
+    engine: Engine,
+    job: str,
+    change: Callable[..., int],
+    result: dict[str, object],
+    tmp_path: Path,
+) -> None:
+    change(IDS[0], "relabel", "dog")
+    change(IDS[2], "drop")
+    submit_again(client, job)
+    second = claim(engine, "worker", "cpu", 60.0)
+    assert second is not None
+    prefix = f"jobs/{second.id}/a1"
+    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    artifacts.put(tmp_path / "scores.parquet", f"{prefix}/scores.parquet")
+    assert succeed(engine, second, result | {"prefix": prefix})
+    changes = [
+        {"sample_id": IDS[0], "decision": decide("drop")},
+        {"sample_id": IDS[1], "decision": decide("relabel", "dog")},
+    ]
+    client.post(f"/v1/jobs/{second.id}/marks", json={"marks": changes}).raise_for_status()
+
+    submit_again(client, second.id)
+
+    third = claim(engine, "worker", "cpu", 60.0)
+    assert third is not None
+    assert applied_marks(engine, third) == {
+        IDS[0]: MarkedSample(Mark.DROP),
+        IDS[1]: MarkedSample(Mark.RELABEL, "dog"),
+        IDS[2]: MarkedSample(Mark.DROP),
+    }
+
+
+def test_marks_that_change_nothing_are_no_reason_to_score_again(
+    client: TestClient,
+    job: str,
+    change: Callable[..., int],
+    assert_problem: Callable[..., None],
+) -> None:
+    change(IDS[1], "keep")
+
+    assert_problem(submit_again(client, job), 422, "invalid-request", "marks")
+
+
+def test_the_marks_of_a_job_that_does_not_exist_or_is_not_finished_are_refused(
+    client: TestClient, assert_problem: Callable[..., None]
+) -> None:
+    queued = client.post("/v1/jobs", json={"dataset": {"root": "photos", "path": "train"}})
+
+    assert_problem(submit_again(client, "0" * 26), 422, "invalid-request", "marks")
+    assert_problem(submit_again(client, queued.json()["id"]), 409, "conflict", "marks")

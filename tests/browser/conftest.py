@@ -1,0 +1,219 @@
+"""A real Chromium, and reports of real pictures that are opened in it as files."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from torch.nn import functional as F
+
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import create_store
+from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.score_file import SCHEMA, read_scores, write_scores
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+    # Even a request by mistake finds no host outside this machine.
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+]
+DEVICES = {
+    "desktop": {"viewport": {"width": 1280, "height": 900}},
+    "phone": {
+        "viewport": {"width": 390, "height": 844},
+        "device_scale_factor": 2,
+        "is_mobile": True,
+        "has_touch": True,
+    },
+}
+
+CLASSES = ("bird", "cat", "dog")
+HOSTILE_CLASSES = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
+SAMPLES = 90
+
+OpenPage = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    """A browser without network and sandbox, for every test of this folder."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(PROGRAMS)} is installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: "Browser") -> Iterator[OpenPage]:
+    """Opens a file offline in a profile of its own.
+
+    At the end, nothing may have been written to the console, and nothing but the file and the
+    data in it may have been asked for.
+    """
+    contexts, problems = [], []
+
+    def watch(page: "Page") -> None:
+        page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                problems.append(request.url)
+                if not request.url.startswith(("file:", "data:", "blob:"))
+                else None
+            ),
+        )
+
+    def open_file(path: Path, device: str = "desktop", **options: object) -> "Page":
+        context = browser.new_context(offline=True, **DEVICES[device], **options)
+        context.set_default_timeout(20_000)
+        contexts.append(context)
+        context.on("page", watch)
+        page = context.new_page()
+        page.goto(path.as_uri())
+        return page
+
+    yield open_file
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+@pytest.fixture(scope="session")
+def make_scored(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Writes coloured pictures of three classes in a table, and their scores; gives the scores."""
+
+    def make(
+        classes: tuple[str, ...] = CLASSES, ids: Callable[[int], str] = "{}.png".format
+    ) -> Path:
+        folder = tmp_path_factory.mktemp("browser")
+        generator = np.random.default_rng(5)
+        labels = np.arange(SAMPLES) % 3
+        encoded = []
+        for row, label in enumerate(labels.tolist()):
+            pixels = np.full((32, 32, 3), 60, np.uint8)
+            pixels[:, :, label] = 120 + row
+            path = folder / "picture.png"
+            Image.fromarray(pixels).save(path)
+            encoded.append(path.read_bytes())
+        names = [classes[label] for label in labels]
+        sample_ids = [ids(row) for row in range(SAMPLES)]
+        images = pa.table({"key": sample_ids, "image": encoded, "label": names})
+        pq.write_table(images, folder / "images.parquet")
+        margins = np.where(np.arange(SAMPLES) % 2, -1, 1) * generator.gamma(2, 5, SAMPLES)
+        nearest = np.where(margins > 0, (labels + 1) % 3, labels)
+        columns = {
+            "sample_id": sample_ids,
+            "label": labels,
+            "label_name": names,
+            "rmd": generator.normal(0, 3, SAMPLES),
+            "md_agnostic": generator.gamma(50, 2, SAMPLES),
+            "nearest_label": nearest,
+            "label_margin": margins,
+            "percentile": np.linspace(0, 1, SAMPLES),
+            "near_duplicate_of": [
+                sample_ids[0] if row in (7, 8) else None for row in range(SAMPLES)
+            ],
+        }
+        table = pa.table(columns).cast(pa.schema([_plain(SCHEMA.field(name)) for name in columns]))
+        provenance = {
+            "class_names": list(classes),
+            "dataset": str(folder / "images.parquet"),
+            "dataset_options": {"id_column": "key"},
+            "near_duplicates": 0.97,
+            "fingerprint": folder.name,
+        }
+        write_scores(folder / "scores.parquet", table, provenance)
+        return folder / "scores.parquet"
+
+    return make
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, pa.string()) if pa.types.is_dictionary(field.type) else field
+
+
+@pytest.fixture(scope="session")
+def write() -> Callable[[Path], Path]:
+    """Writes the report of a score file beside it."""
+
+    def write_beside(scores: Path) -> Path:
+        path = scores.with_suffix(".html")
+        make_report(read_reported(scores), path, ReportOptions())
+        return path
+
+    return write_beside
+
+
+@pytest.fixture(scope="session")
+def doubtful_rows() -> Callable[[Path], list[dict[str, Any]]]:
+    """What a score file says of its doubtful samples, the largest margin first."""
+
+    def read(scores: Path) -> list[dict[str, Any]]:
+        contents = read_scores(scores)
+        names = contents.provenance["class_names"]
+        rows = [
+            row | {"nearest_label_name": names[row["nearest_label"]]}
+            for row in contents.table.to_pylist()
+            if row["label_margin"] > 0
+        ]
+        return sorted(rows, key=lambda row: -row["label_margin"])
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def scored(make_scored: Callable[..., Path]) -> Path:
+    """A score file of ninety pictures."""
+    return make_scored()
+
+
+@pytest.fixture(scope="session")
+def report(scored: Path, write: Callable[[Path], Path]) -> Path:
+    """Its report."""
+    return write(scored)
+
+
+@pytest.fixture(scope="session")
+def report_with_map(scored: Path) -> Path:
+    """The same report with a map of features that separate the classes."""
+    ids = read_scores(scored).table["sample_id"].to_pylist()
+    labels = torch.arange(SAMPLES) % 3
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(SAMPLES, 6, generator=generator) + 6 * F.one_hot(labels, 6)
+    description = {
+        "class_names": CLASSES,
+        "num_shards": 1,
+        "augment_runs": 0,
+        "shard_size": SAMPLES,
+        "num_samples": SAMPLES,
+        "dataset": "images",
+        "fingerprint": "0",
+    }
+    store = create_store(scored.with_suffix(".features"), description)
+    store.write_part(0, Part(ids, labels, torch.zeros(SAMPLES), features), [])
+    path = scored.with_name("map.html")
+    make_report(read_reported(scored), path, ReportOptions(features=store.folder))
+    return path
+
+
+@pytest.fixture(scope="session")
+def hostile(make_scored: Callable[..., Path]) -> Path:
+    """A score file whose ids and classes would break a careless page or spreadsheet."""
+    beginnings = ("</script><script>alert(1)</script>", "=1+1", "'=x", 'a,b\n"c"', "-x", "\u202ex")
+    return make_scored(HOSTILE_CLASSES, lambda row: f"{beginnings[row % 6]}{row}")

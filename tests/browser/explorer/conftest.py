@@ -1,0 +1,197 @@
+"""A running service with a worker and a finished job, and a signed-in browser."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from api.settings import Settings
+from api.storage.database import open_database
+from api.storage.keys import create_key
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+CLASSES = ("bird", "<b>cat<", "dog")
+EACH = 40
+HOSTILE = "=1+1<img src=x onerror=alert(1)>.png"
+TIMEOUT = 120.0
+
+OpenPage = Callable[..., "Page"]
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """A running service.
+
+    Attributes:
+        url: Address that it listens on.
+        secret: A key with the scope write.
+        job: Id of a finished job.
+        scores: Rows of its score file.
+        folder: Folder with the images that jobs may read.
+    """
+
+    url: str
+    secret: str
+    job: str
+    scores: list[dict[str, Any]]
+    folder: Path
+
+    def client(self) -> httpx2.Client:
+        """A client with the key."""
+        headers = {"Authorization": f"Bearer {self.secret}"}
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=TIMEOUT)
+
+
+@pytest.fixture(scope="session")
+def explorer(
+    fork_command: Callable[..., ForkServerProcess], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Explorer]:
+    folder = tmp_path_factory.mktemp("explorer")
+    write_images(folder / "photos" / "train")
+    variables = {
+        "roots": json.dumps({"photos": str(folder / "photos")}),
+        "data_dir": folder / "data",
+        "default_backbone": "builtin",
+        "device": "cpu",
+        "poll": 0.05,
+        "heartbeat": 0.2,
+        "rate_limit": "100000/minute",
+    }
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        **{f"DIFFICULTY_{name.upper()}": str(value) for name, value in variables.items()},
+    }
+    with open_database(Settings(data_dir=folder / "data")) as engine:
+        _, secret = create_key(engine, "browser", ["write"])
+    log = folder / "log"
+    process = fork_command(
+        "serve", "--port", 0, "--with-worker", environment=environment, errors=log
+    )
+    try:
+        url = listening_url(process, log)
+        with httpx2.Client(
+            base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=TIMEOUT
+        ) as client:
+            body = {"dataset": {"root": "photos", "path": "train"}}
+            job = client.post("/v1/jobs", json=body).raise_for_status().json()
+            client.get(job["links"]["events"])  # until it has ended
+            content = client.get(f"/v1/jobs/{job['id']}/scores.parquet").raise_for_status().content
+        rows = pq.read_table(pa.BufferReader(content)).to_pylist()
+        yield Explorer(url, secret, job["id"], rows, folder / "photos")
+    finally:
+        process.terminate()
+        process.join(60)
+    assert process.exitcode == 0, log.read_text()
+
+
+def write_images(folder: Path) -> None:
+    """Noise of a colour per class; every eighth image has the colour of another class."""
+    generator = np.random.default_rng(3)
+    for label, name in enumerate(CLASSES):
+        (folder / name).mkdir(parents=True)
+        for number in range(EACH):
+            colour = (label + (number % 8 == 0)) % 3
+            pixels = generator.integers(0, 90, (32, 32, 3))
+            pixels[:, :, colour] += 140
+            file = HOSTILE if (label, number) == (0, 0) else f"{name[0]}{number:02}.png"
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / name / file)
+    (folder / CLASSES[0] / "damaged.png").write_bytes(b"no image")
+
+
+def listening_url(process: ForkServerProcess, log: Path) -> str:
+    """URL of the server from its log, once it answers there."""
+    while process.is_alive():
+        for line in log.read_text().splitlines() if log.exists() else ():
+            event = json.loads(line) if line.startswith("{") else {}
+            if event.get("event") == "listening":
+                with httpx2.Client(transport=httpx2.HTTPTransport(retries=50)) as client:
+                    client.get(event["url"] + "/healthz").raise_for_status()
+                return str(event["url"])
+        time.sleep(0.05)
+    pytest.fail(f"the server ended: {log.read_text()}")
+
+
+@pytest.fixture
+def no_marks(explorer: Explorer) -> None:
+    """Removes the marks that other tests have left."""
+    with explorer.client() as client:
+        marks = client.get(f"/v1/jobs/{explorer.job}/marks?limit=1000").json()["marks"]
+        if marks:
+            body = {"marks": [{"row": mark["row"], "decision": None} for mark in marks]}
+            client.post(f"/v1/jobs/{explorer.job}/marks", json=body).raise_for_status()
+
+
+@pytest.fixture
+def problems() -> list[str]:
+    """What a browser complained about; a test that expects something removes it."""
+    return []
+
+
+@pytest.fixture
+def new_context(
+    browser: "Browser", explorer: Explorer, problems: list[str]
+) -> Iterator[Callable[..., "BrowserContext"]]:
+    """Makes a profile of the browser that notes every complaint and every request elsewhere."""
+    contexts = []
+
+    def watch(page: "Page") -> None:
+        page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(explorer.url) else problems.append(request.url)
+            ),
+        )
+
+    def make(**options: object) -> "BrowserContext":
+        context = browser.new_context(base_url=explorer.url, **options)
+        context.set_default_timeout(20_000)
+        context.on("page", watch)
+        contexts.append(context)
+        return context
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+@pytest.fixture
+def context(new_context: Callable[..., "BrowserContext"], explorer: Explorer) -> "BrowserContext":
+    """A signed-in profile."""
+    return signed_in(new_context(), explorer)
+
+
+def signed_in(context: "BrowserContext", explorer: Explorer) -> "BrowserContext":
+    answer = context.request.post(
+        "/sign-in", form={"key": explorer.secret, "next": "/"}, max_redirects=0
+    )
+    assert answer.status == 303
+    return context
+
+
+@pytest.fixture
+def sign_in(explorer: Explorer) -> Callable[["BrowserContext"], "BrowserContext"]:
+    """Signs a profile in."""
+    return lambda context: signed_in(context, explorer)
+
+
+@pytest.fixture
+def page(context: "BrowserContext") -> "Page":
+    """A page of the signed-in profile."""
+    return context.new_page()

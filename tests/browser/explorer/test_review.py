@@ -1,0 +1,285 @@
+"""People find, mark and export images with a real browser."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from difficulty_service.cleaning.marks import Mark, read_marks
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+Explorer = Any  # of conftest.py, which tests cannot import
+
+pytestmark = pytest.mark.usefixtures("no_marks")
+
+
+def shown_rows(page: "Page") -> list[int]:
+    return [
+        int(row) for row in page.eval_on_selector_all(".card", "a => a.map(c => c.dataset.row)")
+    ]
+
+
+def read_rows(content: bytes) -> list[dict[str, Any]]:
+    return pq.read_table(pa.BufferReader(content)).to_pylist()
+
+
+def images(explorer: Explorer, query: str = "") -> str:
+    return f"/jobs/{explorer.job}/images{query}"
+
+
+def press(page: "Page", *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def wait_for_count(page: "Page", number: int) -> None:
+    page.locator(".results-head b").get_by_text(str(number), exact=True).wait_for()
+
+
+def wait_for_marks(page: "Page", number: int) -> None:
+    page.wait_for_selector(f"#tray-text:has-text('{number} checked')")
+
+
+def test_signing_in_leads_to_the_page_that_was_wanted(
+    new_context: Callable[..., "BrowserContext"], explorer: Explorer
+) -> None:
+    page = new_context().new_page()
+
+    page.goto(images(explorer, "?label=dog"))
+    page.get_by_label("API key").fill(explorer.secret)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_selector(".card")
+
+    assert page.url == explorer.url + images(explorer, "?label=dog")
+    (cookie,) = page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+
+
+def test_a_wrong_key_is_refused_in_words(
+    new_context: Callable[..., "BrowserContext"], problems: list[str]
+) -> None:
+    page = new_context().new_page()
+
+    page.goto("/")
+    page.get_by_label("API key").fill("difficulty_wrong")
+    page.get_by_role("button", name="Sign in").click()
+
+    assert page.get_by_role("alert").inner_text() == "This key is unknown or revoked."
+    # The browser itself notes the status 401.
+    assert [problem for problem in problems if "401" not in problem] == []
+    problems.clear()
+
+
+def test_the_images_are_in_the_order_of_the_score_file(page: "Page", explorer: Explorer) -> None:
+    page.goto(images(explorer, "?sort=hardest"))
+
+    order = sorted(range(len(explorer.scores)), key=lambda row: -explorer.scores[row]["rmd"])
+    assert shown_rows(page) == order[:60]
+
+
+def test_more_images_follow_without_a_gap(page: "Page", explorer: Explorer) -> None:
+    page.goto(images(explorer, "?sort=easiest"))
+
+    page.get_by_role("link", name="More").click()
+    page.locator(".card").nth(60).wait_for()
+    page.get_by_role("link", name="More").wait_for(state="detached")
+
+    order = sorted(range(len(explorer.scores)), key=lambda row: explorer.scores[row]["rmd"])
+    assert shown_rows(page) == order
+
+
+def test_a_filter_changes_the_address_and_going_back_restores_it(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(images(explorer))
+    all_rows = shown_rows(page)
+
+    page.get_by_label("Label", exact=True).fill("dog")
+    page.keyboard.press("Tab")
+    wait_for_count(page, 40)
+    filtered = shown_rows(page)
+    page.go_back()
+    wait_for_count(page, 120)
+
+    assert {explorer.scores[row]["label_name"] for row in filtered} == {"dog"}
+    assert shown_rows(page) == all_rows
+    assert page.get_by_label("Label", exact=True).input_value() == ""
+
+
+def test_marks_of_the_keyboard_survive_a_reload_and_are_read_by_clean(
+    page: "Page", explorer: Explorer, tmp_path: Path
+) -> None:
+    page.goto(images(explorer, "?margin=0"))
+    first, second, third = shown_rows(page)[:3]
+    press(page, "ArrowRight", "k", "r", "d")
+    wait_for_marks(page, 3)
+
+    page.reload()
+    stamps = page.eval_on_selector_all(".stamp", "all => all.slice(0, 3).map(s => s.textContent)")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download marks").click()
+    download.value.save_as(tmp_path / "marks.csv")
+    ids = [row["sample_id"] for row in explorer.scores]
+    marks = read_marks(tmp_path / "marks.csv", ids).samples
+
+    nearest = explorer.scores[second]["nearest_label_name"]
+    assert stamps == ["keep", nearest, "drop"]
+    assert {each: (mark.mark, mark.label) for each, mark in marks.items()} == {
+        ids[first]: (Mark.KEEP, None),
+        ids[second]: (Mark.RELABEL, nearest),
+        ids[third]: (Mark.DROP, None),
+    }
+
+
+def test_undo_takes_the_last_mark_away(page: "Page", explorer: Explorer) -> None:
+    page.goto(images(explorer))
+    press(page, "ArrowRight", "k", "d")
+    wait_for_marks(page, 2)
+
+    press(page, "u")
+    wait_for_marks(page, 1)
+
+    assert page.locator(".card[data-mark]").count() == 1
+
+
+def test_several_images_are_selected_and_marked_together(page: "Page", explorer: Explorer) -> None:
+    page.goto(images(explorer))
+    press(page, "ArrowRight", "Shift+ArrowRight", "Shift+ArrowRight")
+    assert page.locator(".selected").count() == 3
+
+    press(page, "d")
+    wait_for_marks(page, 3)
+
+    assert page.locator(".card[data-mark=drop]").count() == 3
+
+
+def test_several_images_are_relabelled_each_as_what_fits_it_best(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(images(explorer, "?margin=0"))
+    rows = shown_rows(page)[:5]
+    press(page, "ArrowRight", *["Shift+ArrowRight"] * 4, "r")
+    wait_for_marks(page, 5)
+
+    stamps = page.eval_on_selector_all(".stamp", "all => all.slice(0, 5).map(s => s.textContent)")
+    assert stamps == [explorer.scores[row]["nearest_label_name"] for row in rows]
+
+
+def test_a_digit_relabels_to_another_class(page: "Page", explorer: Explorer) -> None:
+    page.goto(images(explorer))
+    press(page, "ArrowRight", "3")
+    wait_for_marks(page, 1)
+
+    assert page.locator(".stamp").first.inner_text() == "dog"
+
+
+def test_keys_do_nothing_while_text_is_entered(page: "Page", explorer: Explorer) -> None:
+    page.goto(images(explorer))
+    press(page, "ArrowRight", "/")
+    page.keyboard.type("d1")
+    page.wait_for_url("**q=d1*")
+    wait_for_count(page, 10)
+
+    assert page.locator(".card[data-mark]").count() == 0
+    assert all("d1" in explorer.scores[row]["sample_id"] for row in shown_rows(page))
+
+
+def test_two_tabs_agree_about_the_marks(context: "BrowserContext", explorer: Explorer) -> None:
+    one, other = context.new_page(), context.new_page()
+    for page in (one, other):
+        page.goto(images(explorer))
+
+    press(one, "ArrowRight", "k")
+    wait_for_marks(one, 1)
+
+    wait_for_marks(other, 1)
+    assert other.locator(".stamp").first.inner_text() == "keep"
+
+
+def test_a_mark_that_was_made_elsewhere_meanwhile_is_shown_and_not_replaced(
+    page: "Page", explorer: Explorer, problems: list[str]
+) -> None:
+    page.goto(images(explorer))
+    row = shown_rows(page)[0]
+    with explorer.client() as client:
+        body = {"marks": [{"row": row, "decision": {"mark": "drop"}}]}
+        client.post(f"/v1/jobs/{explorer.job}/marks", json=body).raise_for_status()
+
+    press(page, "ArrowRight", "k")
+    page.get_by_text("was marked elsewhere meanwhile").wait_for()
+
+    assert page.locator(".stamp").first.inner_text() == "drop"
+    assert [problem for problem in problems if "409" not in problem] == []
+    problems.clear()
+
+
+def test_one_image_is_marked_on_its_page_and_the_next_one_follows(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(images(explorer, "?sort=hardest"))
+    first, second = shown_rows(page)[:2]
+    press(page, "ArrowRight", "Enter")
+    page.wait_for_url(f"**/images/{first}?sort=hardest")
+
+    press(page, "d")
+    wait_for_marks(page, 1)
+    press(page, "ArrowRight")
+    page.wait_for_url(f"**/images/{second}?sort=hardest")
+
+    assert page.locator(".stamp").inner_text() == ""
+
+
+def test_everything_filtered_is_marked_at_once(page: "Page", explorer: Explorer) -> None:
+    page.goto(images(explorer, "?label=dog&margin=0"))
+    number = len(shown_rows(page))
+
+    page.get_by_text(f"Mark all {number} filtered").click()
+    page.get_by_role("button", name=f"Drop {number}").click()
+    wait_for_marks(page, number)
+
+    assert page.locator(".card[data-mark=drop]").count() == number
+
+
+def test_without_scripts_images_are_filtered_and_marked_by_forms(
+    new_context: Callable[..., "BrowserContext"],
+    sign_in: Callable[["BrowserContext"], "BrowserContext"],
+    explorer: Explorer,
+) -> None:
+    page = sign_in(new_context(java_script_enabled=False)).new_page()
+
+    page.goto(images(explorer))
+    page.get_by_label("Label", exact=True).fill("dog")
+    page.get_by_role("button", name="Show").click()
+    page.locator(".card a").first.click()
+    page.get_by_role("button", name="Drop the image").click()
+
+    assert page.locator("#tray-text").inner_text().startswith("1 checked")
+
+
+def test_the_dataset_is_scored_again_with_the_marks(page: "Page", explorer: Explorer) -> None:
+    page.goto(images(explorer, "?margin=0"))
+    first, second = shown_rows(page)[:2]
+    press(page, "ArrowRight", "r", "d")
+    wait_for_marks(page, 2)
+
+    page.get_by_role("button", name="Score again with these marks").click()
+    page.get_by_role("link", name="Download scores.parquet").wait_for(timeout=60_000)
+    job = page.url.rpartition("/")[2]
+    with explorer.client() as client:
+        content = client.get(f"/v1/jobs/{job}/scores.parquet").raise_for_status().content
+        client.delete(f"/v1/jobs/{job}").raise_for_status()
+    again = {row["sample_id"]: row["label_name"] for row in read_rows(content)}
+
+    expected = {row["sample_id"]: row["label_name"] for row in explorer.scores}
+    moved = explorer.scores[first]
+    expected[moved["sample_id"]] = moved["nearest_label_name"]
+    del expected[explorer.scores[second]["sample_id"]]
+    assert again == expected
+    assert f"the marks of job {explorer.job} change 1 label and leave out 1 image" in (
+        page.locator(".notes").inner_text()
+    )

@@ -1,0 +1,168 @@
+"""Marks in a report: by keyboard or dialog, kept in the browser, downloaded for `clean`."""
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from difficulty_service.cleaning.decisions import CleaningRules, decide
+from difficulty_service.cleaning.marks import Mark, MarkedSample, Marks, read_marks
+from difficulty_service.score_file import read_scores
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+OpenPage = Callable[..., "Page"]
+Rows = list[dict[str, Any]]
+DoubtfulRows = Callable[[Path], Rows]
+
+
+def download_marks(page: "Page", folder: Path, known: set[str]) -> Marks:
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download marks").click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    assert path.name == "marks.csv"
+    return read_marks(path, known)
+
+
+def test_a_review_by_keyboard_alone(
+    open_page: OpenPage, report: Path, scored: Path, doubtful_rows: DoubtfulRows
+) -> None:
+    page = open_page(report)
+    rows = doubtful_rows(scored)
+
+    for _ in range(40):  # from the top of the page to the first card
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.classList.contains('look')"):
+            break
+    for key in ("r", "d", "ArrowRight", "k", "Home", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    dialog = page.get_by_role("dialog")
+    title = dialog.get_by_role("heading", level=2).inner_text()
+    page.keyboard.press("d")
+    place = dialog.locator("#dialog-place").inner_text()
+    page.keyboard.press("Escape")
+    focused = page.evaluate("document.activeElement.closest('.card').dataset.index")
+
+    stamps = [text for text in page.locator(".stamp").all_inner_texts() if text]
+    assert sorted(stamps) == sorted([rows[0]["nearest_label_name"], "drop", "keep", "drop"])
+    below = int(focused) - 1
+    assert title == f"{rows[below]['label_name']}, or {rows[below]['nearest_label_name']}?"
+    assert place == f"{below + 2} of 45"
+    assert not dialog.is_visible()
+    assert "4 checked: 1 keep, 1 relabel, 2 drop." in page.locator("#tray-text").inner_text()
+
+
+def test_the_dialog_shows_typical_images_of_both_classes(
+    open_page: OpenPage, report: Path, scored: Path, doubtful_rows: DoubtfulRows
+) -> None:
+    page = open_page(report)
+    row = doubtful_rows(scored)[0]
+
+    page.locator(".look").first.click()
+    dialog = page.get_by_role("dialog")
+
+    assert dialog.get_by_text(f"Typical {row['label_name']}").is_visible()
+    for name in (row["label_name"], row["nearest_label_name"]):
+        assert dialog.get_by_alt_text(f"typical {name}").count() == 6
+    assert row["sample_id"] in dialog.locator("#dialog-text").inner_text()
+    dialog.get_by_role("button", name=f"Relabel as {row['nearest_label_name']}").click()
+    assert page.locator(".stamp").first.inner_text() == row["nearest_label_name"]
+
+
+def test_the_tray_gives_the_share_of_wrong_labels_with_its_interval(
+    open_page: OpenPage, report: Path
+) -> None:
+    page = open_page(report)
+
+    page.locator(".look").first.focus()
+    for key in "rrdkkkkkkk":
+        page.keyboard.press(key)
+    before = page.locator("#tray-text").inner_text()
+    page.get_by_role("button", name="Undo").click()
+
+    # Wilson's interval of 3 in 10, by the formula: 10.8 % to 60.3 %.
+    assert "30 % of these labels are wrong (95 % interval 11\N{EN DASH}60 %)." in before
+    assert "9 checked: 6 keep, 2 relabel, 1 drop." in page.locator("#tray-text").inner_text()
+
+
+def test_marks_survive_a_reload_and_reach_another_tab(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report)
+    other = page.context.new_page()
+    other.goto(report.as_uri())
+
+    page.locator(".look").first.focus()
+    page.keyboard.press("d")
+    other.wait_for_selector("[data-mark=drop]")
+    other.locator(".look").nth(1).focus()
+    other.keyboard.press("k")
+    page.wait_for_selector("[data-mark=keep]")
+    page.reload()
+
+    assert "2 checked: 1 keep, 0 relabel, 1 drop." in page.locator("#tray-text").inner_text()
+    assert page.locator(".card").first.get_attribute("data-mark") == "drop"
+
+
+def test_downloaded_marks_are_what_clean_reads(
+    open_page: OpenPage, report: Path, scored: Path, tmp_path: Path, doubtful_rows: DoubtfulRows
+) -> None:
+    page = open_page(report)
+    rows = doubtful_rows(scored)
+    page.locator(".look").first.focus()
+    for key in "rdk":
+        page.keyboard.press(key)
+
+    marks = download_marks(page, tmp_path, {row["sample_id"] for row in rows})
+
+    assert marks.warnings == ()
+    assert marks.samples == {
+        rows[0]["sample_id"]: MarkedSample(Mark.RELABEL, rows[0]["nearest_label_name"]),
+        rows[1]["sample_id"]: MarkedSample(Mark.DROP),
+        rows[2]["sample_id"]: MarkedSample(Mark.KEEP),
+    }
+    decisions = decide(read_scores(scored), CleaningRules(marks.samples))
+    assert sum(each.dropped for each in decisions.classes.values()) == 1
+    assert sum(each.moved_out for each in decisions.classes.values()) == 1
+
+
+def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(
+    open_page: OpenPage,
+    hostile: Path,
+    write: Callable[[Path], Path],
+    tmp_path: Path,
+    doubtful_rows: DoubtfulRows,
+) -> None:
+    page = open_page(write(hostile))
+    rows = doubtful_rows(hostile)
+
+    page.locator(".look").first.click()
+    title = page.locator("#dialog-title").text_content()
+    page.keyboard.press("Escape")
+    for _ in rows:
+        page.keyboard.press("r")
+    marks = download_marks(page, tmp_path, {row["sample_id"] for row in rows})
+
+    with (tmp_path / "marks.csv").open(newline="", encoding="utf-8-sig") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert [cell for cell in cells if re.match(r"[=+@]|-\D", cell)] == []
+    assert title == f"{rows[0]['label_name']}, or {rows[0]['nearest_label_name']}?"
+    assert page.locator("b:text-is('bird')").count() == 0
+    assert marks.samples == {
+        row["sample_id"]: MarkedSample(Mark.RELABEL, row["nearest_label_name"].strip())
+        for row in rows
+    }
+
+
+def test_a_browser_that_stores_nothing_says_so(open_page: OpenPage, report: Path) -> None:
+    page = open_page(report)
+    page.add_init_script("Object.defineProperty(window, 'localStorage', {get() { throw 1; }})")
+    page.reload()
+
+    page.locator(".look").first.focus()
+    page.keyboard.press("k")
+
+    text = page.locator("#tray-text").inner_text()
+    assert "1 checked" in text
+    assert "This browser does not keep them: download before you leave." in text

@@ -1,0 +1,279 @@
+"""`difficulty explain` with a small CLIP of random weights, in which a phrase is planted."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import open_clip
+import pyarrow as pa
+import pytest
+import torch
+from open_clip import factory
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch.nn import functional as F
+
+from difficulty_service.audit.attributes import read_attributes
+from difficulty_service.audit.files import read_explanation
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones.clip_text import load_text_encoder
+from difficulty_service.feature_store.store import open_store
+from difficulty_service.score_file import read_scores, write_scores
+
+Done = subprocess.CompletedProcess[str]
+Command = Callable[..., Done]
+
+CLASSES, IMAGES_PER_CLASS = ("cat", "dog"), 120
+PLANTED = "a mostly red photo"
+BACKBONE = "open_clip:two-layers/random"
+CONFIG = {
+    "embed_dim": 24,
+    "quick_gelu": True,
+    "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "head_width": 32, "patch_size": 8},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 384, "heads": 4, "layers": 1},
+}
+PRETRAINING = {
+    "random": {
+        "hf_hub": "nobody/nothing/",
+        "mean": (0.5, 0.5, 0.5),
+        "std": (0.3, 0.3, 0.3),
+        "interpolation": "bicubic",
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Random weights of a CLIP so small that open_clip has to be told about it."""
+    folder = tmp_path_factory.mktemp("clip")
+    (folder / "two-layers.json").write_text(json.dumps(CONFIG))
+    open_clip.add_model_config(folder / "two-layers.json")
+    open_clip.pretrained._PRETRAINED["two-layers"] = PRETRAINING
+    torch.manual_seed(0)
+    save_file(open_clip.create_model("two-layers").state_dict(), folder / "clip.safetensors")
+    yield folder / "clip.safetensors"
+    del open_clip.pretrained._PRETRAINED["two-layers"]
+    factory._MODEL_CONFIG_PATHS.remove(folder / "two-layers.json")
+    factory._MODEL_CONFIGS.pop("two-layers")
+
+
+@dataclass(frozen=True)
+class ScoredPhotos:
+    """Pictures of two classes, scores by which the red cats are hard, and their ids."""
+
+    folder: Path
+    scores: Path
+    red: frozenset[str]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> ScoredPhotos:
+    root, rng = tmp_path_factory.mktemp("explain"), np.random.default_rng(0)
+    ids, labels, red = [], [], set()
+    for label, name in enumerate(CLASSES):
+        (root / "photos" / name).mkdir(parents=True)
+        for number in range(IMAGES_PER_CLASS):
+            sample_id = f"{name}/{number:03d}.png"
+            pixels = rng.integers(0, 256, size=(8, 8, 3)).astype(np.uint8)
+            if name == "cat" and number % 10 == 3:
+                pixels[..., 0], pixels[..., 1:] = 255, pixels[..., 1:] // 8
+                red.add(sample_id)
+            Image.fromarray(pixels).save(root / "photos" / sample_id)
+            ids.append(sample_id)
+            labels.append(label)
+    scores = rng.normal(size=len(ids)) + 10 * np.isin(ids, list(red))
+    table = pa.table(
+        {
+            "sample_id": ids,
+            "label": labels,
+            "label_name": [CLASSES[label] for label in labels],
+            "rmd": scores,
+        }
+    )
+    write_scores(
+        root / "scores.parquet",
+        table,
+        {"dataset": str(root / "photos"), "backbone": "builtin", "fingerprint": "unknown"},
+    )
+    return ScoredPhotos(root / "photos", root / "scores.parquet", frozenset(red))
+
+
+def plant(weights: Path, photos: ScoredPhotos, difficulty: Command, out: Path) -> None:
+    """Changes the text projection so that one phrase points to what makes the red cats red.
+
+    All other phrases are at a right angle to that direction.
+    """
+    features = out.with_suffix(".features")
+    options = ("--backbone", BACKBONE, "--weights", weights, "--features", "projected")
+    done = difficulty("extract", photos.folder, "--out", features, *options)
+    assert done.returncode == 0, done.stderr
+    part = open_store(features).read_part(0)
+    images = F.normalize(part.features, dim=1).double()
+    is_red = torch.tensor([sample_id in photos.red for sample_id in part.sample_ids])
+    is_cat = torch.tensor([sample_id.startswith("cat") for sample_id in part.sample_ids])
+    direction = F.normalize(images[is_red].mean(0) - images[is_cat & ~is_red].mean(0), dim=0)
+
+    phrases = read_attributes()
+    tensors = load_file(weights)
+    identity = load_text_encoder(BACKBONE, BackboneOptions(weights=str(weights)))
+    identity.tower.text_projection = torch.nn.Parameter(torch.eye(384), requires_grad=False)
+    pooled = identity.encode(phrases).double()
+    targets = torch.randn(len(phrases), 24, generator=torch.Generator().manual_seed(0)).double()
+    targets -= targets @ direction[:, None] * direction
+    targets = F.normalize(targets, dim=1)
+    targets[phrases.index(PLANTED)] = direction
+    projection = torch.linalg.lstsq(pooled, targets, driver="gelsd").solution
+    save_file({**tensors, "text_projection": projection.float().contiguous()}, out)
+
+
+@pytest.fixture(scope="module")
+def planted_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("planted") / "clip.safetensors"
+
+
+@pytest.fixture
+def clip(
+    weights: Path, planted_weights: Path, photos: ScoredPhotos, difficulty: Command
+) -> tuple[object, ...]:
+    """The options that choose the CLIP with the planted phrase."""
+    if not planted_weights.exists():
+        plant(weights, photos, difficulty, planted_weights)
+    return ("--backbone", BACKBONE, "--weights", planted_weights, "--device", "cpu")
+
+
+def test_the_planted_phrase_is_found_where_it_is_and_nowhere_else(
+    difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...]
+) -> None:
+    done = difficulty("explain", photos.scores, *clip)
+
+    assert done.returncode == 0, done.stderr
+    written = json.loads(photos.scores.with_suffix(".explained.json").read_text())
+    groups = {group["class_name"]: group for group in written["groups"]}
+    assert groups["cat"]["num_hard"] == 12
+    assert groups["cat"]["num_easy"] == 60
+    found = [finding["attribute"] for finding in groups["cat"]["findings"]]
+    assert found == [PLANTED]
+    assert groups["cat"]["findings"][0]["effect"] > 1
+    assert groups["dog"]["findings"] == []
+    assert PLANTED in done.stdout
+    assert "nothing stands out in 1 of 2 classes" in done.stdout
+    assert written["backbone"] == BACKBONE
+    assert read_explanation(photos.scores.with_suffix(".explained.json")) == written
+
+
+def test_the_report_shows_what_was_found(
+    difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
+) -> None:
+    difficulty("explain", photos.scores, *clip)
+
+    done = difficulty("report", photos.scores, "--out", tmp_path / "report.html")
+
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert f"more like <b><bdi>{PLANTED}</bdi></b>" in page
+    assert "Nothing stands out in 1 of 2 classes" in page
+
+
+def test_a_second_run_reads_no_image_again_and_ends_with_the_same_file(
+    difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
+) -> None:
+    outs = [tmp_path / "first.json", tmp_path / "second.json"]
+
+    difficulty("explain", photos.scores, *clip, "--out", outs[0])
+    changed = photos.scores.with_suffix(".projected") / "part-00000.parquet"
+    written_at = changed.stat().st_mtime_ns
+    done = difficulty("explain", photos.scores, *clip, "--out", outs[1])
+
+    assert done.returncode == 0, done.stderr
+    assert changed.stat().st_mtime_ns == written_at
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+def test_random_scores_stand_for_nothing(
+    difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
+) -> None:
+    contents = read_scores(photos.scores)
+    column = contents.table.column_names.index("rmd")
+    random = np.random.default_rng(5).normal(size=len(contents.table))
+    scores = tmp_path / "random.parquet"
+    write_scores(scores, contents.table.set_column(column, "rmd", [random]), contents.provenance)
+
+    done = difficulty("explain", scores, "--images", photos.folder, *clip)
+
+    assert done.returncode == 0, done.stderr
+    assert "nothing stands out: hard images are described as easy ones are" in done.stdout
+    written = json.loads((tmp_path / "random.explained.json").read_text())
+    assert not any(group["findings"] for group in written["groups"])
+
+
+def test_samples_without_an_image_and_copies_are_left_out(
+    difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
+) -> None:
+    contents = read_scores(photos.scores)
+    ids = ["gone.png", *contents.table["sample_id"].to_pylist()[1:]]
+    copies = ["dog/000.png" if sample_id.startswith("dog/05") else None for sample_id in ids]
+    table = contents.table
+    for name, column in (("sample_id", ids), ("duplicate_of", pa.array(copies, pa.string()))):
+        table = table.set_column(table.column_names.index(name), name, [column])
+    write_scores(tmp_path / "scores.parquet", table, contents.provenance)
+
+    done = difficulty("explain", tmp_path / "scores.parquet", *clip)
+
+    assert done.returncode == 0, done.stderr
+    assert "1 sample is left out for want of an image" in done.stderr
+    groups = json.loads((tmp_path / "scores.explained.json").read_text())["groups"]
+    assert [group["num_easy"] for group in groups] == [59 + 55, 59, 55]
+
+
+def test_projected_features_that_were_scored_are_used_without_the_images(
+    difficulty: Command, clip: tuple[object, ...], photos: ScoredPhotos, tmp_path: Path
+) -> None:
+    folder, scores = tmp_path / "photos", tmp_path / "scores.parquet"
+    shutil.copytree(photos.folder, folder)
+    done = difficulty("score", folder, "--out", scores, *clip, "--features", "projected")
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(folder)
+
+    done = difficulty("explain", scores, *clip[2:])
+
+    assert done.returncode == 0, done.stderr
+    assert "the features are those that were scored" in done.stderr
+    assert json.loads((tmp_path / "scores.explained.json").read_text())["backbone"] == BACKBONE
+
+
+def test_attributes_of_ones_own_take_the_place_of_those_of_the_package(
+    difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "own.txt").write_text("a mostly red photo\na mostly blue photo\n")
+
+    done = difficulty(
+        *("explain", photos.scores, *clip),
+        *("--attributes", tmp_path / "own.txt", "--out", tmp_path / "own.json"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "by 2 attributes" in done.stdout
+    assert json.loads((tmp_path / "own.json").read_text())["num_attributes"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--backbone", "builtin"), "no text encoder; use a CLIP, such as --backbone clip-vit-b16"),
+        (("--weights", "missing.safetensors"), "there is no file missing.safetensors"),
+        (("--attributes", "missing.txt"), "missing.txt cannot be read"),
+        (("--out", "words.csv"), "expected is .json"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_any_image_is_read(
+    difficulty: Command, photos: ScoredPhotos, options: tuple[str, ...], message: str
+) -> None:
+    done = difficulty("explain", photos.scores, *options)
+
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,114 @@
+"""The page of a comparison says which run is the best, and holds everything that it shows."""
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from trainer.evaluation.prediction_file import Predictions, write_predictions
+from trainer.evaluation.record import evaluate_predictions, write_metrics
+from trainer.metrics.bootstrap import Resampling
+from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
+from trainer.reports.comparison import compare_runs
+from trainer.reports.comparison_files import write_comparison
+from trainer.reports.comparison_intervals import resample_comparison
+from trainer.reports.comparison_page import best_metrics
+from trainer.reports.comparison_table import best_run
+
+SAMPLES = 200
+
+
+def write_run(folder: Path, signal: float) -> Path:
+    """One seed that is right the more often, the stronger the signal; without a test dataset."""
+    targets = torch.arange(SAMPLES) % 3
+    noise = torch.randn(SAMPLES, 3, generator=torch.Generator().manual_seed(0))
+    logits = signal * F.one_hot(targets, 3) + noise
+    path = folder / "seed-0"
+    path.mkdir(parents=True)
+    (path / "recipe.json").write_text(json.dumps({"recipe": {"name": folder.name}}))
+    write_metrics(path / "metrics.json", evaluate_predictions(logits, targets))
+    ids = [f"{row}.png" for row in range(SAMPLES)]
+    write_predictions(path / "test.npz", Predictions(ids, logits, targets))
+    return folder
+
+
+def page_of(folder: Path, *runs: Path, resamples: int = 100) -> str:
+    comparison, intervals = compare_runs(runs), None
+    if resamples:
+        intervals = resample_comparison(comparison, MAIN_COLUMNS, Resampling(resamples))
+    write_comparison(comparison, folder / "table.md", intervals)
+    return (folder / "table.html").read_text("utf-8")
+
+
+def words(page: str) -> str:
+    """The text that a reader sees."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def test_the_first_sentence_names_the_run_that_is_best_in_most_metrics(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "bad", 0.5), write_run(tmp_path / "good", 4.0)]
+    comparison = compare_runs(runs)
+    intervals = resample_comparison(comparison, MAIN_COLUMNS, Resampling(100))
+
+    text = words(page_of(tmp_path, *runs))
+
+    good = best_metrics(comparison, intervals)[0]
+    columns = [COLUMNS[metric] for metric in MAIN_COLUMNS]
+    best = [column for column in columns if best_run(comparison, "raw", column, intervals) == 1]
+    assert good.run == "good"
+    assert good.titles == [column.title for column in best]
+    assert f"good is better than the other run in {len(best)} of 8 metrics." in text
+    assert f"good : {' · '.join(good.titles)}" in text
+
+
+def test_runs_that_do_not_differ_beyond_the_intervals_have_no_best(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, 2.0) for name in ("one", "copy")]
+
+    page = page_of(tmp_path, *runs)
+
+    assert "No run is better than the other in any of 8 metrics." in words(page)
+    assert 'class="r best"' not in page
+
+
+@pytest.mark.parametrize(
+    ("names", "resamples", "sentence"),
+    [
+        (["one"], 100, "The results of one ."),
+        (["one", "two"], 0, "There are no intervals, so no run is marked as the best."),
+    ],
+)
+def test_one_run_and_no_intervals_have_sentences_of_their_own(
+    tmp_path: Path, names: list[str], resamples: int, sentence: str
+) -> None:
+    runs = [write_run(tmp_path / name, 1.0 + number) for number, name in enumerate(names)]
+
+    page = page_of(tmp_path, *runs, resamples=resamples)
+
+    assert sentence in words(page)
+    assert 'class="r best"' not in page
+
+
+def test_the_page_has_the_numbers_of_the_table(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "bad", 0.5), write_run(tmp_path / "good", 4.0)]
+
+    text = words(page_of(tmp_path, *runs))
+
+    table = (tmp_path / "table.md").read_text("utf-8")
+    (line,) = [line for line in table.splitlines() if line.startswith("| good | 1 |")]
+    cells = [cell.replace("**", "").strip() for cell in line.strip("|").split(" | ")]
+    assert " ".join(cells) in text.replace("best: ", "")
+
+
+def test_the_diagrams_are_in_the_page_which_refers_to_no_other_file(tmp_path: Path) -> None:
+    page = page_of(tmp_path, write_run(tmp_path / "run", 2.0))
+
+    sources = re.findall(r'\s(?:src|href)="([^"]*)"', page)
+    assert {source.split(":")[0] for source in sources if not source.startswith("#")} == {"data"}
+    assert page.count('src="data:image/svg+xml;base64,') == 2
+    assert "default-src 'none'" in html.unescape(page)
+    assert not re.search(r"<[^>]*\s(style|on\w+)=", page)

@@ -1,0 +1,109 @@
+"""The comparison of runs as a page for any browser, of the same kind as the report of scores."""
+
+import base64
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from difficulty_service.files.atomic_file import replacing
+from difficulty_service.reporting.html_page import render_template
+from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
+from trainer.reports.comparison import Comparison
+from trainer.reports.comparison_intervals import ComparisonIntervals
+from trainer.reports.comparison_table import best_run, legend, stage_table
+from trainer.reports.objective_columns import HEADER, objective_cells
+
+STYLES, SCRIPTS = ("base.css", "report.css", "runs.css"), ("theme.js",)
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """A picture of a comparison.
+
+    Attributes:
+        title: Heading above it.
+        caption: What it shows, as sentences.
+        path: The .svg file.
+    """
+
+    title: str
+    caption: str
+    path: Path
+
+    @property
+    def uri(self) -> str:
+        """The picture as a data URI."""
+        return f"data:image/svg+xml;base64,{base64.b64encode(self.path.read_bytes()).decode()}"
+
+
+@dataclass(frozen=True)
+class BestMetrics:
+    """The metrics in which a run is better than every other, beyond the intervals."""
+
+    run: str
+    titles: Sequence[str]
+
+
+def write_page(
+    path: Path,
+    comparison: Comparison,
+    intervals: ComparisonIntervals | None,
+    diagrams: Sequence[Diagram],
+) -> None:
+    """Writes a comparison as one page, which appears whole or not at all.
+
+    Args:
+        path: File to write; an existing one is replaced.
+        comparison: Runs to compare.
+        intervals: Intervals of the metrics; None shows none, and marks no run as the best.
+        diagrams: Pictures to show below the tables.
+    """
+    names = [run.name for run in comparison.runs]
+    tables = [
+        stage_table(comparison, stage, MAIN_COLUMNS, intervals) for stage in comparison.stages
+    ]
+    objectives = [_objective(run.objectives) for run in comparison.runs]
+    values = {
+        "runs": comparison.runs,
+        "num_seeds": sum(len(run.records) for run in comparison.runs),
+        "num_metrics": len(MAIN_COLUMNS),
+        "has_intervals": intervals is not None,
+        "best": [] if intervals is None else best_metrics(comparison, intervals),
+        "legend": legend(intervals),
+        "objective_header": HEADER,
+        "objectives": list(zip(names, objectives, strict=True)),
+        "tables": tables,
+        "diagrams": diagrams,
+        "stem": path.stem,
+    }
+    page = render_template(
+        "runs.html.j2", values, styles=STYLES, scripts=SCRIPTS, package="trainer.reports"
+    )
+    with replacing(path) as temporary:
+        temporary.write_text(page, "utf-8", errors="replace")
+
+
+def best_metrics(comparison: Comparison, intervals: ComparisonIntervals) -> Sequence[BestMetrics]:
+    """The runs that are the best in some of MAIN_COLUMNS as trained, those with most metrics first.
+
+    Args:
+        comparison: Runs to compare.
+        intervals: Intervals of the differences.
+    """
+    best = {
+        column.title: best_run(comparison, comparison.stages[0], column, intervals)
+        for column in map(COLUMNS.__getitem__, MAIN_COLUMNS)
+    }
+    counts = Counter(number for number in best.values() if number is not None)
+    return [
+        BestMetrics(
+            comparison.runs[number].name, [title for title in best if best[title] == number]
+        )
+        for number, _ in counts.most_common()
+    ]
+
+
+def _objective(objectives: Mapping[int, Mapping[str, object]]) -> list[str]:
+    """What the first seed minimised, without the marks of Markdown."""
+    return [cell.replace("`", "") for cell in objective_cells(objectives[min(objectives)])]
