@@ -9,14 +9,14 @@ from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.datastructures import URL
 from starlette.responses import Response
 
 from api.http.api_keys import Principal
 from api.http.problems import Problem
 from api.jobs.rows import Job
-from difficulty_service.reporting.html_page import decimals, script_json
+from difficulty_service.reporting.html_page import environment_of
 
 UNAUTHORISED = 401
 SEE_OTHER = 303
@@ -90,21 +90,8 @@ def job_name(job: Job) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader("api.pages"), PackageLoader("difficulty_service.reporting")]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = environment_of("api.pages")
     environment.filters |= {
-        "count": lambda number: f"{number:,}",
-        "decimals": decimals,
-        "script_json": script_json,
-        "percent": lambda share: f"{100 * share:.1f} %",
-        "whole_percent": lambda share: f"{100 * share:.0f} %",
         "plural": lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}",
         "moment": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC",
         "duration": _duration,

@@ -17,7 +17,7 @@ from api.results.overview import Overview
 from api.routes.marks import counts_of
 from api.routes.results import succeeded_job
 from api.settings import Settings
-from difficulty_service.reporting.cards import Card
+from difficulty_service.reporting.cards import Card, make_card
 from difficulty_service.reporting.samples import ScoredSamples
 from difficulty_service.scoring.wrong_labels import Proportion
 
@@ -69,24 +69,8 @@ class ScoredJob:
 
     def cards(self, rows: Iterable[int]) -> Sequence[Card]:
         """The samples of some rows with the addresses of their pictures."""
-        return [self._card(row) for row in rows]
-
-    def _card(self, row: int) -> Card:
-        samples = self.samples
-        label, nearest = int(samples.labels[row]), int(samples.nearest[row])
-        return Card(
-            row=row,
-            sample_id=samples.ids[row].as_py(),
-            label=label,
-            name=samples.name_of(label),
-            nearest=nearest,
-            nearest_name=None if nearest in (-1, label) else samples.name_of(nearest),
-            margin=float(samples.margins[row]),
-            rmd=float(samples.rmd[row]),
-            percentile=float(samples.percentiles[row]),
-            picture=f"{self.address}/images/{row}/picture",
-            problem="",
-        )
+        folder = f"{self.address}/images"
+        return [make_card(self.samples, row, f"{folder}/{row}/picture") for row in rows]
 
     @property
     def _can_score_again(self) -> bool:

@@ -58,19 +58,32 @@ def make_cards(
 
     def card(row: int) -> Card:
         sample_id = samples.ids[row].as_py()
-        label, nearest = int(samples.labels[row]), int(samples.nearest[row])
-        return Card(
-            row=row,
-            sample_id=sample_id,
-            label=label,
-            name=samples.name_of(label),
-            nearest=nearest,
-            nearest_name=None if nearest in (-1, label) else samples.name_of(nearest),
-            margin=float(samples.margins[row]),
-            rmd=float(samples.rmd[row]),
-            percentile=float(samples.percentiles[row]),
-            picture=pictures.uris.get(sample_id),
-            problem=pictures.problems.get(sample_id, ""),
-        )
+        picture, problem = pictures.uris.get(sample_id), pictures.problems.get(sample_id, "")
+        return make_card(samples, row, picture, problem)
 
     return lambda rows: [card(row) for row in rows]
+
+
+def make_card(samples: ScoredSamples, row: int, picture: str | None, problem: str = "") -> Card:
+    """The card of one sample.
+
+    Args:
+        samples: The scores.
+        row: Row of the sample.
+        picture: Address of its picture; None where there is none.
+        problem: Reason why there is none.
+    """
+    label, nearest = int(samples.labels[row]), int(samples.nearest[row])
+    return Card(
+        row=row,
+        sample_id=samples.ids[row].as_py(),
+        label=label,
+        name=samples.name_of(label),
+        nearest=nearest,
+        nearest_name=None if nearest in (-1, label) else samples.name_of(nearest),
+        margin=float(samples.margins[row]),
+        rmd=float(samples.rmd[row]),
+        percentile=float(samples.percentiles[row]),
+        picture=picture,
+        problem=problem,
+    )

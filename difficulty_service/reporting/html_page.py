@@ -44,12 +44,17 @@ def render_template(
     script = "".join(_asset(package, name) for name in scripts)
     script = f'"use strict";\n(() => {{\n{script}}})();\n'
     policy = POLICY.format(style=_hash(style), script=_hash(script))
-    page = _environment(package).get_template(template)
+    page = environment_of(package).get_template(template)
     return page.render(style=style, script=script, policy=policy, **values)
 
 
 @cache
-def _environment(package: str) -> Environment:
+def environment_of(package: str) -> Environment:
+    """The environment of the templates of a package, with the filters that all pages share.
+
+    Args:
+        package: Package with a folder `templates`; those that it lacks are of this package.
+    """
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, PACKAGE))]),
         autoescape=True,
@@ -62,7 +67,7 @@ def _environment(package: str) -> Environment:
         "decimals": decimals,
         "percent": lambda share: f"{100 * share:.1f}{NO_BREAK}%",
         "whole_percent": lambda share: f"{100 * share:.0f}{NO_BREAK}%",
-        "script_json": script_json,
+        "script_json": _script_json,
     }
     return environment
 
@@ -75,7 +80,7 @@ def decimals(number: float, places: int = 1) -> str:
     return text.replace("-", MINUS) if text.strip("-0.") else text.removeprefix("-")
 
 
-def script_json(value: object) -> str:
+def _script_json(value: object) -> str:
     """JSON in which no text can end the element that holds it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

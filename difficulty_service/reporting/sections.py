@@ -147,8 +147,11 @@ def class_rows(
 
 def matrix_of(samples: ScoredSamples) -> Sequence[Sequence[MatrixCell]] | None:
     """Counts of labels and the classes that fit better; None where there are too many classes."""
+    labels = np.unique(samples.labels).tolist()
+    if len(labels) > SHOWN_CLASSES:
+        return None
     confusions = count_confusions(samples)
-    classes = sorted({*np.unique(samples.labels).tolist(), *(pair[1] for pair in confusions)})
+    classes = sorted({*labels, *(pair[1] for pair in confusions)})
     if not 1 < len(classes) <= SHOWN_CLASSES or not confusions:
         return None
     sizes = Counter(samples.labels.tolist())

@@ -43,6 +43,7 @@ HOSTILE_CLASSES = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
 SAMPLES = 90
 
 OpenPage = Callable[..., "Page"]
+Findings = Callable[["Page"], list[tuple[str, str]]]
 
 
 @pytest.fixture(scope="session")
@@ -92,6 +93,18 @@ def open_page(browser: "Browser") -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert problems == []
+
+
+@pytest.fixture
+def axe_findings() -> Findings:
+    """Runs axe on a page; gives the rule and the first element of each finding."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+
+    def find(page: "Page") -> list[tuple[str, str]]:
+        findings = axe.run(page).response["violations"]
+        return [(each["id"], each["nodes"][0]["html"]) for each in findings]
+
+    return find
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 OpenPage = Callable[..., "Page"]
+Findings = Callable[["Page"], list[tuple[str, str]]]
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -73,12 +74,11 @@ def test_no_number_is_cut_off(open_page: OpenPage, explained: Path, device: str)
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_axe_finds_nothing(open_page: OpenPage, explained: Path, device: str, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+def test_axe_finds_nothing(
+    open_page: OpenPage, axe_findings: Findings, explained: Path, device: str, scheme: str
+) -> None:
     page = open_page(explained, device, color_scheme=scheme)
 
-    findings = axe.run(page).response["violations"]
-
-    assert [(each["id"], each["nodes"][0]["html"]) for each in findings] == []
+    assert axe_findings(page) == []
     width = page.viewport_size["width"]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
