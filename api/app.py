@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from api.housekeeping import housekeeping
 from api.http.api_keys import Authentication
 from api.http.body_limits import BodyLimits, limits_of
 from api.http.browsers import BrowserHeaders
@@ -16,6 +17,7 @@ from api.http.openapi import with_problems
 from api.http.problem_responses import add_handlers
 from api.http.rate_limits import rate_limiter
 from api.jobs.event_stream import EventStreams
+from api.jobs.files import gaussians_folder
 from api.metrics import Metrics
 from api.online.models import ScoringModels
 from api.online.process import EncoderProcess
@@ -103,9 +105,10 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.encoder = EncoderProcess(settings)
         state.thumbnails = Thumbnails(settings, state.engine)
         state.open_scores = OpenScores(settings, state.artifacts)
-        state.scoring_models = ScoringModels(state.artifacts, settings.data_dir / "gaussians")
+        state.scoring_models = ScoringModels(state.artifacts, gaussians_folder(settings))
         try:
-            yield
+            with housekeeping(state.engine, settings, state.artifacts):
+                yield
         finally:
             await run_in_threadpool(state.encoder.close)
     finally:

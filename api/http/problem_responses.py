@@ -17,7 +17,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
 from api.http.problems import CONTENT_TYPE, Problem
-from api.storage.database import DatabaseUnusable
+from api.public_text import hide_paths, public_names
+from api.storage.unusable import DatabaseUnusable, is_damaged
 from difficulty_service.errors import DifficultyError, MissingPackage, Setting
 
 RETRY_AFTER = 5  # seconds; a restart of the database takes about that long
@@ -143,6 +144,8 @@ def from_database(error: DBAPIError | PoolTimeout) -> Problem:
             "the request contains a value that cannot be stored",
             "send text without NUL and numbers of at most 64 bits",
         )
+    if is_damaged(error):
+        return _unavailable("the database of the service is damaged; its operator can restore it")
     # Only these mean that the database is unreachable; others are bugs.
     if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
         return _unavailable("the database does not answer")
@@ -222,6 +225,13 @@ def add_handlers(app: FastAPI) -> None:
         if isinstance(error, HTTPException) and error.status_code == HTTPStatus.NO_CONTENT:
             return Response(status_code=HTTPStatus.NO_CONTENT)
         problem = problem_of(error)
+        if isinstance(error, DifficultyError):
+            # The library names the files that it reads as this server knows them.
+            names = public_names(request.app.state.settings)
+            texts = {
+                each: hide_paths(getattr(problem, each), names) for each in ("detail", "remedy")
+            }
+            problem = replace(problem, **texts)
         if isinstance(error, HTTPException):
             problem = _completed(problem, request)
         return answer(problem, request.scope)

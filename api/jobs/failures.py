@@ -5,12 +5,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 
 from api.http.problems import Problem
+from api.public_text import hide_paths
 from api.schemas.jobs import JobCreate
 from api.settings import Settings
-from difficulty_service.datasets.storage import is_uri
 from difficulty_service.errors import DifficultyError, FeatureStoreError, Setting
 
 STORAGE_REASONS = {
@@ -23,7 +22,6 @@ PERMANENT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, Pe
 """Errors of reading a dataset that the next attempt would meet again."""
 
 _SERVER_ERROR = 500
-_ABSOLUTE_PATH = re.compile(r"(?<![\w.:/~-])~?/(?:[^\s/'\":;,()]+/)*[^\s/'\":;,()]*")
 _SLUG = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -116,28 +114,6 @@ def _as_field_or_variable(setting: Setting) -> str:
         return f'"{setting.parameter}"{value}'
     value = "" if setting.value is None else f"={setting.value}"
     return f"DIFFICULTY_{setting.parameter.upper()}{value}"
-
-
-def public_names(settings: Settings) -> dict[str, str]:
-    """Public names of the roots, by their paths and URIs on this server."""
-    names: dict[str, str] = {}
-    for name, root in settings.roots.items():
-        # Messages may name a folder as configured, or as an absolute or resolved path.
-        local = () if is_uri(root) else (str(Path(root).absolute()), str(Path(root).resolve()))
-        names |= {path.rstrip("/"): name for path in (root, *local)}
-    return {path: name for path, name in names.items() if path}
-
-
-def hide_paths(text: str, names: Mapping[str, str]) -> str:
-    """A text for clients, without paths of this server.
-
-    Args:
-        text: Message that may contain paths.
-        names: Public names of known paths and URIs; of all other paths only the last part remains.
-    """
-    for path in sorted(names, key=len, reverse=True):
-        text = text.replace(path, names[path])
-    return _ABSOLUTE_PATH.sub(lambda match: PurePosixPath(match[0]).name or match[0], text)
 
 
 def _is_transient(error: DifficultyError) -> bool:

@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from api.http.api_keys import ReadKey, WriteKey
 from api.http.problems import Problem, not_found
-from api.jobs.failures import hide_paths, public_names
 from api.jobs.marks import SampleMark, set_marks
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import ScoredJob, scored_job
+from api.public_text import hide_paths, public_names
 from api.results.image_query import (
     MARKS,
     SORTS,

@@ -13,14 +13,13 @@ from sqlalchemy import Engine
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
 from api.jobs.applied_marks import encode_marks, requested_marks
-from api.jobs.files import delete_job_files
+from api.jobs.deletion import delete_finished
 from api.jobs.store import (
     Cursor,
     IdempotencyConflict,
     Job,
     SubmitLimits,
     TooManyJobs,
-    delete_job,
     get_job,
     list_jobs,
     request_cancel,
@@ -168,9 +167,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
         return Response(body, status, media_type="application/json")
     settings: Settings = request.app.state.settings
     artifacts: Artifacts = request.app.state.artifacts
-    # Files first: after a crash in between, the row still leads to them.
-    delete_job_files(settings, artifacts, job.id)
-    delete_job(engine, key.visible_owner, job.id)
+    delete_finished(engine, settings, artifacts, key.visible_owner, job.id)
     return Response(status_code=204)
 
 

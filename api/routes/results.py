@@ -15,9 +15,9 @@ from starlette.responses import StreamingResponse
 from api.http.api_keys import Principal, ReadKey
 from api.http.byte_ranges import PARTIAL, UNCHANGED, RequestedBytes, Unsatisfiable, parse_range
 from api.http.problems import Problem, not_found
-from api.jobs.failures import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, MAP_FILE, SCORES_FILE
 from api.jobs.rows import Job
+from api.public_text import hide_paths, public_names
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Thumbnails
 from api.routes.jobs import address, find_job

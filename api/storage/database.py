@@ -24,7 +24,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from api.settings import Settings
-from difficulty_service.errors import ConfigError, DifficultyError
+from api.storage.unusable import DatabaseUnusable, naming_damage
+from difficulty_service.errors import ConfigError
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 BUSY_TIMEOUT = 30.0  # seconds that a writer waits for another in SQLite
@@ -48,10 +49,6 @@ CLOCKS = {
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class DatabaseUnusable(DifficultyError):
-    """The database is of a kind or at a revision that this program does not support."""
 
 
 def connect(url: str) -> Engine:
@@ -242,12 +239,13 @@ def open_database(settings: Settings) -> Iterator[Engine]:
 
     Raises:
         ConfigError: The database does not answer.
-        DatabaseUnusable: It is of a kind that this program does not support.
+        DatabaseUnusable: It is of a kind that this program does not support, or damaged.
     """
     engine = connect(settings.resolved_database_url.get_secret_value())
     try:
-        migrate(engine)
-        yield engine
+        with naming_damage(engine):
+            migrate(engine)
+            yield engine
     except SQLAlchemyError as error:
         # Not the whole message, which may contain a statement and its values.
         reason = " ".join(str(getattr(error, "orig", None) or type(error).__name__).split())

@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +15,11 @@ from sqlalchemy import Engine
 from api.http.problems import Problem
 from api.jobs.applied_marks import applied_marks, apply_marks
 from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
-from api.jobs.failures import hide_paths, public_names
 from api.jobs.files import GAUSSIANS_FILE, MAP_FILE, SCORES_FILE, attempt_prefix, work_folder
 from api.jobs.queue import Progress
 from api.jobs.rows import Job
 from api.jobs.store import get_job
+from api.public_text import hide_paths, public_names
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.worker.feature_cache import FeatureCache
@@ -122,7 +122,7 @@ def run_job(
         reporter.between_stages()
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
-        return _result(job, scored, scoring.out)
+        return _result(job, scored, scoring.out, public_names(settings))
 
 
 def _write_map(store: FeatureStore, fitted: FittedGaussians | None, out: Path) -> list[Path]:
@@ -229,7 +229,9 @@ class _Reporter:
         self._check(self._last)
 
 
-def _result(job: Job, scored: ScoredDataset, scores: Path) -> dict[str, Any]:
+def _result(
+    job: Job, scored: ScoredDataset, scores: Path, names: Mapping[str, str]
+) -> dict[str, Any]:
     with scores.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     store = scored.extracted.store
@@ -243,6 +245,6 @@ def _result(job: Job, scored: ScoredDataset, scores: Path) -> dict[str, Any]:
         "num_skipped": len(scored.extracted.skipped),
         "scores_bytes": scores.stat().st_size,
         "scores_sha256": digest,
-        "warnings": list(scored.scores.warnings),
+        "warnings": [hide_paths(warning, names) for warning in scored.scores.warnings],
         "class_names": list(store.class_names),
     }

@@ -17,13 +17,15 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from api.jobs.failures import describe_failure, public_names
+from api.jobs.failures import describe_failure
 from api.jobs.files import attempt_prefix, delete_other_attempts, delete_work
 from api.jobs.queue import claim, fail, hand_back, succeed
 from api.jobs.rows import Job
+from api.public_text import public_names
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from api.storage.database import DatabaseUnusable, connect, require_current
+from api.storage.database import connect, require_current
+from api.storage.unusable import DatabaseUnusable, naming_damage
 from api.worker.backbone_cache import cached_loader
 from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, RunningJob
 from api.worker.job_runner import run_job
@@ -95,7 +97,8 @@ def work(settings: Settings, stop: Callable[[], bool]) -> None:
         stop: Whether to claim no more jobs; the current one has `settings.grace` seconds left.
 
     Raises:
-        DatabaseUnusable: The database is of a kind that this program does not support.
+        DatabaseUnusable: The database is of a kind that this program does not support, or its
+            file is damaged.
     """
     worker_id = f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
     engine = connect(settings.resolved_database_url.get_secret_value())
@@ -111,9 +114,10 @@ def work(settings: Settings, stop: Callable[[], bool]) -> None:
     log = structlog.get_logger().bind(worker=worker_id)
     log.info("worker-started", device=settings.device)
     try:
-        if _wait_for_tables(worker):
-            with worker.heartbeat.started():
-                _work_on(worker)
+        with naming_damage(engine):
+            if _wait_for_tables(worker):
+                with worker.heartbeat.started():
+                    _work_on(worker)
     finally:
         engine.dispose()
         log.info("worker-stopped")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from api.http.problems import Problem, not_found
-from api.jobs.failures import describe_failure, hide_paths, public_names
+from api.jobs.failures import describe_failure
+from api.public_text import hide_paths, public_names
 from api.settings import Settings
 from difficulty_service.errors import (
     BackboneError,

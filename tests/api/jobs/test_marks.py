@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Engine
 
 from api.jobs.marks import MarkedMeanwhile, SampleMark, list_marks, marks_of_rows, set_marks
-from api.jobs.store import SubmitLimits, delete_job, request_cancel, submit
+from api.jobs.store import SubmitLimits, begin_deletion, end_deletion, request_cancel, submit
 from difficulty_service.cleaning.marks import Mark
 
 KEEP = SampleMark(4, "a/4.png", Mark.KEEP)
@@ -80,6 +80,7 @@ def test_marks_leave_with_their_job(engine: Engine, job: str) -> None:
     set_marks(engine, "me", job, {4: KEEP}, {})
 
     request_cancel(engine, None, job)
-    delete_job(engine, None, job)
+    begin_deletion(engine, None, job)
+    end_deletion(engine, job)
 
     assert list_marks(engine, "me", job) == []
