@@ -228,10 +228,8 @@ def add_handlers(app: FastAPI) -> None:
         if isinstance(error, DifficultyError):
             # The library names the files that it reads as this server knows them.
             names = public_names(request.app.state.settings)
-            texts = {
-                each: hide_paths(getattr(problem, each), names) for each in ("detail", "remedy")
-            }
-            problem = replace(problem, **texts)
+            detail, remedy = (hide_paths(each, names) for each in (problem.detail, problem.remedy))
+            problem = replace(problem, detail=detail, remedy=remedy)
         if isinstance(error, HTTPException):
             problem = _completed(problem, request)
         return answer(problem, request.scope)

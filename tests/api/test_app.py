@@ -25,6 +25,7 @@ from difficulty_service.errors import (
     DifficultyError,
     ImageError,
     Setting,
+    StatisticsError,
 )
 
 FAILURES: dict[str, Exception] = {
@@ -35,6 +36,7 @@ FAILURES: dict[str, Exception] = {
     "schema": DatabaseUnusable("the database is at revision 1"),
     "down": OperationalError("SELECT secret", {}, Exception("no route to db.internal")),
     "value": DataError("INSERT", {}, Exception("NUL")),
+    "damage": StatisticsError("/srv/data/gaussians.safetensors is damaged", "delete /srv/data/x"),
     "teapot": HTTPException(418, "short and stout"),
     "upstream": HTTPException(502, "db.internal"),
     "bug": ZeroDivisionError("division of secret"),
@@ -47,6 +49,7 @@ EXPECTED = {
     "schema": (503, "unavailable"),
     "down": (503, "unavailable"),
     "value": (422, "invalid-request"),
+    "damage": (422, "unreadable"),
     "teapot": (400, "bad-request"),
     "upstream": (500, "internal"),
     "bug": (500, "internal"),
@@ -183,6 +186,13 @@ def test_an_error_of_the_library_brings_its_remedy(client: TestClient) -> None:
 
     assert response.json()["detail"] == "there is no backbone 'resnet'"
     assert response.json()["remedy"] == "see GET /v1/backbones"
+
+
+def test_an_error_of_the_library_names_no_folder_of_the_server(client: TestClient) -> None:
+    response = client.get("/fail/damage").json()
+
+    assert response["detail"] == "gaussians.safetensors is damaged"
+    assert response["remedy"] == "delete x"
 
 
 def test_a_remedy_that_names_no_field_of_the_request_is_left_out(client: TestClient) -> None:

@@ -1,14 +1,11 @@
 """The owner of a job learns why it failed, and nothing about the server's disks."""
 
 import errno
-from pathlib import Path
 
 import pytest
 
 from api.http.problems import Problem, not_found
 from api.jobs.failures import describe_failure
-from api.public_text import hide_paths, public_names
-from api.settings import Settings
 from difficulty_service.errors import (
     BackboneError,
     DatasetError,
@@ -142,32 +139,3 @@ def test_a_problem_keeps_its_remedy_and_field() -> None:
         "remedy": "send it again",
         "field": "dataset.upload",
     }
-
-
-@pytest.mark.parametrize(
-    ("inside", "outside"),
-    [
-        ("'/srv/data/photos/train' has no classes", "'photos/train' has no classes"),
-        ("s3://bucket/pictures/a.parquet is damaged", "bucket/a.parquet is damaged"),
-        ("No such file: '/home/someone/.cache/weights.pt'", "No such file: 'weights.pt'"),
-        ("see ~/secrets/file.txt, then go on", "see file.txt, then go on"),
-        ("cat/001.png and/or 5/s of https://example.org/a/b", None),
-    ],
-)
-def test_paths_of_the_server_are_hidden(inside: str, outside: str | None) -> None:
-    assert hide_paths(inside, NAMES) == (outside or inside)
-
-
-def test_roots_go_by_their_names_however_they_are_spelled(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    names = public_names(Settings(roots={"photos": f"{tmp_path}/link/"}))
-
-    for folder in ("link", "real"):
-        assert hide_paths(f"{tmp_path}/{folder}/train", names) == "photos/train"
-
-
-def test_a_root_at_the_top_of_the_disk_does_not_turn_every_slash_into_its_name() -> None:
-    names = public_names(Settings(roots={"all": "/"}))
-
-    assert hide_paths("cat/001.png", names) == "cat/001.png"
