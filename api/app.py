@@ -19,6 +19,7 @@ from api.jobs.event_stream import EventStreams
 from api.metrics import Metrics
 from api.online.models import ScoringModels
 from api.online.process import EncoderProcess
+from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
 from api.request_log import RequestLog
 from api.results.open_scores import OpenScores
@@ -103,6 +104,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.encoder = EncoderProcess(settings)
         state.thumbnails = Thumbnails(settings, state.engine)
         state.open_scores = OpenScores(settings, state.artifacts)
+        await run_in_threadpool(compile_templates)
         state.scoring_models = ScoringModels(state.artifacts, settings.data_dir / "gaussians")
         try:
             yield

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pydantic import SecretStr
 from sqlalchemy import Engine, insert, select
 
 from api.jobs.dataset import DATASET_OPTIONS
-from api.jobs.files import SCORES_FILE, attempt_prefix
+from api.jobs.files import COLUMNS_FILE, SCORES_FILE, attempt_prefix
 from api.jobs.rows import Job, encode, job_of
+from api.results.score_columns import write_columns
 from api.server import run_server
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
@@ -24,6 +26,7 @@ from difficulty_service.errors import ConfigError
 from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.feature_store.part import BadImage
 from difficulty_service.reporting.samples import COLUMNS, to_samples
+from difficulty_service.runtime.process_setup import return_freed_memory
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 COUNTS = ("num_samples", "num_scored", "num_doubtful", "num_duplicates", "num_bad_images")
@@ -46,6 +49,15 @@ def explore(
         ScoreFileError: The score file cannot be read.
         ConfigError: The port is in use, or the folder cannot be made.
     """
+    settings, job = _prepare(scores, images, port)
+    # What it took to read the file once is of no use to the server.
+    pa.default_memory_pool().release_unused()
+    return_freed_memory()
+    run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
+
+
+def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Job]:
+    """The settings of the server and the job that the score file becomes; errors of `explore`."""
     content = read_scores(scores)
     read_scores(scores, COLUMNS)  # fails now where one is missing
     location = images or str(content.provenance.get("dataset") or "")
@@ -59,8 +71,8 @@ def explore(
             parameter="scores",
         ) from None
     with open_database(settings) as engine:
-        job = import_scores(engine, open_artifacts(settings.artifact_root), content, location)
-    run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
+        artifacts = open_artifacts(settings.artifact_root)
+        return settings, import_scores(engine, artifacts, content, location)
 
 
 def explorer_settings(scores: Path, location: str, port: int) -> Settings:
@@ -113,6 +125,10 @@ def import_scores(engine: Engine, artifacts: Artifacts, content: ScoreFile, loca
         job = _job(engine, id_of(digest.digest()), request)
         prefix = attempt_prefix(job)
         artifacts.put(local, f"{prefix}/{SCORES_FILE}")
+        columns = f"{prefix}/{COLUMNS_FILE}"
+        if artifacts.size(columns) is None:
+            needed = ScoreFile(content.table.select(COLUMNS), content.provenance)
+            artifacts.put(write_columns(Path(folder) / COLUMNS_FILE, needed), columns)
         errors = _errors(content)
         artifacts.put(write_errors(Path(folder), errors), f"{prefix}/errors.parquet")
         result = _result(content) | {
