@@ -2,6 +2,7 @@
 
 import errno
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -170,3 +171,20 @@ def test_a_root_at_the_top_of_the_disk_does_not_turn_every_slash_into_its_name()
     names = public_names(Settings(roots={"all": "/"}))
 
     assert hide_paths("cat/001.png", names) == "cat/001.png"
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed"),
+    [
+        ("job", "GET /v1/jobs lists"),
+        ("upload", "GET /v1/uploads lists"),
+        ("sample", "GET /v1/jobs/{job_id}/scores lists"),
+    ],
+)
+def test_what_is_not_found_has_an_address_that_lists_it(
+    kind: Literal["job", "upload", "sample"], listed: str
+) -> None:
+    problem = not_found(kind, "x")
+
+    assert problem.detail == f"there is no {kind} 'x'"
+    assert problem.remedy.startswith(listed)
