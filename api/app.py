@@ -21,6 +21,7 @@ from api.jobs.files import gaussians_folder
 from api.metrics import Metrics
 from api.online.models import ScoringModels
 from api.online.process import EncoderProcess
+from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
 from api.request_log import RequestLog
 from api.results.open_scores import OpenScores
@@ -106,6 +107,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.thumbnails = Thumbnails(settings, state.engine)
         state.open_scores = OpenScores(settings, state.artifacts)
         state.scoring_models = ScoringModels(state.artifacts, gaussians_folder(settings))
+        await run_in_threadpool(compile_templates)
         try:
             with housekeeping(state.engine, settings, state.artifacts):
                 yield

@@ -2,8 +2,8 @@
 
     python benchmarks/explorer.py [--rows 1000000]
 
-Random scores of a thousand classes are explored by `difficulty explore`. A page is asked for once,
-which opens the scores or computes an overview of them, and then five times more.
+Random scores of a thousand classes are explored by `difficulty explore`. Each page is asked for
+once and then five times more; the first one opens the scores. The map is of random positions.
 """
 
 import argparse
@@ -13,11 +13,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from machine import machine
 from pages import write_random_scores
+
+from difficulty_service.reporting.map import MAX_POINTS
 
 PAGES = (
     "",
@@ -28,6 +35,9 @@ PAGES = (
     "/images/5",
     "/classes",
     "/pairs",
+    "/pairs/3/4",
+    "/map",
+    "/errors",
 )
 REPEATS = 5
 
@@ -55,8 +65,38 @@ def measure(client: httpx2.Client, address: str, process: int, repeats: int) -> 
     return f"{1000 * seconds:6.0f} ms, {1000 * cpu:6.0f} core-ms"
 
 
+@contextmanager
+def explored(scores: Path) -> Iterator[tuple[str, int, httpx2.Client]]:
+    """Runs the server; gives the address of its first page, its process and a client."""
+    command = [sys.executable, "-m", "difficulty_service", "explore", str(scores)]
+    output = scores.with_name("output")
+    start = time.perf_counter()
+    with output.open("w") as file:
+        server = subprocess.Popen([*command, "--no-browser"], stdout=file)  # noqa: S603
+    try:
+        while not (printed := output.read_text()).endswith("\n"):
+            time.sleep(0.1)
+        address = printed.split()[1]
+        with httpx2.Client(transport=httpx2.HTTPTransport(retries=50), timeout=120) as client:
+            client.get(address.partition("/jobs")[0]).raise_for_status()
+            print(f"\nthe server is ready after {time.perf_counter() - start:.1f} s")
+            yield address, server.pid, client
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def write_map(scores: Path, rows: int) -> None:
+    """Gives the explored job a map, which needs features that random scores do not have."""
+    chosen = range(0, rows, -(-rows // MAX_POINTS))
+    x, y = np.random.default_rng(0).random((2, len(chosen)), np.float32)
+    placed = pa.table({"sample_id": [f"{row:08d}.jpg" for row in chosen], "x": x, "y": y})
+    (published,) = scores.with_suffix(".explorer").glob("artifacts/jobs/*/a1")
+    pq.write_table(placed, published / "map.parquet", compression="zstd")
+
+
 def main() -> None:
-    """Measures every page."""
+    """Measures every page, and the summary alone after a restart."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     rows = parser.parse_args().rows
@@ -64,26 +104,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         scores = Path(place, "scores.parquet")
         write_random_scores(scores, rows)
-        command = [sys.executable, "-m", "difficulty_service", "explore", str(scores)]
-        output = Path(place, "output")
-        with output.open("w") as file:
-            server = subprocess.Popen([*command, "--no-browser"], stdout=file)  # noqa: S603
-        try:
-            while not (printed := output.read_text()).endswith("\n"):
-                time.sleep(0.1)
-            address = printed.split()[1]
-            with httpx2.Client(transport=httpx2.HTTPTransport(retries=50), timeout=120) as client:
-                client.get(address.partition("/jobs")[0]).raise_for_status()
-                before = own_megabytes(server.pid)
-                for page in PAGES:
-                    first = measure(client, address + page, server.pid, 1)
-                    later = measure(client, address + page, server.pid, REPEATS)
+        for pages in (PAGES, PAGES[:1]):
+            with explored(scores) as (address, process, client):
+                write_map(scores, rows)
+                before = own_megabytes(process)
+                for page in pages:
+                    first = measure(client, address + page, process, 1)
+                    later = measure(client, address + page, process, REPEATS)
                     print(f"{page or 'summary':36} first {first}; later {later}")
-                grown = own_megabytes(server.pid) - before
-            print(f"memory beside mapped files: {grown:+.0f} MB since the first page of jobs")
-        finally:
-            server.terminate()
-            server.wait()
+                after = own_megabytes(process)
+            print(
+                f"memory beside mapped files: {after:.0f} MB, {after - before:+.0f} MB since the "
+                "page of jobs"
+            )
 
 
 if __name__ == "__main__":

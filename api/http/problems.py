@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -65,8 +65,14 @@ TITLES = {
 """Title of each type."""
 
 
-def not_found(kind: str, identity: str) -> Problem:
+_WHERE_LISTED = {
+    "job": "GET /v1/jobs lists the jobs of this key",
+    "upload": "GET /v1/uploads lists the uploads of this key",
+    "sample": "GET /v1/jobs/{job_id}/scores lists the samples with a score, and "
+    "GET /v1/jobs/{job_id}/errors those without one",
+}
+
+
+def not_found(kind: Literal["job", "upload", "sample"], identity: str) -> Problem:
     """For what does not exist, and for what another key owns: callers cannot tell them apart."""
-    return Problem(
-        404, "not-found", f"there is no {kind} {identity!r}", f"GET /v1/{kind}s lists what there is"
-    )
+    return Problem(404, "not-found", f"there is no {kind} {identity!r}", _WHERE_LISTED[kind])

@@ -14,6 +14,7 @@ SCORES_FILE = "scores.parquet"
 GAUSSIANS_FILE = "gaussians.safetensors"
 ERRORS_FILE = "errors.parquet"
 MAP_FILE = "map.parquet"
+COLUMNS_FILE = "columns.arrow"
 JOBS_PREFIX = "jobs"
 LOCK_FILE = "lock"
 
@@ -34,7 +35,7 @@ def thumbnail_folder(settings: Settings, job_id: str) -> Path:
 
 
 def columns_file(settings: Settings, job: Job) -> Path:
-    """File with the columns of a finished job's scores that the pages read."""
+    """Copy of COLUMNS_FILE on the server, which its pages read."""
     digest = "" if job.result is None else str(job.result["scores_sha256"])[:16]
     return columns_folder(settings, job.id) / f"{digest}.arrow"
 

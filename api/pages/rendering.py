@@ -88,6 +88,13 @@ def job_name(job: Job) -> str:
     return f"{name} with marks" if job.request.get("marks") else name
 
 
+def compile_templates() -> None:
+    """Compiles every template, which would otherwise delay the first request of each page."""
+    environment = _environment()
+    for name in environment.list_templates(extensions=["j2"]):
+        environment.get_template(name)
+
+
 @cache
 def _environment() -> Environment:
     environment = environment_of("api.pages")

@@ -16,11 +16,9 @@ from api.storage.worker_registry import live_workers
 from difficulty_service.reporting.map import placed_map
 from difficulty_service.reporting.provenance import describe_provenance
 from difficulty_service.reporting.sections import LISTED_CLASSES
-from difficulty_service.reporting.selection import SHOWN_CLASSES
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
 
-PICTURED = 5
 PICTURED_PAIRS = 6
 ERRORS = 100
 PER_DIRECTION = 24
@@ -55,12 +53,11 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
     selection = overview.selection
     values = job.values("Summary") | {
         "summary": overview.summary,
-        "num_classes": len(overview.ranked),
+        "num_classes": overview.num_classes,
         "backbone": job.job.request.get("backbone"),
         "kinds": {
-            "doubtful": job.cards(selection.doubtful[:PICTURED]),
-            "unusual": job.cards(selection.unusual[:PICTURED]),
-            "typical": job.cards(overview.typical[:PICTURED]),
+            name: job.cards(rows)
+            for name, rows in zip(("doubtful", "unusual", "typical"), selection.kinds, strict=True)
         },
         "facts": describe_provenance(provenance),
         "result": job.job.result,
@@ -77,7 +74,7 @@ def show_classes(job_id: str, request: Request, key: ReadKey) -> Response:
     values = job.values("Classes") | {
         "summary": overview.summary,
         "class_rows": overview.class_rows,
-        "num_classes": len(overview.ranked),
+        "num_classes": overview.num_classes,
         "num_listed": LISTED_CLASSES,
         "strips": [
             (
@@ -85,7 +82,7 @@ def show_classes(job_id: str, request: Request, key: ReadKey) -> Response:
                 job.cards(selection.hardest[facts.label]),
                 job.cards(selection.easiest[facts.label]),
             )
-            for facts in overview.ranked[:SHOWN_CLASSES]
+            for facts in overview.pictured_classes
         ],
     }
     return render(request, "classes_page", values)

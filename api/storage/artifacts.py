@@ -49,6 +49,10 @@ class Artifacts:
         info = self.root.filesystem.get_file_info(self._path(key))
         return int(info.size) if info.type == FileType.File else None
 
+    def local_path(self, key: str) -> Path | None:
+        """Where a file is, or would be, in a folder of this machine; None in other storages."""
+        return Path(self._path(key)) if self.root.is_local else None
+
     def open(self, key: str) -> pa.NativeFile:
         """Opens a file for reading anywhere in it; the caller closes it.
 

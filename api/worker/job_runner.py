@@ -15,11 +15,19 @@ from sqlalchemy import Engine
 from api.http.problems import Problem
 from api.jobs.applied_marks import applied_marks, apply_marks
 from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
-from api.jobs.files import GAUSSIANS_FILE, MAP_FILE, SCORES_FILE, attempt_prefix, work_folder
+from api.jobs.files import (
+    COLUMNS_FILE,
+    GAUSSIANS_FILE,
+    MAP_FILE,
+    SCORES_FILE,
+    attempt_prefix,
+    work_folder,
+)
 from api.jobs.queue import Progress
 from api.jobs.rows import Job
 from api.jobs.store import get_job
 from api.public_text import hide_paths, public_names
+from api.results.score_columns import write_columns
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.worker.feature_cache import FeatureCache
@@ -41,6 +49,8 @@ from difficulty_service.pipeline import (
     score_dataset,
 )
 from difficulty_service.reporting.map import place_samples
+from difficulty_service.reporting.samples import COLUMNS
+from difficulty_service.score_file import read_scores
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
 
@@ -119,6 +129,7 @@ def run_job(
         ]
         files.append(write_errors(extracted.store.folder, errors))
         files += _write_map(extracted.store, used[-1], folder / MAP_FILE)
+        files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, COLUMNS)))
         reporter.between_stages()
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")

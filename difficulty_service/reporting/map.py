@@ -126,7 +126,7 @@ def place_samples(store: FeatureStore, gaussians: Gaussians) -> pa.Table | None:
         classes or ten samples to place.
     """
     directions = _discriminants(gaussians)[:, :2]
-    step = -(-int(store.description["num_samples"]) // MAX_POINTS)
+    step = _step(int(store.description["num_samples"]))
     ids, plane = _read(store, gaussians, directions, step)
     if plane.shape[1] < 2 or len(ids) < 10:  # noqa: PLR2004 - a plane, and enough points
         return None
@@ -136,7 +136,7 @@ def place_samples(store: FeatureStore, gaussians: Gaussians) -> pa.Table | None:
 
 def placed_map(placed: pa.Table, samples: ScoredSamples) -> ImageMap:
     """The map of what `place_samples` has placed."""
-    rows = pc.index_in(placed["sample_id"], value_set=samples.ids).combine_chunks()
+    rows = _rows_of(placed["sample_id"].combine_chunks(), samples)
     found = rows.is_valid().to_numpy(zero_copy_only=False)
     positions = np.stack([placed[name].to_numpy() for name in ("x", "y")], 1)[found]
     return ImageMap(
@@ -145,6 +145,21 @@ def placed_map(placed: pa.Table, samples: ScoredSamples) -> ImageMap:
         TWO_DIRECTIONS,
         len(samples),
     )
+
+
+def _rows_of(ids: pa.StringArray, samples: ScoredSamples) -> pa.Array:
+    """Row of each sample that was placed; null where the scores do not have it."""
+    # Scores have the order of the features, so that a million ids need not be searched.
+    step = _step(len(samples))
+    expected = pa.array(np.arange(0, len(samples), step))
+    if len(expected) == len(ids) and samples.ids.take(expected).equals(ids):
+        return expected
+    return pc.index_in(ids, value_set=samples.ids)
+
+
+def _step(num_samples: int) -> int:
+    """Of so many samples each, one is placed."""
+    return -(-num_samples // MAX_POINTS)
 
 
 def _discriminants(gaussians: Gaussians) -> NDArray[np.float64]:

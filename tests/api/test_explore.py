@@ -1,5 +1,6 @@
 """A score file is explored without a service, and marks stay with it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,12 +9,20 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from api.app import create_app
-from api.explore import explore, explorer_settings, import_scores, root_and_path
+from api.explore import (
+    explore,
+    explorer_settings,
+    find_errors,
+    import_scores,
+    root_and_path,
+)
 from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
 from difficulty_service.errors import ConfigError
-from difficulty_service.score_file import read_scores, write_scores
+from difficulty_service.feature_store.errors_file import write_errors
+from difficulty_service.feature_store.part import BadImage
+from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 
 @pytest.fixture
@@ -47,13 +56,13 @@ def scores(tmp_path: Path) -> Path:
     return tmp_path / "scores.csv"
 
 
-def opened(scores: Path) -> tuple[TestClient, Job]:
+def opened(scores: Path, errors: Sequence[BadImage] = ()) -> tuple[TestClient, Job]:
     content = read_scores(scores)
     location = str(content.provenance["dataset"])
     settings = explorer_settings(scores, location, 0)
     with open_database(settings) as engine:
         artifacts = open_artifacts(settings.artifact_root)
-        job = import_scores(engine, artifacts, content, location)
+        job = import_scores(engine, artifacts, content, location, errors)
     return TestClient(create_app(settings), base_url="http://localhost"), job
 
 
@@ -108,6 +117,60 @@ def test_jobs_are_shown_but_not_taken(scores: Path) -> None:
     assert "Look at the images" in page
     assert "Score a dataset" not in page
     assert answer.status_code == 403
+
+
+def with_a_bad_image(scores: Path) -> ScoreFile:
+    """The scores with a note that one image could not be read."""
+    content = read_scores(scores)
+    write_scores(scores, content.table, {**content.provenance, "num_bad_images": 1})
+    return read_scores(scores)
+
+
+@pytest.mark.parametrize("folder", ["scores.features", "."])
+def test_images_without_a_score_are_listed_with_the_reasons(scores: Path, folder: str) -> None:
+    place = scores.parent / folder
+    place.mkdir(exist_ok=True)
+    write_errors(place, [BadImage("dog/damaged.png", "it is truncated")])
+    errors = find_errors(scores, with_a_bad_image(scores))
+
+    client, job = opened(scores, errors)
+    with client:
+        page = client.get(f"/jobs/{job.id}/errors").text
+
+    assert "dog/damaged.png" in page
+    assert "it is truncated" in page
+    assert "1 entry of the dataset" in page
+
+
+def test_without_a_list_of_errors_the_page_says_where_it_is_written(scores: Path) -> None:
+    errors = find_errors(scores, with_a_bad_image(scores))
+
+    client, job = opened(scores, errors)
+    with client:
+        page = client.get(f"/jobs/{job.id}/errors").text
+
+    assert "1 unreadable image<" in page
+    assert str(scores.with_suffix(".features") / "errors.parquet") in page
+
+
+def test_errors_of_another_dataset_are_not_shown(scores: Path) -> None:
+    write_errors(scores.parent, [BadImage("dog/0.png", "it has a score here")])
+
+    (error,) = find_errors(scores, with_a_bad_image(scores))
+
+    assert error.sample_id == "1 unreadable image"
+
+
+def test_a_damaged_list_of_errors_is_named(scores: Path) -> None:
+    (scores.parent / "errors.parquet").write_text("no Parquet")
+
+    (error,) = find_errors(scores, with_a_bad_image(scores))
+
+    assert "errors.parquet is damaged" in error.reason
+
+
+def test_a_file_without_bad_images_has_no_errors(scores: Path) -> None:
+    assert not find_errors(scores, read_scores(scores))
 
 
 def test_a_folder_that_cannot_be_made_is_explained(scores: Path) -> None:

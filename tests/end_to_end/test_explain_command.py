@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
+import difficulty_service as ds
 from difficulty_service.audit.attributes import read_attributes
 from difficulty_service.audit.files import read_explanation
 from difficulty_service.backbones.backbone import BackboneOptions
@@ -155,8 +157,7 @@ def test_the_planted_phrase_is_found_where_it_is_and_nowhere_else(
     groups = {group["class_name"]: group for group in written["groups"]}
     assert groups["cat"]["num_hard"] == 12
     assert groups["cat"]["num_easy"] == 60
-    found = [finding["attribute"] for finding in groups["cat"]["findings"]]
-    assert found == [PLANTED]
+    assert [finding["attribute"] for finding in groups["cat"]["findings"]] == [PLANTED]
     assert groups["cat"]["findings"][0]["effect"] > 1
     assert groups["dog"]["findings"] == []
     assert PLANTED in done.stdout
@@ -258,6 +259,25 @@ def test_attributes_of_ones_own_take_the_place_of_those_of_the_package(
     assert done.returncode == 0, done.stderr
     assert "by 2 attributes" in done.stdout
     assert json.loads((tmp_path / "own.json").read_text())["num_attributes"] == 2
+
+
+@pytest.mark.filterwarnings("ignore:.* images are found by their sample id")
+def test_python_finds_what_the_command_finds(
+    difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
+) -> None:
+    difficulty("explain", photos.scores, *clip, "--out", tmp_path / "command.json")
+    scores, copy = ds.open_scores(photos.scores), tmp_path / "copy.parquet"
+    shutil.copy(photos.scores, copy)
+    call = partial(ds.explain, backbone=BACKBONE, weights=str(clip[3]), progress=False)
+
+    found = call(scores, out=tmp_path / "own.json")
+    call(copy, images=photos.folder)
+
+    expected = (tmp_path / "command.json").read_bytes()
+    assert [group.findings[0].attribute for group in found.groups if group.findings][-1] == PLANTED
+    assert (tmp_path / "own.json").read_bytes() == expected
+    assert (tmp_path / "copy.explained.json").read_bytes() == expected
+    assert json.loads(expected)["scores"] == {"backbone": "builtin", "weights_sha256": None}
 
 
 @pytest.mark.parametrize(

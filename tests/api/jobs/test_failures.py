@@ -1,6 +1,7 @@
 """The owner of a job learns why it failed, and nothing about the server's disks."""
 
 import errno
+from typing import Literal
 
 import pytest
 
@@ -139,3 +140,20 @@ def test_a_problem_keeps_its_remedy_and_field() -> None:
         "remedy": "send it again",
         "field": "dataset.upload",
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed"),
+    [
+        ("job", "GET /v1/jobs lists"),
+        ("upload", "GET /v1/uploads lists"),
+        ("sample", "GET /v1/jobs/{job_id}/scores lists"),
+    ],
+)
+def test_what_is_not_found_has_an_address_that_lists_it(
+    kind: Literal["job", "upload", "sample"], listed: str
+) -> None:
+    problem = not_found(kind, "x")
+
+    assert problem.detail == f"there is no {kind} 'x'"
+    assert problem.remedy.startswith(listed)

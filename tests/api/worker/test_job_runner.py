@@ -15,6 +15,7 @@ from api.http.problems import Problem
 from api.jobs.dataset import suitable_shard_size
 from api.jobs.queue import Progress, succeed
 from api.jobs.rows import Job
+from api.results.score_columns import map_columns
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader
@@ -75,13 +76,28 @@ def test_the_result_describes_the_published_files(
 
     assert keys_below(artifacts, "jobs") == [
         f"jobs/{job.id}/a1/{name}"
-        for name in ("errors.parquet", "gaussians.safetensors", "scores.parquet")
+        for name in (
+            *("columns.arrow", "errors.parquet"),
+            *("gaussians.safetensors", "scores.parquet"),
+        )
     ]
     assert result["prefix"] == f"jobs/{job.id}/a1"
     assert (result["num_samples"], result["num_scored"], result["num_bad_images"]) == (40, 40, 0)
     assert result["scores_bytes"] == artifacts.size(f"jobs/{job.id}/a1/scores.parquet")
     assert len(result["scores_sha256"]) == 64
     assert result["class_names"] == ["bird", "cat"]
+
+
+def test_what_the_pages_read_is_published_with_the_scores(
+    claimed: Claim, run: Run, artifacts: Artifacts
+) -> None:
+    result = run(claimed())
+
+    path = artifacts.local_path(f"{result['prefix']}/columns.arrow")
+    columns = None if path is None else map_columns(path)
+    assert columns is not None
+    assert columns.samples.ids.to_pylist() == table_of(artifacts, result)["sample_id"].to_pylist()
+    assert columns.overview.summary.num_samples == 40
 
 
 def test_progress_goes_from_none_to_all_samples(claimed: Claim, run: Run) -> None:
