@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 from sqlalchemy import Engine, insert, select
 
+from api.explored_features import add_features
 from api.jobs.dataset import DATASET_OPTIONS
 from api.jobs.files import SCORES_FILE, attempt_prefix
 from api.jobs.rows import Job, encode, job_of
@@ -20,9 +21,10 @@ from api.storage.identifiers import id_of
 from api.storage.tables import JOBS
 from difficulty_service.cleaning.stored_images import OPTIONS_KEY
 from difficulty_service.datasets.storage import is_uri
-from difficulty_service.errors import ConfigError
+from difficulty_service.errors import ConfigError, DifficultyError
 from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.feature_store.part import BadImage
+from difficulty_service.feature_store.store import is_store
 from difficulty_service.reporting.samples import COLUMNS, to_samples
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
@@ -30,7 +32,12 @@ COUNTS = ("num_samples", "num_scored", "num_doubtful", "num_duplicates", "num_ba
 
 
 def explore(
-    scores: Path, images: str | None, port: int, on_listening: Callable[[str], None]
+    scores: Path,
+    images: str | None,
+    features: Path | None,
+    port: int,
+    tell: Callable[[str], None],
+    on_listening: Callable[[str], None],
 ) -> None:
     """Serves the pages of one score file on this machine, until SIGTERM or SIGINT.
 
@@ -39,12 +46,17 @@ def explore(
     Args:
         scores: Score file of any format.
         images: Location of the dataset; None for the one that the score file names.
+        features: Folder of the features; None for the one beside the score file, if there is one.
         port: Port to listen on; 0 for any free one.
+        tell: Called with a sentence where features beside the score file cannot be used.
         on_listening: Called with the address of the first page.
 
     Raises:
         ScoreFileError: The score file cannot be read.
-        ConfigError: The port is in use, or the folder cannot be made.
+        ConfigError: The port is in use, the folder cannot be made, or the given folder has no
+            features of these images.
+        FeatureStoreError: The features in the given folder are incomplete or damaged.
+        StatisticsError: No Gaussian can be fitted to them.
     """
     content = read_scores(scores)
     read_scores(scores, COLUMNS)  # fails now where one is missing
@@ -59,7 +71,16 @@ def explore(
             parameter="scores",
         ) from None
     with open_database(settings) as engine:
-        job = import_scores(engine, open_artifacts(settings.artifact_root), content, location)
+        artifacts = open_artifacts(settings.artifact_root)
+        job = import_scores(engine, artifacts, content, location)
+    beside = scores.with_suffix(".features")
+    try:
+        if features is not None or is_store(beside):
+            add_features(settings, artifacts, job, features or beside)
+    except DifficultyError as error:
+        if features is not None:
+            raise
+        tell(f"There is no map, and no images like another one are shown: {error}")
     run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
 
 

@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_made_is_explained(scores: Path) -> None:
     scores.with_suffix(".explorer").write_text("in the way")
 
     with pytest.raises(ConfigError, match="where marks are kept"):
-        explore(scores, None, 0, print)
+        explore(scores, None, None, 0, print, print)
 
 
 def test_the_server_answers_this_machine_only(scores: Path) -> None:

@@ -1,11 +1,14 @@
 """An attempt gives the results of the command line, and resumes where another one ended."""
 
+import io
+import shutil
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,6 +27,7 @@ from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import DatasetError, FeatureStoreError, ImageError, StatisticsError
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
+from difficulty_service.reporting.similar import most_similar
 from difficulty_service.score_file import read_scores
 from difficulty_service.statistics.fit_options import FitOptions
 
@@ -75,13 +79,29 @@ def test_the_result_describes_the_published_files(
 
     assert keys_below(artifacts, "jobs") == [
         f"jobs/{job.id}/a1/{name}"
-        for name in ("errors.parquet", "gaussians.safetensors", "scores.parquet")
+        for name in ("errors.parquet", "gaussians.safetensors", "scores.parquet", "vectors.npy")
     ]
     assert result["prefix"] == f"jobs/{job.id}/a1"
     assert (result["num_samples"], result["num_scored"], result["num_bad_images"]) == (40, 40, 0)
     assert result["scores_bytes"] == artifacts.size(f"jobs/{job.id}/a1/scores.parquet")
     assert len(result["scores_sha256"]) == 64
     assert result["class_names"] == ["bird", "cat"]
+
+
+def test_the_vectors_are_those_of_the_rows_of_the_score_file(
+    claimed: Claim, run: Run, artifacts: Artifacts, photos: Path, tmp_path: Path
+) -> None:
+    (photos / "bird" / "05.png").write_bytes(b"no picture")
+    shutil.copy(photos / "bird" / "03.png", photos / "cat" / "19.png")
+
+    result = run(claimed())
+
+    with artifacts.open(f"{result['prefix']}/vectors.npy") as file:
+        vectors = np.load(io.BytesIO(file.read()))
+    ids = table_of(artifacts, result)["sample_id"].to_pylist()
+    assert len(vectors) == len(ids) == 39
+    nearest = most_similar(vectors, ids.index("bird/03.png"), 1)
+    assert [ids[row] for row in nearest] == ["cat/19.png"]
 
 
 def test_progress_goes_from_none_to_all_samples(claimed: Claim, run: Run) -> None:
