@@ -89,7 +89,7 @@ def test_the_result_describes_the_published_files(
 
 
 def test_the_vectors_are_those_of_the_rows_of_the_score_file(
-    claimed: Claim, run: Run, artifacts: Artifacts, photos: Path, tmp_path: Path
+    claimed: Claim, run: Run, artifacts: Artifacts, photos: Path
 ) -> None:
     (photos / "bird" / "05.png").write_bytes(b"no picture")
     shutil.copy(photos / "bird" / "03.png", photos / "cat" / "19.png")
