@@ -76,7 +76,7 @@ def explore(
     beside = scores.with_suffix(".features")
     try:
         if features is not None or is_store(beside):
-            add_features(settings, artifacts, job, features or beside)
+            add_features(artifacts, job, features or beside)
     except DifficultyError as error:
         if features is not None:
             raise

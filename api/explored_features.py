@@ -6,9 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from api.jobs.files import SCORES_FILE, VECTORS_FILE, attempt_prefix, vectors_file
+from api.jobs.files import SCORES_FILE, VECTORS_FILE, attempt_prefix
 from api.jobs.rows import Job
-from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.page_files import write_page_files
 from difficulty_service.errors import ConfigError
@@ -20,11 +19,10 @@ SOURCE_FILE = "features.txt"
 """File that names the folder of the features that the other files were made of."""
 
 
-def add_features(settings: Settings, artifacts: Artifacts, job: Job, folder: Path) -> None:
+def add_features(artifacts: Artifacts, job: Job, folder: Path) -> None:
     """Adds the map and the vectors of a job's images, unless they are made of this folder already.
 
     Args:
-        settings: Settings of the server.
         artifacts: Results of jobs.
         job: Job of a score file.
         folder: Folder of the features.
@@ -58,7 +56,6 @@ def add_features(settings: Settings, artifacts: Artifacts, job: Job, folder: Pat
                 parameter="features",
             )
         (local / SOURCE_FILE).write_text(source)
-        vectors_file(settings, job).unlink(missing_ok=True)
         for file in (*files, local / SOURCE_FILE):
             artifacts.put(file, f"{prefix}/{file.name}")
 

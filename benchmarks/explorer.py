@@ -2,8 +2,9 @@
 
     python benchmarks/explorer.py [--rows 1000000]
 
-Random scores of a thousand classes are explored by `difficulty explore`. A page is asked for once,
-which opens the scores or computes an overview of them, and then five times more.
+Random scores of a thousand classes, and features beside them, are explored by `difficulty explore`.
+A page is asked for once, which opens the scores or computes an overview of them, and then five
+times more.
 """
 
 import argparse
@@ -16,8 +17,13 @@ import time
 from pathlib import Path
 
 import httpx2
+import torch
 from machine import machine
 from pages import write_random_scores
+
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import create_store
+from difficulty_service.score_file import read_scores
 
 PAGES = (
     "",
@@ -28,8 +34,40 @@ PAGES = (
     "/images/5",
     "/classes",
     "/pairs",
+    "/images/6",  # the vectors are open now
+    "/map",
+    "/map/points",
+    "/images?area=9000_9000_50000_9000_30000_60000",
 )
+DIM, SHARD = 64, 10_000
 REPEATS = 5
+
+
+def write_random_features(folder: Path, scores: Path) -> None:
+    """Features of the scored images around a random mean of each class."""
+    table = read_scores(scores, ("sample_id", "label")).table
+    ids = table["sample_id"].to_pylist()
+    labels = torch.from_numpy(table["label"].to_numpy().astype("int64"))
+    num_classes = int(labels.max()) + 1
+    generator = torch.Generator().manual_seed(0)
+    means = 2 * torch.randn(num_classes, DIM, generator=generator)
+    description = {
+        "class_names": [f"class {label}" for label in range(num_classes)],
+        "num_shards": -(-len(ids) // SHARD),
+        "augment_runs": 0,
+        "shard_size": SHARD,
+        "num_samples": len(ids),
+        "dataset": "random",
+        "fingerprint": "0",
+    }
+    store = create_store(folder, description)
+    for shard in range(store.num_parts):
+        rows = slice(shard * SHARD, (shard + 1) * SHARD)
+        noise = torch.randn(len(labels[rows]), DIM, generator=generator)
+        features = means[labels[rows]] + noise
+        store.write_part(
+            shard, Part(ids[rows], labels[rows], torch.zeros(len(noise)), features), []
+        )
 
 
 def core_seconds(process: int) -> float:
@@ -64,6 +102,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         scores = Path(place, "scores.parquet")
         write_random_scores(scores, rows)
+        write_random_features(scores.with_suffix(".features"), scores)
+        start = time.perf_counter()
         command = [sys.executable, "-m", "difficulty_service", "explore", str(scores)]
         output = Path(place, "output")
         with output.open("w") as file:
@@ -72,6 +112,7 @@ def main() -> None:
             while not (printed := output.read_text()).endswith("\n"):
                 time.sleep(0.1)
             address = printed.split()[1]
+            print(f"{'to the first page':36} {time.perf_counter() - start:6.1f} s")
             with httpx2.Client(transport=httpx2.HTTPTransport(retries=50), timeout=120) as client:
                 client.get(address.partition("/jobs")[0]).raise_for_status()
                 before = own_megabytes(server.pid)

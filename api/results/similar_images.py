@@ -26,7 +26,7 @@ class SimilarImages:
     """Searches the vectors of finished jobs, which are memory-mapped; remembers the last answers.
 
     Args:
-        settings: Settings with the folder for local copies of the vectors.
+        settings: Settings with the folder for copies of vectors that are stored elsewhere.
         artifacts: Results of the jobs.
     """
 
@@ -52,20 +52,23 @@ class SimilarImages:
         return None if vectors is None else most_similar(vectors, row, COUNT)
 
     def _load(self, job: Job) -> Vectors | None:
-        path = vectors_file(self._settings, job)
-        if not path.exists() and not self._fetch(job, path):
+        assert job.result is not None  # noqa: S101 - because it succeeded
+        key = f"{job.result['prefix']}/{VECTORS_FILE}"
+        path = self._artifacts.local_file(key)
+        try:
+            if path is None:
+                path = vectors_file(self._settings, job)
+                self._fetch(key, path)
+            vectors: Vectors = np.load(path, mmap_mode="r")
+        except FileNotFoundError:
             return None
-        vectors: Vectors = np.load(path, mmap_mode="r")
         return vectors
 
-    def _fetch(self, job: Job, path: Path) -> bool:
-        assert job.result is not None  # noqa: S101 - because it succeeded
-        try:
-            source = self._artifacts.open(f"{job.result['prefix']}/{VECTORS_FILE}")
-        except FileNotFoundError:
-            return False
+    def _fetch(self, key: str, path: Path) -> None:
+        if path.exists():
+            return
+        source = self._artifacts.open(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         with source, replacing(path) as temporary, temporary.open("wb") as target:
             while chunk := source.read(COPY_BYTES):
                 target.write(chunk)
-        return True

@@ -133,12 +133,13 @@ def place_samples(store: FeatureStore, gaussians: Gaussians) -> pa.Table | None:
 
 def placed_map(placed: pa.Table, samples: ScoredSamples) -> ImageMap:
     """The map of what `place_samples` has placed."""
-    rows = pc.index_in(placed["sample_id"], value_set=samples.ids).combine_chunks()
-    found = rows.is_valid().to_numpy(zero_copy_only=False)
-    positions = np.stack([placed[name].to_numpy() for name in ("x", "y")], 1)[found]
+    # The placed samples are few, so a hash table of them is small, unlike one of all samples.
+    places = pc.index_in(samples.ids, value_set=placed["sample_id"])
+    rows = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+    positions = np.stack([placed[name].to_numpy() for name in ("x", "y")], 1)
     return ImageMap(
-        rows.drop_null().cast(pa.int64()).to_numpy(),
-        positions.astype(np.float64),
+        rows,
+        positions[places.drop_null().to_numpy()].astype(np.float64),
         TWO_DIRECTIONS,
         len(samples),
     )

@@ -172,7 +172,7 @@ def keep_features(scores: Path, folder: Path, ids: list[str]) -> None:
 def open_with_features(scores: Path, folder: Path) -> tuple[TestClient, Job]:
     client, job = opened(scores)
     settings = explorer_settings(scores, str(scores.parent / "photos"), 0)
-    add_features(settings, open_artifacts(settings.artifact_root), job, folder)
+    add_features(open_artifacts(settings.artifact_root), job, folder)
     return client, job
 
 

@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from api.app import create_app
 from api.jobs.files import columns_folder, delete_job_files, vectors_file
 from api.jobs.queue import claim, succeed
 from api.jobs.rows import Job
+from api.jobs.store import get_job
+from api.results.similar_images import SimilarImages
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.job_runner import run_job
+from difficulty_service.datasets.storage import StoredPath
 from difficulty_service.reporting.similar import most_similar
 
 CLASSES = ("bird", "cat", "dog")
@@ -107,16 +111,23 @@ def test_a_job_without_vectors_says_what_makes_them(client: TestClient, job: Job
     assert "Score the dataset again" in page
 
 
-def test_the_local_copy_of_the_vectors_goes_with_the_job(client: TestClient, job: Job) -> None:
-    client.get(f"/jobs/{job.id}/images/3").raise_for_status()
-    settings, artifacts = state_of(client)
-    assert list(columns_folder(settings, job.id).glob("*.npy"))
+def test_vectors_in_remote_storage_are_copied_and_deleted_with_the_job(
+    client: TestClient, job: Job
+) -> None:
+    settings, local = state_of(client)
+    elsewhere = SubTreeFileSystem("/", LocalFileSystem())
+    remote = Artifacts(StoredPath(elsewhere, local.root.path.lstrip("/")))
+    finished = get_job(client.app.state.engine, None, job.id)  # type: ignore[attr-defined]
+    assert finished is not None
 
-    delete_job_files(settings, artifacts, job.id)
+    found = SimilarImages(settings, remote).get(finished, 3)
+    copied = vectors_file(settings, finished).exists()
+    delete_job_files(settings, remote, job.id)
 
-    assert not vectors_file(settings, job).exists()
+    assert len(found or ()) == 12
+    assert copied
     assert not columns_folder(settings, job.id).exists()
-    assert artifacts.list_folders(f"jobs/{job.id}") == []
+    assert local.list_folders(f"jobs/{job.id}") == []
 
 
 def test_the_points_of_the_map_are_columns_that_a_browser_keeps(
