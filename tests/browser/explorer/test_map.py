@@ -29,11 +29,6 @@ def points(explorer: Explorer) -> Points:
         return client.get(f"/jobs/{explorer.job}/map/points").raise_for_status().json()
 
 
-@pytest.fixture
-def map_page(page: "Page", explorer: Explorer) -> "Page":
-    return open_map(page, explorer)
-
-
 def open_map(page: "Page", explorer: Explorer) -> "Page":
     page.goto(f"/jobs/{explorer.job}/map")
     page.locator("#map-box").wait_for()
@@ -107,27 +102,6 @@ def test_the_picture_of_the_point_below_the_mouse_is_shown(
     map_page.wait_for_function(
         "() => document.querySelector('#map-tip:not([hidden]) img')?.naturalWidth === 32"
     )
-
-
-def test_the_colours_of_the_map_are_chosen(map_page: "Page") -> None:
-    map_page.get_by_label("doubtful labels").check()
-
-    assert map_page.locator("#map-key").inner_text().splitlines() == [
-        "another class fits better",
-        "own class fits best",
-    ]
-
-
-def test_the_map_is_asked_for_once_more_only_to_hear_that_it_has_not_changed(
-    map_page: "Page",
-) -> None:
-    with map_page.expect_response("**/map/points") as answer:
-        map_page.reload()
-        map_page.locator("#map-box").wait_for()
-
-    size = answer.value.request.sizes()["responseBodySize"]
-    assert size == 0
-    assert len(map_page.content()) < 12_000
 
 
 def test_the_images_in_the_lasso_are_counted_and_listed(map_page: "Page", points: Points) -> None:
@@ -315,15 +289,3 @@ def test_axe_finds_nothing_while_points_are_selected(
     results = page.evaluate("() => axe.run({resultTypes: ['violations']})")
 
     assert [finding["id"] for finding in results["violations"]] == []
-
-
-def test_points_that_cannot_be_fetched_are_explained(
-    page: "Page", explorer: Explorer, problems: list[str]
-) -> None:
-    page.route("**/map/points", lambda route: route.abort())
-    page.goto(f"/jobs/{explorer.job}/map")
-
-    page.get_by_text("The points of the map cannot be fetched.").wait_for()
-
-    assert not page.locator("#map-box").is_visible()
-    problems.clear()

@@ -18,7 +18,7 @@ def test_images_like_this_one_are_shown_with_labels_and_lead_on(
         int(link.rpartition("/")[2])
         for link in strip.evaluate_all("all => all.map(link => link.getAttribute('href'))")
     ]
-    labels = page.locator("#similar .tag > bdi").all_inner_texts()
+    labels = page.locator("#similar .tag > span").all_inner_texts()
 
     assert (len(set(rows)), 100 in rows) == (12, False)
     assert labels == [explorer.scores[row]["label_name"] for row in rows]
