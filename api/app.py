@@ -24,7 +24,9 @@ from api.online.process import EncoderProcess
 from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
 from api.request_log import RequestLog
+from api.results.maps import Maps
 from api.results.open_scores import OpenScores
+from api.results.similar_images import SimilarImages
 from api.results.thumbnails import Thumbnails
 from api.routes import events, gaussians, jobs, marks, results, system, uploads
 from api.settings import Settings
@@ -54,8 +56,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     Args:
         settings: Settings, kept in `app.state.settings`. While the application runs, `app.state`
-            also has `engine`, `artifacts`, `encoder`, `thumbnails`, `open_scores` and
-            `scoring_models`;
+            also has `engine`, `artifacts`, `encoder`, `thumbnails`, `open_scores`, `maps`,
+            `similar_images` and `scoring_models`;
             `stopping` says whether long answers should end because the server is stopping.
 
     Raises:
@@ -108,6 +110,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.open_scores = OpenScores(settings, state.artifacts)
         state.scoring_models = ScoringModels(state.artifacts, gaussians_folder(settings))
         await run_in_threadpool(compile_templates)
+        state.maps = Maps(state.artifacts, state.open_scores)
+        state.similar_images = SimilarImages(settings, state.artifacts)
         try:
             with housekeeping(state.engine, settings, state.artifacts):
                 yield

@@ -87,6 +87,10 @@ def explore_scores(
         str | None,
         typer.Option(help="Dataset with the images, where it is not the one that was scored."),
     ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the features, where they are not beside the score file."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
@@ -104,7 +108,10 @@ def explore_scores(
         if browser and has_desktop():
             webbrowser.open(address)
 
-    explore(scores, images, port, show)
+    def tell(sentence: str) -> None:
+        typer.echo(f"warning: {sentence}", err=True)
+
+    explore(scores, images, features, port, tell, show)
 
 
 def create(

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pydantic import SecretStr
 from sqlalchemy import Engine, insert, select
 
+from api.explored_features import add_features
 from api.jobs.dataset import DATASET_OPTIONS
 from api.jobs.files import COLUMNS_FILE, SCORES_FILE, attempt_prefix
 from api.jobs.rows import Job, encode, job_of
@@ -23,9 +24,10 @@ from api.storage.identifiers import id_of
 from api.storage.tables import JOBS
 from difficulty_service.cleaning.stored_images import OPTIONS_KEY
 from difficulty_service.datasets.storage import is_uri
-from difficulty_service.errors import ConfigError, FeatureStoreError
+from difficulty_service.errors import ConfigError, DifficultyError, FeatureStoreError
 from difficulty_service.feature_store.errors_file import ERRORS_FILE, read_errors, write_errors
 from difficulty_service.feature_store.part import BadImage
+from difficulty_service.feature_store.store import is_store
 from difficulty_service.files.wording import count_of
 from difficulty_service.reporting.samples import COLUMNS, to_samples
 from difficulty_service.runtime.process_setup import return_freed_memory
@@ -35,7 +37,12 @@ COUNTS = ("num_samples", "num_scored", "num_doubtful", "num_duplicates", "num_ba
 
 
 def explore(
-    scores: Path, images: str | None, port: int, on_listening: Callable[[str], None]
+    scores: Path,
+    images: str | None,
+    features: Path | None,
+    port: int,
+    tell: Callable[[str], None],
+    on_listening: Callable[[str], None],
 ) -> None:
     """Serves the pages of one score file on this machine, until SIGTERM or SIGINT.
 
@@ -44,22 +51,38 @@ def explore(
     Args:
         scores: Score file of any format.
         images: Location of the dataset; None for the one that the score file names.
+        features: Folder of the features; None for the one beside the score file, if there is one.
         port: Port to listen on; 0 for any free one.
+        tell: Called with a sentence where features beside the score file cannot be used.
         on_listening: Called with the address of the first page.
 
     Raises:
         ScoreFileError: The score file cannot be read.
-        ConfigError: The port is in use, or the folder cannot be made.
+        ConfigError: The port is in use, the folder cannot be made, or the given folder has no
+            features of these images.
+        FeatureStoreError: The features in the given folder are incomplete or damaged.
+        StatisticsError: No Gaussian can be fitted to them.
     """
-    settings, job = _prepare(scores, images, port)
+    settings, artifacts, job = _prepare(scores, images, port)
+    beside = scores.with_suffix(".features")
+    try:
+        if features is not None or is_store(beside):
+            add_features(artifacts, job, features or beside)
+    except DifficultyError as error:
+        if features is not None:
+            raise
+        tell(f"There is no map, and no images like another one are shown: {error}")
     # What it took to read the file once is of no use to the server.
     pa.default_memory_pool().release_unused()
     return_freed_memory()
     run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
 
 
-def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Job]:
-    """The settings of the server and the job that the score file becomes; errors of `explore`."""
+def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Artifacts, Job]:
+    """Settings of the server, its artifacts, and the job that the score file becomes.
+
+    Errors are those of `explore`.
+    """
     content = read_scores(scores)
     read_scores(scores, COLUMNS)  # fails now where one is missing
     location = images or str(content.provenance.get("dataset") or "")
@@ -75,7 +98,8 @@ def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Job
     with open_database(settings) as engine:
         artifacts = open_artifacts(settings.artifact_root)
         errors = find_errors(scores, content)
-        return settings, import_scores(engine, artifacts, content, location, errors)
+        job = import_scores(engine, artifacts, content, location, errors)
+    return settings, artifacts, job
 
 
 def explorer_settings(scores: Path, location: str, port: int) -> Settings:

@@ -2,8 +2,8 @@
 
     python benchmarks/explorer.py [--rows 1000000]
 
-Random scores of a thousand classes are explored by `difficulty explore`. Each page is asked for
-once and then five times more; the first one opens the scores. The map is of random positions.
+Random scores of a thousand classes, and features beside them, are explored by `difficulty explore`.
+Each page is asked for once and then five times more; the first one opens the scores.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+import torch
 from machine import machine
 from pages import write_random_scores
 
-from difficulty_service.reporting.map import MAX_POINTS
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import create_store
+from difficulty_service.score_file import read_scores
 
 PAGES = (
     "",
@@ -36,10 +36,41 @@ PAGES = (
     "/classes",
     "/pairs",
     "/pairs/3/4",
+    "/images/6",  # the vectors are open now
     "/map",
+    "/map/points",
+    "/images?area=9000_9000_50000_9000_30000_60000",
     "/errors",
 )
+DIM, SHARD = 64, 10_000
 REPEATS = 5
+
+
+def write_random_features(folder: Path, scores: Path) -> None:
+    """Features of the scored images around a random mean of each class."""
+    table = read_scores(scores, ("sample_id", "label")).table
+    ids = table["sample_id"].to_pylist()
+    labels = torch.from_numpy(table["label"].to_numpy().astype("int64"))
+    num_classes = int(labels.max()) + 1
+    generator = torch.Generator().manual_seed(0)
+    means = 2 * torch.randn(num_classes, DIM, generator=generator)
+    description = {
+        "class_names": [f"class {label}" for label in range(num_classes)],
+        "num_shards": -(-len(ids) // SHARD),
+        "augment_runs": 0,
+        "shard_size": SHARD,
+        "num_samples": len(ids),
+        "dataset": "random",
+        "fingerprint": "0",
+    }
+    store = create_store(folder, description)
+    for shard in range(store.num_parts):
+        rows = slice(shard * SHARD, (shard + 1) * SHARD)
+        noise = torch.randn(len(labels[rows]), DIM, generator=generator)
+        features = means[labels[rows]] + noise
+        store.write_part(
+            shard, Part(ids[rows], labels[rows], torch.zeros(len(noise)), features), []
+        )
 
 
 def core_seconds(process: int) -> float:
@@ -86,15 +117,6 @@ def explored(scores: Path) -> Iterator[tuple[str, int, httpx2.Client]]:
         server.wait()
 
 
-def write_map(scores: Path, rows: int) -> None:
-    """Gives the explored job a map, which needs features that random scores do not have."""
-    chosen = range(0, rows, -(-rows // MAX_POINTS))
-    x, y = np.random.default_rng(0).random((2, len(chosen)), np.float32)
-    placed = pa.table({"sample_id": [f"{row:08d}.jpg" for row in chosen], "x": x, "y": y})
-    (published,) = scores.with_suffix(".explorer").glob("artifacts/jobs/*/a1")
-    pq.write_table(placed, published / "map.parquet", compression="zstd")
-
-
 def main() -> None:
     """Measures every page, and the summary alone after a restart."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -104,9 +126,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         scores = Path(place, "scores.parquet")
         write_random_scores(scores, rows)
+        write_random_features(scores.with_suffix(".features"), scores)
         for pages in (PAGES, PAGES[:1]):
             with explored(scores) as (address, process, client):
-                write_map(scores, rows)
                 before = own_megabytes(process)
                 for page in pages:
                     first = measure(client, address + page, process, 1)

@@ -15,6 +15,7 @@ GAUSSIANS_FILE = "gaussians.safetensors"
 ERRORS_FILE = "errors.parquet"
 MAP_FILE = "map.parquet"
 COLUMNS_FILE = "columns.arrow"
+VECTORS_FILE = "vectors.npy"
 JOBS_PREFIX = "jobs"
 LOCK_FILE = "lock"
 
@@ -40,8 +41,13 @@ def columns_file(settings: Settings, job: Job) -> Path:
     return columns_folder(settings, job.id) / f"{digest}.arrow"
 
 
+def vectors_file(settings: Settings, job: Job) -> Path:
+    """Local copy of the vectors by which similar images of a finished job are found."""
+    return columns_file(settings, job).with_suffix(".npy")
+
+
 def columns_folder(settings: Settings, job_id: str) -> Path:
-    """Folder for the columns of a job's scores."""
+    """Folder for the columns of a job's scores and its vectors."""
     return settings.data_dir / "columns" / job_id
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
-from xml.sax.saxutils import escape
 
 import numpy as np
 from fastapi import APIRouter, Depends, Form, Path, Query, Request
@@ -12,6 +11,7 @@ from starlette.responses import Response
 from api.http.api_keys import ReadKey, WriteKey
 from api.http.problems import Problem, not_found
 from api.jobs.marks import SampleMark, set_marks
+from api.pages.placeholders import placeholder
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import ScoredJob, scored_job
 from api.public_text import hide_paths, public_names
@@ -26,6 +26,7 @@ from api.results.image_query import (
 )
 from api.results.overview import typical_rows
 from api.results.score_pages import BadQuery
+from api.results.similar_images import SimilarImages
 from api.results.thumbnails import Thumbnails
 from api.routes.marks import apply_changes
 from api.routes.results import CACHED, JPEG
@@ -34,13 +35,13 @@ from difficulty_service.cleaning.marks import Mark
 from difficulty_service.errors import DatasetError, ImageError
 from difficulty_service.reporting.cards import Card
 from difficulty_service.reporting.charts import Bar, histogram
+from difficulty_service.reporting.map import ImageMap
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
 PAGE = 60
 TYPICAL = 6
 BINS = 48
-LETTERS = 22  # of a line in a placeholder
 MOST_CLASSES = 1000
 """Number of classes that the filters suggest."""
 
@@ -60,11 +61,12 @@ def read_query(  # noqa: PLR0913, PLR0917 - one parameter for each condition
     margin: Text = "",
     q: Text = "",
     mark: Text = "",
+    area: Text = "",
     sort: Text = "doubtful",
     after: Text = "",
 ) -> ImageQuery:
     """The conditions in an address."""
-    return ImageQuery(label, near, pmin, pmax, margin, q, mark, sort or "doubtful", after)
+    return ImageQuery(label, near, pmin, pmax, margin, q, mark, area, sort or "doubtful", after)
 
 
 Conditions = Annotated[ImageQuery, Depends(read_query)]
@@ -76,7 +78,7 @@ def show_images(job_id: str, request: Request, key: ReadKey, query: Conditions) 
     job = scored_job(request, key, job_id)
     problem = ""
     try:
-        page = find_images(job.samples, query, job.marked, PAGE)
+        page = find_images(job.samples, query, job.marked, PAGE, _map_for(job, query))
     except BadQuery as error:
         problem, page = str(error), ImagePage([], np.empty(0, np.int64), 0, "")
     values = _list_values(job, query, page) | {"problem": problem}
@@ -97,7 +99,7 @@ def mark_matching(
     job = scored_job(request, key, job_id)
     samples = job.samples
     try:
-        rows = matching_rows(samples, query, job.marked)
+        rows = matching_rows(samples, query, job.marked, _map_for(job, query))
     except BadQuery as error:
         raise Problem(
             422, "invalid-request", str(error), "correct this field", error.field
@@ -131,14 +133,15 @@ def mark_matching(
 def show_image(
     job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
 ) -> Response:
-    """One image with its scores, and typical images of its class and of the nearest one."""
+    """One image with its scores, the most similar images, and typical ones of two classes."""
     job = scored_job(request, key, job_id)
     card = _existing(job, row)
     if is_fragment(request):
         values = _list_values(job, query, ImagePage([row], None, 1, "")) | {"problem": ""}
         return render(request, "cards", values)
     try:
-        previous, following = neighbours(job.samples, query, job.marked, row)
+        drawn = _map_for(job, query)
+        previous, following = neighbours(job.samples, query, job.marked, row, drawn)
     except BadQuery:
         previous, following = None, None
     samples = job.samples
@@ -151,6 +154,8 @@ def show_image(
         "card": card,
         "agnostic": float(samples.agnostic[row]),
         "copy_of": samples.copy_of[row].as_py(),
+        "similar": _similar(job, row),
+        "takes_jobs": request.app.state.settings.takes_jobs,
         "strips": strips,
         "previous": previous,
         "following": following,
@@ -200,13 +205,11 @@ def show_picture(
     try:
         path = thumbnails.get(job.job, sample_id, size, row)
     except ImageError as error:
-        return _placeholder(
-            422, hide_paths(error.problem, public_names(request.app.state.settings))
-        )
+        return placeholder(422, hide_paths(error.problem, public_names(request.app.state.settings)))
     except (DatasetError, Problem):
-        return _placeholder(410, "the dataset can no longer be read")
+        return placeholder(410, "the dataset can no longer be read")
     if path is None:
-        return _placeholder(404, "the image is no longer in the dataset")
+        return placeholder(404, "the image is no longer in the dataset")
     return FileResponse(path, media_type=JPEG, headers={"Cache-Control": CACHED})
 
 
@@ -241,30 +244,22 @@ def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:
     )
 
 
+def _similar(job: ScoredJob, row: int) -> list[tuple[Card, str]] | None:
+    """The most similar images, and which are copies, in words; None where that is not known."""
+    similar_images: SimilarImages = job.request.app.state.similar_images
+    rows = similar_images.get(job.job, row)
+    return None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
+
+
+def _map_for(job: ScoredJob, query: ImageQuery) -> ImageMap | None:
+    """The map, which is only read where the conditions need it."""
+    return job.drawn if query.area else None
+
+
 def _existing(job: ScoredJob, row: int) -> Card:
     if row >= len(job.samples):
         raise not_found("sample", str(row))
     return job.cards([row])[0]
-
-
-def _placeholder(status: int, reason: str) -> Response:
-    """A picture with the reason why the image cannot be shown."""
-    words, lines = reason[:140].split(), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > LETTERS and lines[-1]:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word[:LETTERS]}".strip()
-    text = "".join(
-        f'<text x="80" y="{80 + 15 * (number - (len(lines) - 1) / 2)}">{escape(line)}</text>'
-        for number, line in enumerate(lines[:8])
-    )
-    svg = (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160" width="160" height="160" '
-        'font-family="sans-serif" font-size="12" text-anchor="middle" fill="#777b74">'
-        f"{text}</svg>"
-    )
-    headers = {"Cache-Control": "no-store"}
-    return Response(svg, status, headers, "image/svg+xml")
 
 
 def _query(query: ImageQuery) -> str:

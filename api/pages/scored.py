@@ -12,12 +12,14 @@ from api.http.api_keys import Principal
 from api.jobs.marks import SampleMark, list_marks
 from api.jobs.rows import Job
 from api.pages.rendering import job_name
+from api.results.maps import Maps
 from api.results.open_scores import OpenScores
 from api.results.overview import Overview
 from api.routes.marks import counts_of
 from api.routes.results import succeeded_job
 from api.settings import Settings
 from difficulty_service.reporting.cards import Card, make_card
+from difficulty_service.reporting.map import ImageMap
 from difficulty_service.reporting.samples import ScoredSamples
 from difficulty_service.scoring.wrong_labels import Proportion
 
@@ -62,6 +64,12 @@ class ScoredJob:
         """The caller's marks by row, without their labels."""
         return {row: mark.mark.value for row, mark in self.marks.items()}
 
+    @cached_property
+    def drawn(self) -> ImageMap | None:
+        """The map; None where the job has none."""
+        maps: Maps = self.request.app.state.maps
+        return maps.get(self.job)
+
     @property
     def address(self) -> str:
         """Path of the job's pages."""
@@ -71,6 +79,16 @@ class ScoredJob:
         """The samples of some rows with the addresses of their pictures."""
         folder = f"{self.address}/images"
         return [make_card(self.samples, row, f"{folder}/{row}/picture") for row in rows]
+
+    def copy_sign(self, card: Card, row: int) -> str:
+        """What a card says of a copy: whether of the image of a row, or of another one."""
+        firsts = [
+            self.samples.copy_of[each].as_py() or self.samples.ids[each].as_py()
+            for each in (card.row, row)
+        ]
+        if firsts[0] == firsts[1]:
+            return "copy of this"
+        return "copy" if self.samples.copy_of[card.row].is_valid else ""
 
     @property
     def _can_score_again(self) -> bool:

@@ -11,9 +11,8 @@ from api.pages.rendering import is_fragment, job_name, render
 from api.pages.scored import scored_job
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
-from api.routes.results import LARGEST_OFFSET, read_errors, read_map
+from api.routes.results import LARGEST_OFFSET, read_errors
 from api.storage.worker_registry import live_workers
-from difficulty_service.reporting.map import placed_map
 from difficulty_service.reporting.provenance import describe_provenance
 from difficulty_service.reporting.sections import LISTED_CLASSES
 
@@ -126,19 +125,6 @@ def show_pair(job_id: str, first: Label, second: Label, request: Request, key: R
     ]
     values = job.values("Confusions") | {"directions": directions, "typical": typical}
     return render(request, "pair_page", values)
-
-
-@router.get("/map")
-def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
-    """The images on a plane, by their features."""
-    job = scored_job(request, key, job_id)
-    placed = read_map(request, job.job)
-    drawn = None if placed is None else placed_map(placed, job.samples)
-    values = job.values("Map") | {
-        "map": drawn,
-        "map_data": None if drawn is None else drawn.data(job.samples, f"{job.address}/images"),
-    }
-    return render(request, "map_page", values)
 
 
 @router.get("/errors")

@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 from api.http.api_keys import Principal, ReadKey
 from api.http.byte_ranges import PARTIAL, UNCHANGED, RequestedBytes, Unsatisfiable, parse_range
 from api.http.problems import Problem, not_found
-from api.jobs.files import ERRORS_FILE, MAP_FILE, SCORES_FILE
+from api.jobs.files import ERRORS_FILE, SCORES_FILE
 from api.jobs.rows import Job
 from api.public_text import hide_paths, public_names
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
@@ -202,15 +202,6 @@ def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
         f"job {job.id} is {job.state}, so it has no results",
         "wait until its state is succeeded" if unfinished else "see its `error`; submit a new job",
     )
-
-
-def read_map(request: Request, job: Job) -> pa.Table | None:
-    """Positions of the images of a finished job on a map; None where it has none."""
-    try:
-        with _parquet(request, job, MAP_FILE) as file:
-            return file.read()
-    except Problem:
-        return None
 
 
 def _open(request: Request, job: Job, name: str) -> pa.NativeFile:

@@ -61,6 +61,10 @@ class Artifacts:
         """
         return self.root.filesystem.open_input_file(self._path(key))
 
+    def local_file(self, key: str) -> Path | None:
+        """The file itself, which can be memory-mapped; None in storage other than a folder."""
+        return Path(self._path(key)) if self.root.is_local else None
+
     def list_folders(self, prefix: str) -> list[str]:
         """Keys of the folders directly in a folder, sorted."""
         selector = FileSelector(self._path(prefix), allow_not_found=True)

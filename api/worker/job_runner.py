@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
@@ -18,7 +17,6 @@ from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
 from api.jobs.files import (
     COLUMNS_FILE,
     GAUSSIANS_FILE,
-    MAP_FILE,
     SCORES_FILE,
     attempt_prefix,
     work_folder,
@@ -31,13 +29,13 @@ from api.results.score_columns import write_columns
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.worker.feature_cache import FeatureCache
+from api.worker.page_files import write_page_files
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.errors_file import write_errors
-from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.pipeline import (
     Callbacks,
@@ -48,7 +46,6 @@ from difficulty_service.pipeline import (
     ScoreRequest,
     score_dataset,
 )
-from difficulty_service.reporting.map import place_samples
 from difficulty_service.reporting.samples import COLUMNS
 from difficulty_service.score_file import read_scores
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
@@ -128,22 +125,14 @@ def run_job(
             for error in (*extracted.skipped, *extracted.bad_images)
         ]
         files.append(write_errors(extracted.store.folder, errors))
-        files += _write_map(extracted.store, used[-1], folder / MAP_FILE)
         files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, COLUMNS)))
+        if (fitted := used[-1]) is not None:
+            num_rows = scored.scores.num_samples
+            files += write_page_files(extracted.store, fitted.gaussians, folder, num_rows)
         reporter.between_stages()
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
         return _result(job, scored, scoring.out, public_names(settings))
-
-
-def _write_map(store: FeatureStore, fitted: FittedGaussians | None, out: Path) -> list[Path]:
-    """Positions of the images on a map, which the features are needed for; no file without one."""
-    placed = None if fitted is None else place_samples(store, fitted.gaussians)
-    if placed is None:
-        return []
-    with replacing(out) as temporary:
-        pq.write_table(placed, temporary, compression="zstd")
-    return [out]
 
 
 def _fetch_gaussians(

@@ -195,3 +195,11 @@ def sign_in(explorer: Explorer) -> Callable[["BrowserContext"], "BrowserContext"
 def page(context: "BrowserContext") -> "Page":
     """A page of the signed-in profile."""
     return context.new_page()
+
+
+@pytest.fixture
+def map_page(page: "Page", explorer: Explorer) -> "Page":
+    """A page with the map, whose points are there."""
+    page.goto(f"/jobs/{explorer.job}/map")
+    page.locator("#map-box").wait_for()
+    return page
