@@ -112,8 +112,8 @@ def create(
     scopes: Annotated[
         str,
         typer.Option(
-            help="read, write (also submit, upload, delete) or admin (also the jobs of all keys); "
-            "several with commas between."
+            help="read, write (also submit, upload, delete), read-all (the jobs of all keys) or "
+            "admin (also cancel and delete them); several with commas between."
         ),
     ] = "write",
 ) -> None:

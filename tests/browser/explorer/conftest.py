@@ -38,6 +38,7 @@ class Explorer:
     Attributes:
         url: Address that it listens on.
         secret: A key with the scope write.
+        read_only: A key with the scope read-all.
         job: Id of a finished job.
         scores: Rows of its score file.
         folder: Folder with the images that jobs may read.
@@ -45,6 +46,7 @@ class Explorer:
 
     url: str
     secret: str
+    read_only: str
     job: str
     scores: list[dict[str, Any]]
     folder: Path
@@ -77,6 +79,7 @@ def explorer(
     }
     with open_database(Settings(data_dir=folder / "data")) as engine:
         _, secret = create_key(engine, "browser", ["write"])
+        _, read_only = create_key(engine, "visitor", ["read-all"])
     log = folder / "log"
     process = fork_command(
         "serve", "--port", 0, "--with-worker", environment=environment, errors=log
@@ -91,7 +94,7 @@ def explorer(
             client.get(job["links"]["events"])  # until it has ended
             content = client.get(f"/v1/jobs/{job['id']}/scores.parquet").raise_for_status().content
         rows = pq.read_table(pa.BufferReader(content)).to_pylist()
-        yield Explorer(url, secret, job["id"], rows, folder / "photos")
+        yield Explorer(url, secret, read_only, job["id"], rows, folder / "photos")
     finally:
         process.terminate()
         process.join(60)
@@ -151,6 +154,7 @@ def new_context(
     def watch(page: "Page") -> None:
         page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
         page.on(
             "request",
             lambda request: (
@@ -174,21 +178,19 @@ def new_context(
 @pytest.fixture
 def context(new_context: Callable[..., "BrowserContext"], explorer: Explorer) -> "BrowserContext":
     """A signed-in profile."""
-    return signed_in(new_context(), explorer)
+    return signed_in(new_context(), explorer.secret)
 
 
-def signed_in(context: "BrowserContext", explorer: Explorer) -> "BrowserContext":
-    answer = context.request.post(
-        "/sign-in", form={"key": explorer.secret, "next": "/"}, max_redirects=0
-    )
+def signed_in(context: "BrowserContext", secret: str) -> "BrowserContext":
+    answer = context.request.post("/sign-in", form={"key": secret, "next": "/"}, max_redirects=0)
     assert answer.status == 303
     return context
 
 
 @pytest.fixture
-def sign_in(explorer: Explorer) -> Callable[["BrowserContext"], "BrowserContext"]:
-    """Signs a profile in."""
-    return lambda context: signed_in(context, explorer)
+def sign_in(explorer: Explorer) -> Callable[..., "BrowserContext"]:
+    """Signs a profile in, with the key that may write or with another."""
+    return lambda context, secret=explorer.secret: signed_in(context, secret)
 
 
 @pytest.fixture
