@@ -98,9 +98,11 @@ def explore_scores(
 
     from api.explore import explore
     from difficulty_service.commands.demo import has_desktop
+    from difficulty_service.commands.report import print_clean_command
 
     def show(address: str) -> None:
         typer.echo(f"Open {address} in a browser; Ctrl-C ends it.")
+        print_clean_command(scores)
         if browser and has_desktop():
             webbrowser.open(address)
 
