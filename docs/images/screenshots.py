@@ -80,7 +80,7 @@ def take_explorer(browser: Browser, place: Path, folder: Path) -> None:
         job = next(iter(process.stdout or ())).split()[1]  # Open ADDRESS in a browser
         page = opened(browser, f"{job}/images", DESKTOP)
         press(page, "ArrowRight", "r", "k", "r", "r", "k", "d")
-        page.locator("#tray-text").wait_for()
+        page.locator("#tray-text", has_text="6 checked").wait_for()
         save(folder / "explorer.webp", page)
         page = opened(browser, f"{job}/images", DARK)
         page.locator(".look").nth(2).click()

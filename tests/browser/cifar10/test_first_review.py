@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Scored = Any  # of conftest.py, which tests cannot import
 
 MOST_SECONDS = 900
+LISTED = 240  # images whose labels a report asks to check
 
 pytestmark = pytest.mark.slow
 
@@ -141,3 +142,35 @@ def test_from_the_explorer_to_a_cleaned_list_takes_three_commands(
 
     check_cleaned(cifar10)
     steps.check()
+
+
+def test_the_pictures_order_and_filters_of_the_report_are_those_of_the_score_file(
+    cifar10: Scored, open_page: Callable[..., "Page"]
+) -> None:
+    page = open_page(cifar10.folder / "report.html")
+    doubtful = [row for row in cifar10.rows if row["label_margin"] > 0]
+    listed = sorted(doubtful, key=lambda row: -row["label_margin"])[:LISTED]
+
+    for part in page.locator("main section").all():
+        part.scroll_into_view_if_needed()
+    page.wait_for_function("[...document.images].every((each) => each.complete)")
+    widths = page.evaluate("[...document.querySelectorAll('main img')].map((i) => i.naturalWidth)")
+    everything = captions(page)
+    page.get_by_label("Label", exact=True).select_option("cat")
+    cats = captions(page)
+
+    assert len(widths) > LISTED
+    assert set(widths) == {32}
+    assert everything == [caption(row) for row in listed]
+    assert cats == [caption(row) for row in listed if row["label_name"] == "cat"]
+    assert cats
+
+
+def captions(page: "Page") -> list[str]:
+    """What is written below the cards that are shown."""
+    shown = page.locator(".card:visible .caption").all_inner_texts()
+    return [" ".join(text.split()) for text in shown]
+
+
+def caption(row: dict[str, Any]) -> str:
+    return f"{row['label_name']} {row['label_margin']:.1f} → looks like {row['nearest_label_name']}"
