@@ -121,9 +121,9 @@ def test_order_and_filters_are_what_the_score_file_says(
 
 def test_every_picture_is_that_of_its_row(page: "Page", cifar10: Scored) -> None:
     page.locator(".more").scroll_into_view_if_needed()
-    page.wait_for_function(
-        "() => [...document.querySelectorAll('.card img')].every((each) => each.naturalWidth == 32)"
-    )
+    page.wait_for_load_state("networkidle")
+    widths = page.locator(".card img").evaluate_all("all => all.map((each) => each.naturalWidth)")
+    assert widths == [32] * PAGE
 
     for row in shown_rows(page):
         answer = page.request.get(f"{page.url}/{row}/picture")
@@ -201,6 +201,7 @@ def test_marks_survive_a_restart_while_the_page_is_open_and_are_read_by_clean(
         with page.expect_download() as download:
             page.get_by_role("link", name="Download marks").click()
         download.value.save_as(tmp_path / "marks.csv")
+        page.close()
 
     nearest = rows[0]["nearest_label_name"]
     assert shown == [nearest, "drop"]

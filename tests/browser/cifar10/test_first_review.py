@@ -134,7 +134,7 @@ def test_from_the_explorer_to_a_cleaned_list_takes_three_commands(
             page.wait_for_load_state("networkidle")
             for key in ("ArrowRight", "r", "d", "k"):
                 page.keyboard.press(key)
-            page.get_by_text("3 checked").wait_for()
+            page.locator("#tray-text", has_text="3 checked").wait_for()
         with steps.step("download the marks"):
             download(page, cifar10.folder, ".tray .solid")
     with steps.step("clean"):
