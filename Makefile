@@ -41,7 +41,7 @@ docs: $(INSTALLED) ## the site of the pages and the Python API, in site/ (mkdocs
 figures: $(INSTALLED) ## draw the figures of the pages from the numbers in docs/figures
 	$(BIN)/python docs/figures/draw.py
 
-screenshots: $(INSTALLED) ## take the pictures of the report that the pages show (needs Chromium)
+screenshots: $(INSTALLED) ## take the pictures of pages that the documentation shows (needs Chromium)
 	$(BIN)/python docs/images/screenshots.py
 
 bench: $(INSTALLED) ## speed and memory beside other packages and the machine's limit

@@ -102,9 +102,11 @@ def explore_scores(
 
     from api.explore import explore
     from difficulty_service.commands.demo import has_desktop
+    from difficulty_service.commands.report import print_clean_command
 
     def show(address: str) -> None:
         typer.echo(f"Open {address} in a browser; Ctrl-C ends it.")
+        print_clean_command(scores)
         if browser and has_desktop():
             webbrowser.open(address)
 
@@ -119,8 +121,8 @@ def create(
     scopes: Annotated[
         str,
         typer.Option(
-            help="read, write (also submit, upload, delete) or admin (also the jobs of all keys); "
-            "several with commas between."
+            help="read, write (also submit, upload, delete), read-all (the jobs of all keys) or "
+            "admin (also cancel and delete them); several with commas between."
         ),
     ] = "write",
 ) -> None:

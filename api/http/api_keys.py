@@ -46,8 +46,12 @@ class Principal:
 
     @property
     def visible_owner(self) -> str | None:
-        """Owner whose jobs the caller sees and manages; None, for an administrator, is any."""
-        return None if "admin" in self.scopes else self.owner
+        """Owner whose jobs the caller sees; None, with the scope read-all, is any."""
+        return None if "read-all" in self.scopes else self.owner
+
+    def manages(self, owner: str) -> bool:
+        """Whether the caller may cancel and delete the jobs of an owner."""
+        return "admin" in self.scopes or ("write" in self.scopes and owner == self.owner)
 
     def require(self, scope: str) -> None:
         """Refuses a caller who lacks a scope.

@@ -41,6 +41,7 @@ def render(
         .render(
             signed_in=bool(principal and principal.owner),
             may_write=bool(principal and "write" in principal.scopes),
+            caller=principal,
             path=request.url.path,
             **(values or {}),
         )

@@ -16,7 +16,8 @@ from difficulty_service.errors import DifficultyError
 SCOPES = {
     "read": ("read",),
     "write": ("read", "write"),
-    "admin": ("read", "write", "admin"),
+    "read-all": ("read", "read-all"),
+    "admin": ("read", "write", "read-all", "admin"),
 }
 """Scopes that each scope implies."""
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from difficulty_service.cleaning.stored_images import StoredImage
 from difficulty_service.datasets.labels import MAX_LABEL, is_text
+from difficulty_service.errors import CleaningError
 from difficulty_service.files.atomic_file import replacing
 
 BYTES_PER_GROUP = 64 << 20
@@ -45,11 +46,16 @@ def write_csv_list(
         rows: Columns of the list, with sample_id.
         images: Images by the ids of their samples; a row without one is left out.
         on_problem: Called with the id and the reason where CSV cannot refer to an image.
+
+    Raises:
+        CleaningError: There are images, and none of them has a file of its own.
     """
     folder = path.parent.absolute()
+    num_inside = 0
     paths: dict[str, str] = {}
     for sample_id, image in images:
         if image.path is None:
+            num_inside += 1
             on_problem(
                 sample_id, "its image has no file of its own; Parquet or a folder can hold it"
             )
@@ -57,6 +63,12 @@ def write_csv_list(
             on_problem(sample_id, f"its path {text!r} cannot be written to CSV")
         else:
             paths[sample_id] = text
+    if num_inside and not paths:
+        raise CleaningError(
+            f"{path} would be empty: CSV names files, and no image has a file of its own",
+            "end the name in .parquet, or name a folder",
+            parameter="out",
+        )
     found = rows.filter(
         pa.array([sample_id in paths for sample_id in rows["sample_id"].to_pylist()])
     )
