@@ -36,7 +36,8 @@ class Settings(BaseSettings):
         port: Port to listen on.
         allowed_hosts: Names by which browsers and others may address the service, `*.` for any
             subdomain; empty allows all, or without keys those of this machine alone.
-        trusted_proxies: Addresses and networks of proxies, whose `X-Forwarded-For` names the client.
+        trusted_proxies: Addresses and networks of proxies, whose `X-Forwarded-For` names the
+            client.
         max_connections: Maximum number of open connections; fewer where the limit of file
             descriptors is low.
         max_connections_per_address: Maximum number of those of one client, by its address or IPv6

@@ -1,7 +1,7 @@
 """uvicorn's protocol on httptools, with limits of what a client may send and how slowly.
 
-httptools has no limit of its own for the head of a request and its trailers, and uvicorn has no time
-limit for anything but idle connections.
+httptools has no limit of its own for the head of a request and its trailers, and uvicorn has no
+time limit for anything but idle connections.
 """
 
 import asyncio
@@ -77,6 +77,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refusal = MALFORMED
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Admits the connection, or closes it."""
         super().connection_made(transport)
         self._head_began = self._connections.now
         seat = self._connections.admit(self, self.client[0] if self.client else "")
@@ -85,10 +86,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_reserved = seat is Seat.HEALTH
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Makes room for another connection."""
         self._connections.release(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Parses what arrived; refuses a head of which the end does not come."""
         if self._head_began is None and not self._in_body:
             self._head_began = self._connections.now
         self._unparsed_bytes += len(data)
@@ -97,21 +100,25 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(self._head_too_large())
 
     def on_message_begin(self) -> None:
+        """Begins to count a head."""
         super().on_message_begin()
         self._head_began = self._connections.now
         self._head_bytes = 0
         self._unparsed_bytes = 0
 
     def on_url(self, url: bytes) -> None:
+        """Counts a part of the address."""
         super().on_url(url)
         self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Counts a header or a trailer."""
         self._count_head(len(name) + len(value) + 4)  # a colon, a space and the end of the line
         if not self._in_body:  # no trailer becomes a header of a request that has been checked
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        """Passes the request on, or refuses it on a reserved connection."""
         if self._is_reserved and self.url.partition(b"?")[0].decode("latin1") not in OPEN_PATHS:
             # Not by the application: what it costs must not be worth an attack.
             self._refusal = TOO_MANY
@@ -124,16 +131,19 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        """Counts a part of the body."""
         self._body_bytes += len(body)
         self._unparsed_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        """Ends the count of the body."""
         self._in_body = False
         self._unparsed_bytes = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        """Waits for the next request."""
         if not self.pipeline:
             self._connections.wait(self)
         super().on_response_complete()

@@ -69,7 +69,6 @@ def test_what_has_no_end_is_cut_off_and_not_kept(
 
 @pytest.mark.slow
 def test_a_large_head_is_refused_with_the_limit(
-    guarded: Any,  # noqa: ANN401
     connect: Callable[..., socket.socket],
 ) -> None:
     connection = connect()

@@ -111,11 +111,14 @@ def test_a_client_that_takes_no_answer_is_given_up(
     connection.settimeout(1)
     request = b"GET /static/vendor/htmx.min.js HTTP/1.1\r\n" + HEAD + b"\r\n"
 
-    with pytest.raises(ConnectionError):
-        for _ in range(int(PATIENCE) * 10):
+    end = time.monotonic() + PATIENCE
+    with contextlib.suppress(ConnectionError):
+        while time.monotonic() < end:
             with contextlib.suppress(TimeoutError):
                 connection.sendall(request * 100)
             time.sleep(0.1)
+
+    assert time.monotonic() < end
 
 
 def open_busy(connect: Callable[..., socket.socket], number: int, source: int) -> None:
@@ -139,7 +142,7 @@ def test_silent_connections_make_room_for_new_ones(
 
 
 def is_closed(connection: socket.socket) -> bool:
-    connection.setblocking(False)
+    connection.settimeout(0)
     try:
         return connection.recv(1) == b""
     except BlockingIOError:
