@@ -2,12 +2,10 @@
 
 import contextlib
 import json
-import os
-import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
@@ -23,13 +21,9 @@ PATIENCE = 30.0  # seconds; more than the check of a key takes
 
 
 @pytest.fixture
-def idle_service(start_service: Callable[..., Any], sqlite_url: str) -> Iterator[Any]:
-    """A service whose worker stands still, so that its jobs stay queued."""
-    service = start_service(sqlite_url)
-    worker = service.processes[1]
-    os.kill(worker, signal.SIGSTOP)
-    yield service
-    os.kill(worker, signal.SIGCONT)
+def idle_service(start_service: Callable[..., Any], sqlite_url: str) -> Any:  # noqa: ANN401
+    """A service whose worker looked for jobs once, so that they stay queued."""
+    return start_service(sqlite_url, poll=3600)
 
 
 def revoke(service: Any, name: str) -> None:  # noqa: ANN401
