@@ -80,7 +80,11 @@ def create_app(settings: Settings) -> FastAPI:
     add_handlers(app)
     # The middleware added last is the first to get a request.
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))
-    app.add_middleware(Authentication, count=rate_limiter(settings.rate_limit))
+    app.add_middleware(
+        Authentication,
+        count=rate_limiter(settings.rate_limit),
+        any_host=bool(settings.allowed_hosts),
+    )
     if settings.allowed_hosts:
         # A page of another site may let its own name lead to this address, and is then its own
         # site to a browser.

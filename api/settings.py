@@ -1,14 +1,24 @@
 """Settings for operators, from environment variables that begin with `DIFFICULTY_`."""
 
+import ipaddress
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Size = Annotated[int, Field(ge=1024)]
+
+
+def _check_network(text: str) -> str:
+    ipaddress.ip_network(text)  # raises a ValueError that says what is wrong
+    return text
+
+
+Network = Annotated[str, AfterValidator(_check_network)]
 
 MEBIBYTE = 1 << 20
 
@@ -25,7 +35,18 @@ class Settings(BaseSettings):
         host: Address to listen on; without keys, a loopback address only.
         port: Port to listen on.
         allowed_hosts: Names by which browsers and others may address the service, `*.` for any
-            subdomain; empty allows all.
+            subdomain; empty allows all, or without keys those of this machine alone.
+        trusted_proxies: Addresses and networks of proxies, whose `X-Forwarded-For` names the
+            client.
+        max_connections: Maximum number of open connections; fewer where the limit of file
+            descriptors is low.
+        max_connections_per_address: Maximum number of those of one client, by its address or IPv6
+            network; proxies may have any number.
+        max_header_bytes: Maximum number of bytes of a request's address, headers and trailers.
+        header_timeout: Seconds in which they must arrive.
+        body_timeout: Seconds over which the rate of a body is averaged.
+        answer_timeout: Seconds over which the rate is averaged at which a client takes an answer.
+        min_rate: Minimum number of bytes per second of both.
         backbones: Backbones that jobs may use; empty allows all.
         default_backbone: Backbone of jobs that name none.
         device: Device of workers and of the encoder of single images.
@@ -64,6 +85,14 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     allowed_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
+    max_connections: Count = 512
+    max_connections_per_address: Count = 128
+    max_header_bytes: Size = 64 << 10
+    header_timeout: Seconds = 10.0
+    body_timeout: Seconds = 30.0
+    answer_timeout: Seconds = 120.0
+    min_rate: Annotated[float, Field(ge=0)] = 1024.0
     backbones: tuple[str, ...] = ()
     default_backbone: str = "clip-vit-b16"
     device: str = "auto"

@@ -3,13 +3,14 @@
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPBearer
 from sqlalchemy import Engine
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,6 +26,8 @@ UNCOUNTED = re.compile(r"/v1/jobs/[^/]+/thumbnails/.+|/jobs/[^/]+/images/\d+/pic
 """Pictures, of which one page has dozens."""
 
 LONGEST_SECRET = 200
+THREADS = 2
+"""Threads that look up keys; more only keep each other and the event loop from running."""
 
 BEARER = HTTPBearer(
     auto_error=False, scheme_name="bearer", description="A key of `difficulty keys`"
@@ -79,10 +82,14 @@ class Authentication:
     Attributes:
         app: Application behind it; finds the `Principal` in `request.state.principal`.
         count: Counts a request of a client; raises a `Problem` above the rate limit.
+        any_host: Whether callers without a key may address the service by any name.
+        threads: Limit of the threads that look up keys.
     """
 
     app: ASGIApp
     count: Callable[[str], None]
+    any_host: bool = False
+    threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(THREADS))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or answers 401, 403 or 429."""
@@ -105,7 +112,8 @@ class Authentication:
         engine: Engine = scope["app"].state.engine
         state = scope.setdefault("state", {})
         try:
-            state["principal"] = await run_in_threadpool(identify, engine, Headers(scope=scope))
+            look_up = partial(identify, engine, Headers(scope=scope), any_host=self.any_host)
+            state["principal"] = await to_thread.run_sync(look_up, limiter=self.threads)
         except Problem:
             # A guessed key counts too, on the address; otherwise guessing would have no limit.
             self.count(f"address {_address(scope)}")
@@ -116,8 +124,14 @@ class Authentication:
         self.count(f"key {owner}" if owner else f"address {_address(scope)}")
 
 
-def identify(engine: Engine, headers: Headers) -> Principal:
+def identify(engine: Engine, headers: Headers, *, any_host: bool = False) -> Principal:
     """The caller of a request.
+
+    Args:
+        engine: The database.
+        headers: Headers of the request.
+        any_host: Whether a caller without a key may address the service by any name, as where the
+            allowed ones are checked elsewhere.
 
     Raises:
         Problem: There is no valid key although keys are in use.
@@ -128,7 +142,8 @@ def identify(engine: Engine, headers: Headers) -> Principal:
         return Principal(key.id, frozenset(name for name in SCOPES if key.allows(name)))
     if any_keys(engine):
         raise _unauthorised("the key is unknown or revoked" if secret else "there is no key")
-    _check_host(headers.get("host", ""))
+    if not any_host:
+        _check_host(headers.get("host", ""))
     return ANONYMOUS
 
 
@@ -156,25 +171,25 @@ def _check_host(host: str) -> None:
 
     Without keys only this machine is answered, but a browser on it visits other sites. One of
     them may have its name resolve to the loopback address, which makes the browser treat both as
-    the same site. Such a name has a dot; local names and addresses are safe.
+    the same site.
     """
-    name = re.sub(r":\d*$", "", host).strip("[]").rstrip(".")
-    if "." not in name or name.endswith(".localhost") or _is_address(name):
+    name = re.sub(r":\d*$", "", host).strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost") or _is_loopback(name):
         return
     raise Problem(
         403,
         "forbidden",
-        f"without keys the service answers local names only, not {name[:100]!r}",
-        "use the name localhost, or make a key with `difficulty keys create`",
+        f"without keys the service answers to names of this machine only, not to {name[:100]!r}",
+        "use the name localhost, name this one in DIFFICULTY_ALLOWED_HOSTS, or make a key with "
+        "`difficulty keys create`",
     )
 
 
-def _is_address(name: str) -> bool:
+def _is_loopback(name: str) -> bool:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-    return True
 
 
 def _unauthorised(detail: str) -> Problem:

@@ -54,6 +54,8 @@ TITLES = {
     "conflict": "It does not fit the present state",
     "gone": "It was there and has expired",
     "too-large": "The body is larger than allowed",
+    "headers-too-large": "Address and headers are larger than allowed",
+    "too-slow": "The request arrived too slowly",
     "unsupported-media-type": "The body is of another kind than expected",
     "range-not-satisfiable": "The file has no such bytes",
     "too-many-requests": "Too many requests",
