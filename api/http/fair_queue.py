@@ -1,5 +1,6 @@
 """Work of one purpose, a few pieces at a time, in turns between clients and up to a share each."""
 
+import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,9 @@ RETRY_AFTER = 1  # seconds; a piece of work takes about that long
 class FairQueue:
     """Runs functions in threads that no other purpose uses; for one event loop.
 
-    The next to run is of the client with the fewest that are running, so the first of a client
-    waits for about one piece of work, however many another client has sent.
+    The next to run is of the client with the fewest that are running; of several, the one whose
+    turn was longest ago. So the first of a client waits for about one piece of work, however many
+    another client has sent.
 
     Args:
         purpose: What the requests are, for the answer to one too many: "thumbnails".
@@ -36,6 +38,8 @@ class FairQueue:
         self._requests: Counter[str] = Counter()
         self._running: Counter[str] = Counter()
         self._waiting: dict[str, deque[anyio.Event]] = {}
+        self._latest: dict[str, int] = {}
+        self._turns = itertools.count()
 
     @contextmanager
     def request(self, client: str) -> Iterator[None]:
@@ -66,8 +70,7 @@ class FairQueue:
         try:
             return await run_sync(lambda: function(*args, **kwargs), limiter=self._threads)
         finally:
-            _subtract(self._running, client)
-            self._start_next()
+            self._end(client)
 
     async def _turn(self, client: str) -> None:
         """Waits until the client may run a function, which is then counted as running."""
@@ -78,21 +81,30 @@ class FairQueue:
             await turn.wait()
         except BaseException:  # the request was cancelled
             if turn.is_set():
-                _subtract(self._running, client)
-                self._start_next()
+                self._end(client)
             else:
                 self._leave(client, turn)
             raise
 
     def _start_next(self) -> None:
         while self._waiting and self._running.total() < self._at_once:
-            # Of several, the one whose turn is longest ago: a client goes to the end with each.
-            client = min(self._waiting, key=lambda each: self._running[each])
-            turns = self._waiting.pop(client)
+            client = min(self._waiting, key=self._precedence)
+            turns = self._waiting[client]
             self._running[client] += 1
+            self._latest[client] = next(self._turns)
             turns.popleft().set()
-            if turns:
-                self._waiting[client] = turns
+            if not turns:
+                del self._waiting[client]
+
+    def _precedence(self, client: str) -> tuple[int, int]:
+        """Number that is running, then the client's latest turn; the smallest is the next."""
+        return self._running[client], self._latest.get(client, -1)
+
+    def _end(self, client: str) -> None:
+        _subtract(self._running, client)
+        if client not in self._waiting and client not in self._running:
+            self._latest.pop(client, None)
+        self._start_next()
 
     def _leave(self, client: str, turn: anyio.Event) -> None:
         turns = self._waiting[client]

@@ -37,7 +37,7 @@ router = APIRouter(tags=["single samples"])
 
 MULTIPART = "multipart/form-data"
 JSON = "application/json"
-IMAGES_PER_TURN = 4
+IMAGES_PER_TURN = 8
 """Number of images after which the work of another client comes first."""
 
 
