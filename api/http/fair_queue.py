@@ -102,8 +102,7 @@ class FairQueue:
 
     def _end(self, client: str) -> None:
         _subtract(self._running, client)
-        if client not in self._waiting and client not in self._running:
-            self._latest.pop(client, None)
+        self._forget_if_idle(client)
         self._start_next()
 
     def _leave(self, client: str, turn: anyio.Event) -> None:
@@ -111,6 +110,11 @@ class FairQueue:
         turns.remove(turn)
         if not turns:
             del self._waiting[client]
+            self._forget_if_idle(client)
+
+    def _forget_if_idle(self, client: str) -> None:
+        if client not in self._waiting and client not in self._running:
+            self._latest.pop(client, None)
 
 
 def _subtract(counter: Counter[str], client: str) -> None:
