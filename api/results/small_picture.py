@@ -15,7 +15,6 @@ from difficulty_service.images.header import open_header
 from difficulty_service.images.pil_decoding import decode_to_pil
 
 QUALITY = 85
-NICENESS = 10  # answers go first
 BYTES_PER_PIXEL = 24  # 32-bit values are scaled in double precision
 OTHER_BYTES = 512 << 20
 KEPT_BYTES = 128 << 20
@@ -33,7 +32,6 @@ def serve_pictures(connection: Connection, max_pixels: int) -> None:
     # Signals to the process group go to the server too, which ends this process last.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.nice(NICENESS)
     call_after_parent(lambda: os._exit(1))
     limit_memory(max_pixels * BYTES_PER_PIXEL + OTHER_BYTES)
     keep = True

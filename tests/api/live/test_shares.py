@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 MANY = 45
-SIDE = 5000
+SIDE = 3000
 ROOM = 300 << 20  # bytes that the server and its processes may keep
 OK, TOO_MANY = 200, 429
 
@@ -30,7 +30,7 @@ class Attack:
         job: Id of its job, whose dataset has the image `a/huge.png`.
         other_key: Secret of the other key.
         other_job: Id of the same job of the other key.
-        huge: That image, which is small as a file and takes a third of a second to decode.
+        huge: That image, which is small as a file and takes a tenth of a second to decode.
         small: An ordinary image.
     """
 
@@ -60,7 +60,7 @@ class Attack:
 
 @pytest.fixture(scope="module")
 def huge_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `set`, where one image has 25 million pixels in a file of 75 kB."""
+    """A folder with `set`, where one image has 9 million pixels in a file of 27 kB."""
     folder = tmp_path_factory.mktemp("huge")
     generator = np.random.default_rng(0)
     for name in ("a", "b"):
