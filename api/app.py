@@ -13,6 +13,7 @@ from api.housekeeping import housekeeping
 from api.http.api_keys import Authentication
 from api.http.body_limits import BodyLimits, limits_of
 from api.http.browsers import BrowserHeaders
+from api.http.fair_queue import FairQueue
 from api.http.openapi import with_problems
 from api.http.problem_responses import add_handlers
 from api.http.rate_limits import rate_limiter
@@ -27,18 +28,20 @@ from api.request_log import RequestLog
 from api.results.maps import Maps
 from api.results.open_scores import OpenScores
 from api.results.similar_images import SimilarImages
-from api.results.thumbnails import Thumbnails
-from api.routes import events, gaussians, jobs, marks, results, system, uploads
+from api.results.thumbnails import AT_ONCE, Thumbnails
+from api.routes import events, gaussians, jobs, marks, results, system, thumbnails, uploads
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect, migrate
 from difficulty_service.backbones.backbone import choose_device
+from difficulty_service.runtime.parallel import num_workers
 
 ROUTERS = (
     system.router,
     jobs.router,
     events.router,
     results.router,
+    thumbnails.router,
     marks.router,
     uploads.router,
     gaussians.router,
@@ -57,7 +60,7 @@ def create_app(settings: Settings) -> FastAPI:
     Args:
         settings: Settings, kept in `app.state.settings`. While the application runs, `app.state`
             also has `engine`, `artifacts`, `encoder`, `thumbnails`, `open_scores`, `maps`,
-            `similar_images` and `scoring_models`;
+            `similar_images`, `scoring_models`, `thumbnail_queue` and `scoring_queue`;
             `stopping` says whether long answers should end because the server is stopping.
 
     Raises:
@@ -116,10 +119,15 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(compile_templates)
         state.maps = Maps(state.artifacts, state.open_scores)
         state.similar_images = SimilarImages(settings, state.artifacts)
+        state.thumbnail_queue = FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails)
+        state.scoring_queue = FairQueue(
+            "requests to score samples", num_workers() + 2, settings.max_pending_scorings
+        )
         try:
             with housekeeping(state.engine, settings, state.artifacts):
                 yield
         finally:
             await run_in_threadpool(state.encoder.close)
+            await run_in_threadpool(state.thumbnails.close)
     finally:
         state.engine.dispose()

@@ -60,6 +60,10 @@ class Settings(BaseSettings):
         max_pixels: Maximum number of pixels of an image.
         takes_jobs: Whether jobs may be submitted.
         max_queued_jobs: Maximum number of queued jobs of one key.
+        max_pending_thumbnails: Maximum number of thumbnails of one key or address that are made or
+            wait for it.
+        max_pending_scorings: Maximum number of requests of one key or address that score single
+            samples or wait for it.
         rate_limit: Maximum rate of requests of one key or address, in the notation of the package
             `limits`: `600/minute`, `10/second;10000/day`.
         lease: Seconds without a heartbeat after which another worker may claim a job.
@@ -106,6 +110,8 @@ class Settings(BaseSettings):
     max_pixels: Count = 50_000_000
     takes_jobs: bool = True
     max_queued_jobs: Count = 100
+    max_pending_thumbnails: Count = 128
+    max_pending_scorings: Count = 16
     rate_limit: str = "600/minute"
     lease: Seconds = 60.0
     heartbeat: Seconds = 10.0

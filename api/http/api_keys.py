@@ -2,10 +2,10 @@
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
@@ -120,8 +120,17 @@ class Authentication:
             raise
         if scope["method"] == "GET" and UNCOUNTED.fullmatch(scope["path"]):
             return
-        owner = state["principal"].owner
-        self.count(f"key {owner}" if owner else f"address {_address(scope)}")
+        self.count(client_of(state["principal"].owner, scope))
+
+
+def client_of(owner: str, scope: MutableMapping[str, Any]) -> str:
+    """The client that has a share of the service: a key, or an address where there are no keys.
+
+    Args:
+        owner: Owner of the caller of a request.
+        scope: ASGI scope of the request.
+    """
+    return f"key {owner}" if owner else f"address {_address(scope)}"
 
 
 def identify(engine: Engine, headers: Headers, *, any_host: bool = False) -> Principal:

@@ -1,14 +1,16 @@
 """Pages of images: the list, one image, its picture, and marking without a script."""
 
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, Form, Path, Query, Request
 from fastapi.responses import FileResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
+from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
 from api.jobs.marks import SampleMark, set_marks
 from api.pages.placeholders import placeholder
@@ -27,9 +29,9 @@ from api.results.image_query import (
 from api.results.overview import typical_rows
 from api.results.score_pages import BadQuery
 from api.results.similar_images import SimilarImages
-from api.results.thumbnails import Thumbnails
+from api.results.thumbnails import Wanted
 from api.routes.marks import apply_changes
-from api.routes.results import CACHED, JPEG
+from api.routes.thumbnails import CACHED, JPEG, find_thumbnail
 from api.schemas.marks import Decision, MarkChange
 from difficulty_service.cleaning.marks import Mark
 from difficulty_service.errors import DatasetError, ImageError
@@ -45,6 +47,7 @@ BINS = 48
 MOST_CLASSES = 1000
 """Number of classes that the filters suggest."""
 
+UNREADABLE = "the dataset can no longer be read"
 DIGITS = 9
 MOST_AT_ONCE = 100_000
 """Number of images that can be marked at once."""
@@ -191,7 +194,7 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
 
 
 @router.get("/{row}/picture")
-def show_picture(
+async def show_picture(
     job_id: str,
     row: Row,
     request: Request,
@@ -199,18 +202,25 @@ def show_picture(
     size: Annotated[int, Query(ge=16, le=512)] = 224,
 ) -> Response:
     """A small version of an image; the reason as a picture where it cannot be shown."""
-    job = scored_job(request, key, job_id)
-    sample_id = _existing(job, row).sample_id
-    thumbnails: Thumbnails = request.app.state.thumbnails
+    wanted = await run_in_threadpool(_wanted, job_id, row, request, key, size)
     try:
-        path = thumbnails.get(job.job, sample_id, size, row)
+        path = await find_thumbnail(request, key, wanted)
     except ImageError as error:
         return placeholder(422, hide_paths(error.problem, public_names(request.app.state.settings)))
-    except (DatasetError, Problem):
-        return placeholder(410, "the dataset can no longer be read")
+    except Problem as problem:
+        if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
+            raise
+        return placeholder(410, UNREADABLE)
+    except DatasetError:
+        return placeholder(410, UNREADABLE)
     if path is None:
         return placeholder(404, "the image is no longer in the dataset")
-    return FileResponse(path, media_type=JPEG, headers={"Cache-Control": CACHED})
+    return FileResponse(path, media_type=JPEG, headers=CACHED)
+
+
+def _wanted(job_id: str, row: int, request: Request, key: Principal, size: int) -> Wanted:
+    job = scored_job(request, key, job_id)
+    return Wanted(job.job, _existing(job, row).sample_id, size, row)
 
 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:

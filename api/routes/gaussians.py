@@ -1,7 +1,9 @@
 """Scores of new images or feature vectors against the Gaussians of a finished job."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -10,8 +12,10 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
+from torch import Tensor
 
-from api.http.api_keys import ReadKey
+from api.http.api_keys import ReadKey, client_of
+from api.http.fair_queue import FairQueue
 from api.http.problems import CONTENT_TYPE, Problem
 from api.jobs.rows import Job
 from api.online.encoder import ScoringModel
@@ -25,7 +29,7 @@ from api.online.feature_bodies import (
     read_json,
 )
 from api.online.models import ScoringModels
-from api.online.process import EncoderProcess
+from api.online.process import Encoded, EncoderProcess
 from api.routes.jobs import find_job
 from api.settings import Settings
 
@@ -33,6 +37,8 @@ router = APIRouter(tags=["single samples"])
 
 MULTIPART = "multipart/form-data"
 JSON = "application/json"
+IMAGES_PER_TURN = 8
+"""Number of images after which the work of another client comes first."""
 
 
 class ClassLabel(BaseModel):
@@ -106,6 +112,22 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A client and the queue in which its work waits for its turn."""
+
+    queue: FairQueue
+    client: str
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Result of a function, in a thread."""
+        return await self.queue.run(self.client, function, *args, **kwargs)
+
+
 @router.post(
     "/v1/gaussians/{job_id}/score",
     responses=PROBLEMS,
@@ -119,9 +141,15 @@ async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
     image that cannot be read has an `error` instead of scores.
     """
     job = await run_in_threadpool(find_job, request, key, job_id)
+    caller = Caller(request.app.state.scoring_queue, client_of(key.owner, request.scope))
+    with caller.queue.request(caller.client):
+        return await _score(job, request, caller)
+
+
+async def _score(job: Job, request: Request, caller: Caller) -> ScoredSamples:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
-        return await _score_images(job, request)
+        return await _score_images(job, request, caller)
     readers = {JSON: read_json, ARROW_STREAM: read_arrow}
     if kind not in readers:
         raise Problem(
@@ -131,7 +159,7 @@ async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
             f"send {MULTIPART} with images, or {JSON} or {ARROW_STREAM} with feature vectors",
         )
     body = await request.body()
-    return await run_in_threadpool(_score_vectors, job, request, readers[kind], body)
+    return await caller.run(_score_vectors, job, request, readers[kind], body)
 
 
 def _score_vectors(
@@ -145,7 +173,7 @@ def _score_vectors(
     return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])
 
 
-async def _score_images(job: Job, request: Request) -> ScoredSamples:
+async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSamples:
     settings: Settings = request.app.state.settings
     limit = settings.max_images_per_request
     try:
@@ -159,7 +187,14 @@ async def _score_images(job: Job, request: Request) -> ScoredSamples:
             400, "bad-request", error.message, f"send at most {limit} files as `images`"
         ) from None
     _check(contents, labels, settings)
-    return await run_in_threadpool(_score_contents, job, request, names, contents, labels)
+    models: ScoringModels = request.app.state.scoring_models
+    model = await caller.run(models.get, job)
+    names_or_indices: Sequence[Label | None] = labels or [None] * len(contents)
+    indices = label_indices(names_or_indices, model.class_names)
+    encoded = await _encode(contents, model, request, caller)
+    rows = await run_in_threadpool(_score_rows, model, encoded, indices)
+    samples = [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
+    return ScoredSamples(gaussians=job.id, samples=samples)
 
 
 def _check(contents: Sequence[bytes], labels: Sequence[str], settings: Settings) -> None:
@@ -186,28 +221,26 @@ def _check(contents: Sequence[bytes], labels: Sequence[str], settings: Settings)
             )
 
 
-def _score_contents(
-    job: Job,
-    request: Request,
-    names: Sequence[str | None],
-    contents: Sequence[bytes],
-    labels: Sequence[str],
-) -> ScoredSamples:
-    models: ScoringModels = request.app.state.scoring_models
+async def _encode(
+    contents: Sequence[bytes], model: ScoringModel, request: Request, caller: Caller
+) -> list[Encoded]:
+    """Features of each image or the reason why it cannot be read, in pieces between others'."""
     encoder: EncoderProcess = request.app.state.encoder
-    model: ScoringModel = models.get(job)
-    names_or_indices: Sequence[Label | None] = labels or [None] * len(contents)
-    indices = label_indices(names_or_indices, model.class_names)
-    encoded = encoder.encode(contents, model.description)
+    starts = range(0, len(contents), IMAGES_PER_TURN)
+    pieces = [contents[start : start + IMAGES_PER_TURN] for start in starts]
+    encoded = await asyncio.gather(
+        *(caller.run(encoder.encode, piece, model.description) for piece in pieces)
+    )
+    return [each for piece in encoded for each in piece]
+
+
+def _score_rows(
+    model: ScoringModel, encoded: Sequence[Encoded], indices: Tensor
+) -> list[dict[str, Any]]:
+    """Fields of each sample: its scores, or the reason why there are none."""
     readable = [row for row, each in enumerate(encoded) if not isinstance(each, str)]
     scored: Iterator[dict[str, Any]] = iter(())
     if readable:
         features = np.stack([each for each in encoded if not isinstance(each, str)])
         scored = iter(model.score(torch.from_numpy(features), indices[readable]))
-    samples = [
-        ScoredSample(name=name, error=each)
-        if isinstance(each, str)
-        else ScoredSample(name=name, **next(scored))
-        for name, each in zip(names, encoded, strict=True)
-    ]
-    return ScoredSamples(gaussians=job.id, samples=samples)
+    return [{"error": each} if isinstance(each, str) else next(scored) for each in encoded]

@@ -1,4 +1,4 @@
-"""Results of a job: its score file, pages of scores, unreadable images and thumbnails."""
+"""Results of a job: its score file, pages of scores, and what has no score."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -8,31 +8,25 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.http.api_keys import Principal, ReadKey
 from api.http.byte_ranges import PARTIAL, UNCHANGED, RequestedBytes, Unsatisfiable, parse_range
-from api.http.problems import Problem, not_found
+from api.http.problems import Problem
 from api.jobs.files import ERRORS_FILE, SCORES_FILE
 from api.jobs.rows import Job
-from api.public_text import hide_paths, public_names
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
-from api.results.thumbnails import Thumbnails
 from api.routes.jobs import address, find_job
 from api.schemas.results import ErrorPage, ScorePage, ScoreRow, UnreadableImage
 from api.storage.artifacts import Artifacts
-from difficulty_service.errors import DatasetError, ImageError
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
 
 PARQUET = "application/vnd.apache.parquet"
-JPEG = "image/jpeg"
 CHUNK = 1 << 20
 LONGEST_PAGE = 1000
 LARGEST_OFFSET = 2**53
-CACHED = "private, max-age=86400"
 
 TextHeader = Annotated[str | None, Header(max_length=1000)]
 BYTES = {"schema": {"type": "string", "format": "binary"}}
@@ -149,41 +143,6 @@ def read_errors(
         total=total,
         next=end if end < total else None,
     )
-
-
-@router.get(
-    "/thumbnails/{sample_id:path}",
-    summary="A thumbnail of an image",
-    response_class=Response,
-    responses={200: {"description": "A JPEG", "content": {JPEG: BYTES}}, **NOT_FINISHED},
-)
-def read_thumbnail(
-    job_id: str,
-    sample_id: str,
-    request: Request,
-    key: ReadKey,
-    size: Annotated[int, Query(ge=16, le=512, description="Pixels of the longer side")] = 128,
-) -> Response:
-    """Created on the first request; images are shrunk, never enlarged."""
-    job = succeeded_job(request, key, job_id)
-    thumbnails: Thumbnails = request.app.state.thumbnails
-    try:
-        path = thumbnails.get(job, sample_id, size)
-    except ImageError as error:
-        names = public_names(request.app.state.settings)
-        raise Problem(
-            422,
-            "unreadable",
-            f"{sample_id[:200]}: {hide_paths(error.problem, names)}",
-            "see the job's errors for all such images",
-        ) from None
-    except DatasetError:
-        raise Problem(
-            410, "gone", "the dataset of this job can no longer be read", "submit it again"
-        ) from None
-    if path is None:
-        raise not_found("sample", sample_id[:200])
-    return FileResponse(path, media_type=JPEG, headers={"Cache-Control": CACHED})
 
 
 def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
