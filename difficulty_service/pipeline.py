@@ -20,6 +20,7 @@ from difficulty_service.engines.engine import Engine
 from difficulty_service.engines.local import LocalEngine
 from difficulty_service.extraction.changed_files import set_aside_changed
 from difficulty_service.extraction.description import describe_features
+from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.shard_subset import ShardSubset
 from difficulty_service.extraction.stage_clock import StageClock
@@ -62,6 +63,7 @@ class ExtractRequest:
         clock: Measures how long each stage is busy in this process; None to measure nothing.
         lend: Function that may add features of other runs to the store before the first image is
             read, as `feature_store.previous` describes.
+        watch: Is told which images are being read and decoded in this process; None to tell nobody.
     """
 
     location: str
@@ -75,6 +77,7 @@ class ExtractRequest:
     cluster: ClusterOptions | None = None
     clock: StageClock | None = None
     lend: Callable[[FeatureStore], None] | None = None
+    watch: ImageWatch | None = None
 
 
 @dataclass(frozen=True)
@@ -278,7 +281,7 @@ def extract_dataset(
 
     previous = open_previous(store) if missing else None
     writer = PartWriter(store, dataset, previous)
-    task = replace(task, known=previous.known if previous else None)
+    task = replace(task, known=previous.known if previous else None, watch=request.watch)
     _choose_engine(request).run_shards(task, backbone, missing, writer, on_batch)
     num_left_over = delete_reused(store) if previous else 0
     bad_images = store.bad_images()

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import numpy as np
@@ -105,13 +106,15 @@ def wait_for(sqlite_engine: Engine) -> Callable[[Job, str], Job]:
 
 
 @pytest.fixture(scope="session")
-def working() -> Callable[[Settings], AbstractContextManager[threading.Thread]]:
+def working(
+    forkserver: ForkServerContext,
+) -> Callable[[Settings], AbstractContextManager[threading.Thread]]:
     """Runs a worker in a thread, which ends with the context."""
 
     @contextmanager
     def run(settings: Settings) -> Iterator[threading.Thread]:
         stopping = threading.Event()
-        thread = threading.Thread(target=work, args=(settings, stopping.is_set))
+        thread = threading.Thread(target=work, args=(settings, stopping.is_set, forkserver))
         thread.start()
         try:
             yield thread

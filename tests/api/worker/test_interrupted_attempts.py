@@ -1,15 +1,20 @@
-"""An attempt that is cancelled, abandoned or stopped while it runs."""
+"""An attempt that is cancelled, abandoned, stopped or killed while it runs, or that hangs.
 
+A process that was frozen by SIGSTOP stands for any that hangs: it answers nothing and nobody.
+"""
+
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
-from torch import Tensor
 
 from api.jobs.queue import claim
 from api.jobs.rows import Job
@@ -18,64 +23,75 @@ from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import write_transaction
 from api.storage.tables import JOBS
-from api.worker.backbone_cache import cached_loader
+from api.storage.worker_registry import live_workers
 from api.worker.heartbeat import Heartbeat
+from api.worker.job_process import JobProcess
 from api.worker.worker import Worker, run_attempt
-from difficulty_service.backbones import Loader
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
 
-LOAD = cached_loader()
+LONG = {"augment_runs": 30}
+"""Fields of a job whose images take long enough to interrupt it."""
 
 Submit = Callable[..., Job]
 Wait = Callable[[Job, str], Job]
 Working = Callable[[Settings], AbstractContextManager[threading.Thread]]
 
 
-@dataclass
-class GatedBackbone:
-    """A backbone that blocks at its batches until it is released."""
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt that runs in a thread, and its process."""
 
-    inner: Backbone
-    name: str
-    feature_dim: int
-    preprocessing: Preprocessing
-    weights_sha256: str
-    reached: threading.Event = field(default_factory=threading.Event)
-    released: threading.Event = field(default_factory=threading.Event)
+    job: Job
+    engine: Engine
+    process: JobProcess
 
-    def encode(self, images: Tensor) -> Tensor:
-        self.reached.set()
-        assert self.released.wait(60)
-        return self.inner.encode(images)
+    def send(self, number: int) -> None:
+        """Sends a signal to the process of the job."""
+        os.kill(self.process.pid or 0, number)
+
+    def wait_for_progress(self) -> None:
+        while not self.stored().done:
+            time.sleep(0.01)
+
+    def stored(self) -> Job:
+        job = get_job(self.engine, None, self.job.id)
+        assert job is not None
+        return job
+
+
+Attempting = Callable[..., AbstractContextManager[Attempt]]
 
 
 @pytest.fixture
-def gate() -> GatedBackbone:
-    inner = LOAD("builtin", BackboneOptions())
-    return GatedBackbone(
-        inner, inner.name, inner.feature_dim, inner.preprocessing, inner.weights_sha256
-    )
-
-
-@contextmanager
 def attempting(
-    engine: Engine, settings: Settings, backbone: Backbone, stop: Callable[[], bool] = bool
-) -> Iterator[Job]:
-    """Runs one attempt with this backbone in a thread, which ends with the context."""
-    job = claim(engine, "worker", "cpu", settings.lease)
-    assert job is not None
-    heartbeat = Heartbeat(engine, "worker", settings, stop)
-    load: Loader = lambda _name, _options: backbone  # noqa: E731
-    worker = Worker(
-        "worker", settings, engine, open_artifacts(settings.artifact_root), load, heartbeat, stop
-    )
-    with heartbeat.started():
-        thread = threading.Thread(target=run_attempt, args=(worker, job))
-        thread.start()
-        try:
-            yield job
-        finally:
-            thread.join()
+    sqlite_engine: Engine, settings: Settings, forkserver: ForkServerContext
+) -> Attempting:
+    """Runs one attempt in a thread, which ends with the context."""
+
+    @contextmanager
+    def run(
+        stop: Callable[[], bool] = bool, *, frozen: bool = False, **changed: object
+    ) -> Iterator[Attempt]:
+        own = settings.model_copy(update=changed)
+        job = claim(sqlite_engine, "worker", "cpu", own.lease)
+        assert job is not None
+        heartbeat = Heartbeat(sqlite_engine, "worker", own, stop)
+        process = JobProcess(own, forkserver)
+        process.start()
+        attempt = Attempt(job, sqlite_engine, process)
+        if frozen:
+            attempt.send(signal.SIGSTOP)
+        artifacts = open_artifacts(own.artifact_root)
+        worker = Worker("worker", own, sqlite_engine, artifacts, process, heartbeat, stop)
+        with heartbeat.started():
+            thread = threading.Thread(target=run_attempt, args=(worker, job))
+            thread.start()
+            try:
+                yield attempt
+            finally:
+                thread.join()
+                process.close()
+
+    return run
 
 
 def files_below(folder: Path) -> list[str]:
@@ -83,21 +99,15 @@ def files_below(folder: Path) -> list[str]:
 
 
 def test_a_cancelled_job_stops_and_the_worker_takes_the_next(
-    settings: Settings,
-    submitted: Submit,
-    wait_for: Wait,
-    sqlite_engine: Engine,
-    gate: GatedBackbone,
-    working: Working,
+    settings: Settings, submitted: Submit, wait_for: Wait, attempting: Attempting, working: Working
 ) -> None:
-    job, other = submitted(), submitted()
+    job, other = submitted(**LONG), submitted()
     artifacts = open_artifacts(settings.artifact_root)
 
-    with attempting(sqlite_engine, settings, gate):
-        assert gate.reached.wait(60)
-        request_cancel(sqlite_engine, "", job.id)
+    with attempting() as attempt:
+        attempt.wait_for_progress()
+        request_cancel(attempt.engine, "", job.id)
         wait_for(job, "cancelled")
-        gate.released.set()
     with working(settings):
         wait_for(other, "succeeded")
 
@@ -105,26 +115,67 @@ def test_a_cancelled_job_stops_and_the_worker_takes_the_next(
     assert files_below(settings.work_dir) == []
 
 
+def test_a_job_that_hangs_can_be_cancelled(
+    settings: Settings, submitted: Submit, attempting: Attempting
+) -> None:
+    job = submitted(**LONG)
+
+    with attempting() as attempt:
+        attempt.wait_for_progress()
+        attempt.send(signal.SIGSTOP)
+        process = attempt.process.pid
+        request_cancel(attempt.engine, "", job.id)
+
+    assert attempt.stored().state == "cancelled"
+    assert not is_running(process)
+    assert files_below(settings.work_dir) == []
+
+
+def test_a_worker_whose_job_was_killed_runs_the_next(
+    settings: Settings,
+    submitted: Submit,
+    wait_for: Wait,
+    sqlite_engine: Engine,
+    forkserver: ForkServerContext,
+) -> None:
+    job, other = submitted(**LONG), submitted()
+    process = JobProcess(settings, forkserver)
+    heartbeat = Heartbeat(sqlite_engine, "worker", settings, bool)
+    artifacts = open_artifacts(settings.artifact_root)
+    worker = Worker("worker", settings, sqlite_engine, artifacts, process, heartbeat, bool)
+
+    process.start()
+    os.kill(process.pid or 0, signal.SIGSTOP)
+    with heartbeat.started():
+        for each in (job, other):
+            claimed = claim(sqlite_engine, "worker", "cpu", settings.lease)
+            assert claimed is not None
+            assert claimed.id == each.id
+            request_cancel(sqlite_engine, "", job.id)
+            run_attempt(worker, claimed)
+    process.close()
+
+    wait_for(job, "cancelled")
+    wait_for(other, "succeeded")
+
+
 def test_an_abandoned_attempt_does_not_overwrite_its_successor(
     settings: Settings,
     submitted: Submit,
     wait_for: Wait,
     sqlite_engine: Engine,
-    gate: GatedBackbone,
+    attempting: Attempting,
     working: Working,
 ) -> None:
     job = submitted()
     artifacts = open_artifacts(settings.artifact_root)
-    # A heartbeat that never comes: as where the worker was frozen, or cut off.
-    silent = settings.model_copy(update={"heartbeat": 3600.0})
 
-    with attempting(sqlite_engine, silent, gate):
-        assert gate.reached.wait(60)
+    # A heartbeat that never comes: as where the worker was frozen, or cut off.
+    with attempting(heartbeat=3600.0, frozen=True) as attempt:
         with write_transaction(sqlite_engine) as connection:
             connection.execute(JOBS.update().values(lease_until=0.0))
         with working(settings):
             done = wait_for(job, "succeeded")
-        gate.released.set()
 
     after = wait_for(job, "succeeded")
     assert after == done
@@ -132,52 +183,128 @@ def test_an_abandoned_attempt_does_not_overwrite_its_successor(
     assert artifacts.list_folders(f"jobs/{job.id}") == [f"jobs/{job.id}/a2"]
 
 
-def test_a_stopping_worker_hands_its_job_back_after_the_grace_period_and_another_resumes_it(
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_stopping_worker_hands_its_job_back_within_the_grace_period_and_another_resumes_it(
     settings: Settings,
     submitted: Submit,
     wait_for: Wait,
-    sqlite_engine: Engine,
-    gate: GatedBackbone,
+    attempting: Attempting,
     working: Working,
+    *,
+    hangs: bool,
 ) -> None:
-    job = submitted()
-    hasty = settings.model_copy(update={"grace": 0.01})
-    stopping, noticed = threading.Event(), threading.Event()
+    job = submitted(**LONG)
+    stopping = threading.Event()
 
-    def stop() -> bool:
-        if stopping.is_set():
-            noticed.set()
-        return stopping.is_set()
-
-    with attempting(sqlite_engine, hasty, gate, stop):
-        assert gate.reached.wait(60)
+    with attempting(stopping.is_set, grace=0.4) as attempt:
+        attempt.wait_for_progress()
+        if hangs:
+            attempt.send(signal.SIGSTOP)
         stopping.set()
-        assert noticed.wait(60)
-        time.sleep(5 * hasty.grace)
-        gate.released.set()
-    handed_back = get_job(sqlite_engine, None, job.id)
+    handed_back = attempt.stored()
     with working(settings):
         done = wait_for(job, "succeeded")
 
-    assert handed_back is not None
     assert handed_back.state == "queued"
     assert handed_back.max_attempts - handed_back.attempt == 3
     assert done.attempt == 2
 
 
 def test_a_job_that_ends_within_the_grace_time_is_not_handed_back(
-    settings: Settings,
-    submitted: Submit,
-    wait_for: Wait,
-    sqlite_engine: Engine,
-    gate: GatedBackbone,
+    submitted: Submit, wait_for: Wait, attempting: Attempting
 ) -> None:
-    job = submitted()
+    job = submitted(**LONG)
     stopping = threading.Event()
 
-    with attempting(sqlite_engine, settings, gate, stopping.is_set):
-        assert gate.reached.wait(60)
+    with attempting(stopping.is_set) as attempt:
+        attempt.wait_for_progress()
         stopping.set()
-        gate.released.set()
 
     assert wait_for(job, "succeeded").attempt == 1
+
+
+def test_an_attempt_whose_process_dies_is_repeated_by_the_same_worker(
+    submitted: Submit, attempting: Attempting
+) -> None:
+    submitted(**LONG)
+
+    with attempting() as attempt:
+        attempt.wait_for_progress()
+        attempt.send(signal.SIGKILL)
+    requeued = attempt.stored()
+
+    assert (requeued.state, requeued.attempt) == ("queued", 1)
+    assert requeued.error is not None
+    assert requeued.error["type"] == "process-ended"
+    assert "by signal 9, perhaps for lack of memory" in requeued.error["detail"]
+
+
+def test_a_job_whose_process_dies_each_time_fails_with_the_reason(
+    submitted: Submit, attempting: Attempting
+) -> None:
+    submitted(**LONG)
+
+    for _ in range(3):
+        with attempting(frozen=True) as attempt:
+            attempt.send(signal.SIGABRT)
+            attempt.send(signal.SIGCONT)
+
+    failed = attempt.stored()
+    assert failed.state == "failed"
+    assert failed.error is not None
+    assert "by signal 6 while starting the job" in failed.error["detail"]
+
+
+def test_a_process_that_does_not_answer_is_killed_once_the_stage_took_too_long(
+    submitted: Submit, attempting: Attempting
+) -> None:
+    submitted()
+
+    with attempting(frozen=True, stage_seconds=0.2) as attempt:
+        process = attempt.process.pid
+
+    assert attempt.stored().error == {
+        "type": "time-limit",
+        "detail": "starting the job made no progress for 0.2 s",
+        "remedy": "raise DIFFICULTY_STAGE_SECONDS (a setting of the operator)",
+    }
+    assert not is_running(process)
+
+
+def test_listing_that_takes_too_long_fails_the_job_at_once(
+    submitted: Submit, attempting: Attempting, photos: Path
+) -> None:
+    for number in range(4000):
+        (photos / f"class {number:04d}").mkdir()
+    submitted()
+
+    with attempting(listing_seconds=0.01) as attempt:
+        pass
+
+    failed = attempt.stored()
+    assert failed.state == "failed"
+    assert failed.attempt == 1
+    assert failed.error is not None
+    assert failed.error["detail"] == "listing the dataset took longer than 0.01 s"
+    assert "DIFFICULTY_LISTING_SECONDS" in failed.error["remedy"]
+
+
+def test_a_worker_whose_process_does_not_answer_counts_as_dead(
+    submitted: Submit, attempting: Attempting
+) -> None:
+    submitted()
+
+    with attempting(frozen=True, lease=0.5) as attempt:
+        while not live_workers(attempt.engine, within=0.5):
+            time.sleep(0.01)
+        while live_workers(attempt.engine, within=0.5):
+            time.sleep(0.01)
+        renewed = attempt.stored()
+        attempt.send(signal.SIGCONT)
+
+    assert (renewed.state, renewed.attempt) == ("running", 1)
+    assert attempt.stored().state == "succeeded"
+
+
+def is_running(process: int | None) -> bool:
+    return process is not None and Path(f"/proc/{process}").exists()
