@@ -157,7 +157,9 @@ class JobProcess:
         try:
             with suppress(OSError):  # where it has just died, the first message says so
                 child.connection.send(running.job)
-            return _result_of(_follow(child, running, time_limits(self._settings, running.job)))
+            return _result_of(
+                _follow(child, running, time_limits(self._settings, running.job.request))
+            )
         except Stopped as stopped:
             ending = _stop(child, stopping_seconds(self._settings.grace, stopped))
             if isinstance(stopped, OutOfTime) and isinstance(ending, Succeeded):

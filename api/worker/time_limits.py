@@ -1,9 +1,10 @@
 """How long each stage of a job may take before its process is killed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from api.jobs.failures import Failure
-from api.jobs.rows import Job
 from api.settings import Settings
 from api.worker.job_messages import Beat, Stage
 from difficulty_service.files.wording import list_names
@@ -29,9 +30,9 @@ class TimeLimits:
     stage: float
 
 
-def time_limits(settings: Settings, job: Job) -> TimeLimits:
-    """The limits of a job; an image of which many views are made may take longer."""
-    views = int(job.request.get("augment_runs", 0)) * SECONDS_PER_VIEW
+def time_limits(settings: Settings, request: Mapping[str, Any]) -> TimeLimits:
+    """The limits of the job of a request; an image of which many views are made may take longer."""
+    views = int(request.get("augment_runs", 0)) * SECONDS_PER_VIEW
     return TimeLimits(
         settings.listing_seconds, settings.image_seconds + views, settings.stage_seconds
     )

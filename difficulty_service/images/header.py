@@ -12,6 +12,7 @@ from PIL import Image, ImageFile
 
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError, Setting
+from difficulty_service.images.slow_kinds import refuse_slow
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "HEIF", "AVIF")
 DEFAULT_MAX_PIXELS = 50_000_000
@@ -60,7 +61,8 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
     """Parses only the header: format, mode, size and metadata; `load` decodes the pixels.
 
     Raises:
-        ImageError: Unknown format, damaged header, or more than `max_pixels` pixels.
+        ImageError: Unknown format, damaged header, more than `max_pixels` pixels, or a kind that
+            takes far too long to decode.
     """
     silence_pil_warnings()
     name, plugin = find_plugin(data[:SIGNATURE_BYTES])
@@ -80,6 +82,7 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
         )
     if width < 1 or height < 1:
         raise ImageError(f"{width} x {height} pixels: the image is empty")
+    refuse_slow(data, image)
     return image
 
 

@@ -171,7 +171,7 @@ def test_an_abandoned_attempt_does_not_overwrite_its_successor(
     artifacts = open_artifacts(settings.artifact_root)
 
     # A heartbeat that never comes: as where the worker was frozen, or cut off.
-    with attempting(heartbeat=3600.0, frozen=True) as attempt:
+    with attempting(heartbeat=3600.0, frozen=True):
         with write_transaction(sqlite_engine) as connection:
             connection.execute(JOBS.update().values(lease_until=0.0))
         with working(settings):
@@ -287,6 +287,23 @@ def test_listing_that_takes_too_long_fails_the_job_at_once(
     assert failed.error is not None
     assert failed.error["detail"] == "listing the dataset took longer than 0.01 s"
     assert "DIFFICULTY_LISTING_SECONDS" in failed.error["remedy"]
+
+
+def test_an_image_that_takes_too_long_is_named(
+    submitted: Submit, attempting: Attempting, photos: Path
+) -> None:
+    # Python decodes numbers as text, which takes seconds even for as many as are allowed.
+    (photos / "cat" / "slow.ppm").write_bytes(b"P3 1990 2000 255\n" + b"1 " * (3 * 1990 * 2000))
+    submitted()
+
+    with attempting(image_seconds=1.0) as attempt:
+        pass
+
+    requeued = attempt.stored()
+    assert requeued.state == "queued"
+    assert requeued.error is not None
+    assert requeued.error["detail"] == "an image took longer than 1 s to read: cat/slow.ppm"
+    assert requeued.error["field"] == "dataset"
 
 
 def test_a_worker_whose_process_does_not_answer_counts_as_dead(
