@@ -14,7 +14,7 @@ from api.storage.artifacts import Artifacts
 from api.storage.tables import FINAL_STATES
 from api.uploads.files import delete_upload_file
 from api.uploads.store import delete_upload, expired_uploads, touch
-from api.worker.feature_cache import shrink
+from api.worker.cache_size import shrink
 
 PAGE = 200
 

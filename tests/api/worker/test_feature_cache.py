@@ -17,7 +17,7 @@ from api.jobs.rows import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader
-from api.worker.feature_cache import shrink
+from api.worker.cache_size import shrink
 from api.worker.job_runner import Observer, run_job
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -119,6 +121,12 @@ def test_an_idle_worker_stops_when_told_to(settings: Settings, working: Working)
         assert worker.is_alive()
 
     assert not worker.is_alive()
+
+
+def test_only_the_process_of_the_jobs_loads_torch() -> None:
+    program = "import sys; import api.worker.worker; sys.exit('torch' in sys.modules)"
+
+    subprocess.run([sys.executable, "-c", program], check=True)  # noqa: S603 - our own program
 
 
 def test_a_worker_waits_for_the_tables(
