@@ -74,6 +74,7 @@ class Child:
         process: The process, which leads a session and a process group.
         connection: Connection to it.
         messages: What it has sent; None at last, when it has ended.
+        given_up: Set once it was killed, although the kernel may keep it for a while.
     """
 
     process: BaseProcess
@@ -81,6 +82,12 @@ class Child:
     messages: "queue.SimpleQueue[Progress | Beat | Ending | None]" = field(
         default_factory=queue.SimpleQueue
     )
+    given_up: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can run a job."""
+        return self.process.is_alive() and not self.given_up.is_set()
 
     def read(self) -> None:
         """Reads messages until the process ends; in a thread, since half a message may hang."""
@@ -99,6 +106,7 @@ class Child:
 
     def kill(self) -> None:
         """Kills the process with all that it has started."""
+        self.given_up.set()
         with suppress(ProcessLookupError):  # it ended, or had not made its group yet
             os.killpg(self.process.pid or 0, signal.SIGKILL)
         self.process.kill()
@@ -126,7 +134,7 @@ class JobProcess:
         Raises:
             OSError: The system has no room for a process.
         """
-        if self._child is not None and self._child.process.is_alive():
+        if self._child is not None and self._child.is_usable:
             return self._child
         here, there = multiprocessing.Pipe()
         # mypy: only the concrete contexts declare `Process`.
