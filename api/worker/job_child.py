@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 import structlog
+import torchvision.transforms.v2  # noqa: F401 - takes seconds, which the first image would wait
 from sqlalchemy import Engine
 
 from api.jobs.failures import describe_failure, public_names

@@ -93,13 +93,13 @@ def test_an_image_that_takes_too_long_is_named(
     (photos / "cat" / "slow.ppm").write_bytes(b"P3 1990 2000 255\n" + b"1 " * (3 * 1990 * 2000))
     submitted()
 
-    with attempting(image_seconds=1.0) as attempt:
+    with attempting(image_seconds=2.0) as attempt:
         pass
 
     requeued = attempt.stored()
     assert requeued.state == "queued"
     assert requeued.error is not None
-    assert requeued.error["detail"] == "an image took longer than 1 s to read: cat/slow.ppm"
+    assert requeued.error["detail"] == "an image took longer than 2 s to read: cat/slow.ppm"
     assert requeued.error["field"] == "dataset"
 
 
