@@ -72,6 +72,9 @@ class Settings(BaseSettings):
         max_attempts: Number of attempts before a job fails.
         retry_delay: Seconds before a failed attempt is retried, doubled each time.
         grace: Seconds that a worker has to finish its job once it is told to stop.
+        listing_seconds: Seconds that listing the dataset of a job may take.
+        image_seconds: Seconds that reading and decoding one image may take.
+        stage_seconds: Seconds that a job may go on without any progress in all other stages.
         keep_jobs: Seconds until finished jobs and their files are deleted.
         feature_cache_mb: Megabytes of features that are kept for later jobs of the same owner; 0
             to keep none.
@@ -119,6 +122,9 @@ class Settings(BaseSettings):
     max_attempts: Count = 3
     retry_delay: Annotated[float, Field(ge=0)] = 5.0
     grace: Seconds = 30.0
+    listing_seconds: Seconds = 600.0
+    image_seconds: Seconds = 30.0
+    stage_seconds: Seconds = 3600.0
     keep_jobs: Seconds = 30 * 86400.0
     feature_cache_mb: Annotated[int, Field(ge=0)] = 2048
     keep_uploads: Seconds = 2 * 86400.0

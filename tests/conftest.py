@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 ForkCommand = Callable[..., ForkServerProcess]
 
-PRELOADED = ["api.server", "api.worker.worker", "difficulty_service.cli", "trainer.runs.train"]
+PRELOADED = ["api.server", "api.worker.job_child", "difficulty_service.cli", "trainer.runs.train"]
 
 FORKED_COMMAND = """
 import os, signal, sys

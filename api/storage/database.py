@@ -21,7 +21,15 @@ from sqlalchemy import (
     make_url,
     text,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from api.settings import Settings
 from api.storage.unusable import DatabaseUnusable, naming_damage
@@ -39,6 +47,9 @@ MAX_RETRY_SECONDS = 10.0  # after which nothing is retried: the caller waits for
 # Serialization failure, deadlock, too many connections, shut down, crashed, starting up.
 TRANSIENT_STATES = ("40001", "40P01", "53300", "57P01", "57P02", "57P03")
 TRANSIENT_SQLITE_CODES = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
+
+TRANSIENT_ERRORS = (OperationalError, InterfaceError, InternalError, PoolTimeout)
+"""Errors of a database that is down, full or busy; the same may succeed later."""
 
 CLOCKS = {
     # julianday() is the only sub-second clock of SQLite before 3.42.

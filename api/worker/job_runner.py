@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,13 @@ from api.results.score_columns import write_columns
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.worker.feature_cache import FeatureCache
+from api.worker.job_messages import Stage
 from api.worker.page_files import write_page_files
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.files.atomic_file import replacing
@@ -53,8 +55,24 @@ from difficulty_service.statistics.fit_options import FitOptions
 
 FEATURES_FOLDER = "features"
 
-Check = Callable[[Progress], None]
-"""Called with every batch and between the stages; raises if the job must stop."""
+
+def ignore(_event: object) -> None:
+    """The callback that does nothing."""
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Whoever follows a job.
+
+    Attributes:
+        check: Called with every batch and between the stages; whatever it raises ends the attempt.
+        enter: Called with each stage that begins.
+        images: Is told which images are being read and decoded; None to tell nobody.
+    """
+
+    check: Callable[[Progress], None] = ignore
+    enter: Callable[[Stage], None] = ignore
+    images: ImageWatch | None = None
 
 
 def run_job(
@@ -62,7 +80,7 @@ def run_job(
     settings: Settings,
     engine: Engine,
     artifacts: Artifacts,
-    check: Check,
+    observer: Observer,
     load: Loader = load_backbone,
 ) -> dict[str, Any]:
     """Extracts, fits and scores; resumes where an earlier attempt ended.
@@ -72,7 +90,7 @@ def run_job(
         settings: Settings with work folder and device.
         engine: Database with uploads and other jobs.
         artifacts: Storage for the files, in a folder of this attempt.
-        check: Ends the attempt by raising.
+        observer: Follows the job, and may end the attempt by raising.
         load: Loads the backbone.
 
     Returns:
@@ -96,29 +114,31 @@ def run_job(
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
         )
-        extraction = replace(extraction, lend=cache.lend)
+        extraction = replace(extraction, lend=cache.lend, watch=observer.images)
         files = [scoring.out]
         used = [scoring.fitted]
-        reporter = _Reporter(check)
+        reporter = _Reporter(observer)
 
         def save_gaussians(fitted: FittedGaussians) -> None:
             used.append(fitted)
             files.append(folder / GAUSSIANS_FILE)
             fitted.save(files[-1])
-            reporter.between_stages()
+            reporter.enter(Stage.SCORING)
 
         def keep_features(extracted: ExtractedDataset) -> None:
             if extracted.reuse is None or extracted.reuse.num_new:
                 cache.keep(extracted.store, job.id)
-            reporter.between_stages()
+            reporter.enter(Stage.FITTING)
 
         callbacks = Callbacks(reporter.update, keep_features, save_gaussians)
         with _deleted_if_unusable(extraction.out):
+            observer.enter(Stage.LISTING)
             dataset = open_job_dataset(job, location)
             if marks := applied_marks(engine, job):
                 dataset = apply_marks(dataset, marks, job.request["marks"])
+            observer.enter(Stage.EXTRACTING)
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
-        reporter.between_stages()
+        reporter.enter(Stage.PUBLISHING)
         extracted = scored.extracted
         errors = [
             replace(error, reason=hide_paths(error.reason, public_names(settings)))
@@ -129,7 +149,7 @@ def run_job(
         if (fitted := used[-1]) is not None:
             num_rows = scored.scores.num_samples
             files += write_page_files(extracted.store, fitted.gaussians, folder, num_rows)
-        reporter.between_stages()
+        reporter.enter(Stage.PUBLISHING)
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
         return _result(job, scored, scoring.out, public_names(settings))
@@ -199,14 +219,14 @@ def _deleted_if_unusable(features: Path) -> Iterator[None]:
 
 
 class _Reporter:
-    """Calls the check of a job with its progress.
+    """Tells an observer about the progress of a job.
 
     Args:
-        check: The check; whatever it raises ends the attempt.
+        observer: The observer; whatever it raises ends the attempt.
     """
 
-    def __init__(self, check: Check) -> None:
-        self._check = check
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
         self._began = 0.0
         self._first: ExtractProgress | None = None
         self._last = Progress(done=0, total=None, bad=0, rate=None)
@@ -221,12 +241,13 @@ class _Reporter:
             seconds = max(time.monotonic() - self._began, 1e-3)
             rate = (progress.done - self._first.done) / seconds
         self._last = Progress(progress.done, progress.total, progress.bad, rate)
-        self._check(self._last)
+        self._observer.check(self._last)
 
-    def between_stages(self) -> None:
-        """Reports that no image is being extracted."""
+    def enter(self, stage: Stage) -> None:
+        """Reports that a stage begins in which no image is extracted."""
         self._last = replace(self._last, rate=None)
-        self._check(self._last)
+        self._observer.enter(stage)
+        self._observer.check(self._last)
 
 
 def _result(

@@ -13,7 +13,7 @@ from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.uploads.files import delete_upload_file
 from api.uploads.store import delete_upload, expired_uploads, touch
-from api.worker.feature_cache import shrink
+from api.worker.cache_size import shrink
 
 PAGE = 200
 

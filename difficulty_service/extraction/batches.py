@@ -117,7 +117,8 @@ def prepare_batch(
     began, read_before = time.perf_counter(), clock.seconds_here(READ) if clock else 0.0
     for sample in group.samples:
         opener = clock.reading(sample.open, READ) if clock else sample.open
-        views += _prepare_sample(replace(sample, open=opener), backbone, task, batch)
+        with task.watch.working_on(sample.sample_id) if task.watch else nullcontext():
+            views += _prepare_sample(replace(sample, open=opener), backbone, task, batch)
     if clock:
         reading = clock.seconds_here(READ) - read_before
         clock.add(DECODE, time.perf_counter() - began - reading)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from PIL import Image, ImageFile
 
 from difficulty_service.errors import ImageError, Setting
+from difficulty_service.images.slow_kinds import refuse_slow
 
 if TYPE_CHECKING:  # a process that makes small pictures needs no datasets
     from difficulty_service.datasets.sample import ImageOpener
@@ -64,8 +65,8 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
     """Parses only the header: format, mode, size and metadata; `load` decodes the pixels.
 
     Raises:
-        ImageError: Unknown format, damaged header, more than `max_pixels` pixels, or a side of more
-            than `MAX_SIDE`.
+        ImageError: Unknown format, damaged header, more than `max_pixels` pixels, a side of more
+            than `MAX_SIDE`, or a kind that takes far too long to decode.
     """
     silence_pil_warnings()
     name, plugin = find_plugin(data[:SIGNATURE_BYTES])
@@ -90,6 +91,7 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
         )
     if width < 1 or height < 1:
         raise ImageError(f"{width} x {height} pixels: the image is empty")
+    refuse_slow(data, image)
     return image
 
 

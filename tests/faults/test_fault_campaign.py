@@ -4,6 +4,7 @@ DIFFICULTY_FAULTS=short runs a small campaign instead of the whole one.
 """
 
 import hashlib
+import multiprocessing
 import os
 import random
 import socket
@@ -58,6 +59,11 @@ class Campaign:
     server_kills: int
 
 
+def run_forked_worker(settings: Settings) -> None:
+    """Runs a worker whose jobs run in a process that need not load torch either."""
+    run_worker(settings, context=multiprocessing.get_context("forkserver"))
+
+
 CAMPAIGNS = {"short": Campaign(12, 2, 4, 1), "full": Campaign(100, 4, 40, 5)}
 
 
@@ -76,12 +82,12 @@ class Service:
         self.workers: list[ForkServerProcess] = []
 
     def add_workers(self, number: int) -> None:
-        self.workers += [self._start(run_worker, self._settings) for _ in range(number)]
+        self.workers += [self._start(run_forked_worker, self._settings) for _ in range(number)]
 
     def replace_worker(self, worker: ForkServerProcess) -> None:
         worker.kill()
         worker.join()
-        self.workers[self.workers.index(worker)] = self._start(run_worker, self._settings)
+        self.workers[self.workers.index(worker)] = self._start(run_forked_worker, self._settings)
 
     def replace_server(self) -> None:
         self._server.kill()
@@ -95,7 +101,7 @@ class Service:
             process.join()
 
     def _start(self, target: Callable[..., None], *arguments: object) -> ForkServerProcess:
-        process = self._context.Process(target=target, args=arguments, daemon=True)
+        process = self._context.Process(target=target, args=arguments)
         process.start()
         return process
 

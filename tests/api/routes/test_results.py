@@ -15,7 +15,7 @@ from api.jobs.queue import claim, fail, succeed
 from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from api.worker.job_runner import run_job
+from api.worker.job_runner import Observer, run_job
 
 COLOURS = {"cat": "red", "dog": "blue"}
 EACH = 5
@@ -68,7 +68,7 @@ def work(client: TestClient) -> Job:
     state = client.app.state  # type: ignore[attr-defined]
     job = claim(state.engine, "worker", "cpu", 600.0)
     assert job is not None
-    result = run_job(job, state.settings, state.engine, state.artifacts, lambda _: None)
+    result = run_job(job, state.settings, state.engine, state.artifacts, Observer())
     assert succeed(state.engine, job, result)
     return job
 

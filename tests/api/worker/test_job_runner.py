@@ -22,7 +22,7 @@ from api.results.score_columns import map_columns
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader
-from api.worker.job_runner import run_job
+from api.worker.job_runner import Observer, run_job
 from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
@@ -47,7 +47,7 @@ def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos:
     def run_it(
         job: Job, check: Callable[[Progress], None] = lambda _: None, load: Loader = LOAD
     ) -> dict[str, Any]:
-        return run_job(job, settings, sqlite_engine, artifacts, check, load)
+        return run_job(job, settings, sqlite_engine, artifacts, Observer(check), load)
 
     return run_it
 
