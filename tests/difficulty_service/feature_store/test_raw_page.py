@@ -9,6 +9,7 @@ import torch
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store.part import Part, open_part, write_part
 from difficulty_service.feature_store.raw_page import find_raw_page
+from difficulty_service.files.checksum import verify_path
 
 
 def make_part(rows: int, dim: int) -> Part:
@@ -29,7 +30,7 @@ def test_features_lie_in_the_file_as_they_are_in_memory(
 
     write_part(path, part, [])
 
-    assert find_raw_page(path, pq.read_metadata(path)) is not None
+    assert find_raw_page(path, pq.read_metadata(path), verify_path(path)) is not None
     read_features = open_part(path, []).read_features
     assert torch.equal(read_features(slice(0, rows), torch.empty), part.features)
     middle = slice(rows // 3, rows // 3 + 1)
@@ -59,7 +60,7 @@ def test_a_file_that_another_program_wrote_again_is_decoded(
     pq.write_table(table, path, **options)  # the metadata goes along
 
     opened = open_part(path, ["sample_id"])
-    assert find_raw_page(path, pq.read_metadata(path)) is None
+    assert find_raw_page(path, pq.read_metadata(path), verify_path(path)) is None
     assert torch.equal(opened.read_features(slice(100, 300), torch.empty), part.features[100:300])
     assert opened.sample_ids.to_pylist() == part.sample_ids
 
