@@ -40,7 +40,10 @@ def load_checked(text: str) -> dict[str, Any]:
     # Damage to the key must not make a file look like one without a checksum.
     lost = any(isinstance(value, str) and value.startswith(PREFIX) for value in values.values())
     if lost or (checksum is not None and checksum != _checksum(values)):
-        raise DamagedFile("its checksum does not match its content")
+        raise DamagedFile(
+            "its checksum does not match its content; delete the member checksum if the rest was "
+            "changed on purpose"
+        )
     return values
 
 
