@@ -14,11 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checksum import DamagedFile, empty_line, fill_in, verify_path
 from difficulty_service.reporting.charts import Scale, scale_of
 from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.score_file import ScoreFile
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout; a file of another version is made anew."""
 
 _KEY = b"difficulty-columns"
@@ -58,16 +59,25 @@ def write_columns(path: Path, scores: ScoreFile) -> None:
     }
     schema = batch.schema.with_metadata({_KEY: json.dumps(description).encode()})
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, pa.ipc.new_file(temporary, schema) as file:
-        file.write_batch(batch.replace_schema_metadata(schema.metadata))
+    with replacing(path) as temporary:
+        with pa.ipc.new_file(temporary, schema) as file:
+            file.write_batch(batch.replace_schema_metadata(schema.metadata))
+        with temporary.open("ab") as end:
+            position = end.tell()
+            end.write(empty_line())
+        fill_in(temporary, position)
 
 
 def map_columns(path: Path) -> ScoreColumns | None:
-    """Maps a file that `write_columns` has written; None if there is none of this version."""
+    """Maps a file that `write_columns` has written; None if there is no whole one."""
     try:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    except FileNotFoundError:
+        checksum = verify_path(path)
+    except (FileNotFoundError, DamagedFile):
         return None
+    if checksum is None:
+        return None
+    columns = pa.memory_map(str(path)).read_buffer(checksum.position)
+    reader = pa.ipc.open_file(pa.BufferReader(columns))
     description = json.loads(reader.schema.metadata[_KEY])
     if description["format"] != FORMAT:
         return None

@@ -49,7 +49,11 @@ def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, "is missing"), ('{"a": ', "is damaged"), ("[1]", "holds list, not an object")],
+    [
+        (None, "is missing"),
+        ('{"a": ', "is damaged"),
+        ("[1]", r"is damaged \(it holds list, not an object\)"),
+    ],
 )
 def test_json_that_cannot_be_read_is_named(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "a.json"
