@@ -6,9 +6,9 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from api.bounded_cache import BoundedCache
-from api.http.problems import Problem
 from api.jobs.files import SCORES_FILE, columns_file
 from api.jobs.rows import Job
+from api.jobs.stored_files import open_stored
 from api.results.overview import Overview, make_overview
 from api.results.score_columns import ScoreColumns, map_columns, write_columns
 from api.settings import Settings
@@ -37,7 +37,7 @@ class OpenScores:
         """The scores of a succeeded job.
 
         Raises:
-            Problem: Its files are gone.
+            Problem: Its files are gone or damaged.
             ScoreFileError: Its score file cannot be read.
         """
         return self._open.get(job.id, lambda: self._load(job))
@@ -56,19 +56,12 @@ class OpenScores:
         return columns
 
     def _write(self, job: Job, path: Path) -> None:
-        assert job.result is not None  # noqa: S101 - because it succeeded
-        key = f"{job.result['prefix']}/{SCORES_FILE}"
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent) as folder:
             local = Path(folder) / SCORES_FILE
-            try:
-                with self._artifacts.open(key) as source, local.open("wb") as target:
-                    while chunk := source.read(1 << 22):
-                        target.write(chunk)
-            except FileNotFoundError:
-                raise Problem(
-                    410, "gone", f"the files of job {job.id} are gone", "submit the dataset again"
-                ) from None
+            with open_stored(self._artifacts, job, SCORES_FILE) as source, local.open("wb") as file:
+                while chunk := source.read(1 << 22):
+                    file.write(chunk)
             write_columns(path, read_scores(local, COLUMNS))
         # The whole table was in memory once; what is left of it is of no use.
         pa.default_memory_pool().release_unused()

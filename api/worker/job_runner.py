@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
@@ -31,6 +30,7 @@ from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_parquet import write_parquet
 from difficulty_service.pipeline import (
     Callbacks,
     ExtractedDataset,
@@ -131,7 +131,7 @@ def _write_map(store: FeatureStore, fitted: FittedGaussians | None, out: Path) -
     if placed is None:
         return []
     with replacing(out) as temporary:
-        pq.write_table(placed, temporary, compression="zstd")
+        write_parquet(temporary, placed)
     return [out]
 
 

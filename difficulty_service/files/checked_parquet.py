@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from difficulty_service.files.checksum import (
     LINE_BYTES,
+    PREFIX,
     Checksum,
     DamagedFile,
     empty_line,
@@ -90,7 +91,8 @@ def verified_parquet(
     checksum = verify_path(path)
     with pq.ParquetFile(path, **options) as file:
         if checksum is None:
-            _require_rewritten(path, file.metadata)
+            with path.open("rb") as opened:
+                require_checksum(opened, file.metadata)
         yield file, checksum
 
 
@@ -106,11 +108,11 @@ def read_parquet_schema(path: Path) -> pa.Schema:
         return file.schema_arrow
 
 
-def _require_rewritten(path: Path, metadata: pq.FileMetaData) -> None:
-    """Raises DamagedFile where a file without a checksum was written with one."""
-    position = (metadata.metadata or {}).get(POSITION_KEY)
-    if position is None:
-        return
-    with path.open("rb") as file:
-        if int(position) + LINE_BYTES == parquet_footer(file):
+def require_checksum(file: BinaryIO, metadata: pq.FileMetaData) -> None:
+    """Raises DamagedFile where a file that was written with a checksum has lost it."""
+    position = int((metadata.metadata or {}).get(POSITION_KEY, -1))
+    # Another program that writes the file again may keep the key, but not at this position.
+    if position >= 0 and position + LINE_BYTES == parquet_footer(file):
+        file.seek(position)
+        if not file.read(len(PREFIX)) == PREFIX:
             raise DamagedFile("its checksum is lost")

@@ -259,6 +259,26 @@ def test_missing_files_are_answered_with_gone(client: TestClient) -> None:
     assert client.get(f"/v1/jobs/{job.id}/scores").status_code == 410
 
 
+@pytest.mark.parametrize("name", ["scores.parquet", "errors.parquet"])
+def test_damaged_files_are_not_served(client: TestClient, folder: Path, name: str) -> None:
+    client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.125})
+    job = work(client)
+    address = f"/v1/jobs/{job.id}/{name.removesuffix('.parquet')}"
+    assert client.get(address).status_code == 200
+    [stored] = (folder / "data").rglob(f"{job.id}/*/{name}")
+
+    data = bytearray(stored.read_bytes())
+    data[len(data) // 2] ^= 1
+    stored.write_bytes(data)
+    answers = [client.get(address)]
+    if name == "scores.parquet":
+        answers += [client.get(f"{address}.parquet"), client.get(f"{address}?sort=rmd")]
+
+    assert {answer.json()["type"] for answer in answers} == {"/problems/damaged"}
+    assert f"{name} of job {job.id} was damaged" in answers[0].json()["detail"]
+    assert "ETag" not in answers[-1].headers
+
+
 def test_thumbnails_go_with_their_job(client: TestClient, folder: Path) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.75})
     job = work(client)
@@ -274,10 +294,10 @@ def test_thumbnails_go_with_their_job(client: TestClient, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "statuses"),
     [
-        ("scores.parquet", {"200", "206", "304", "404", "409", "410", "416"}),
-        ("scores", {"200", "404", "409", "410", "422"}),
-        ("errors", {"200", "404", "409", "410", "422"}),
-        ("thumbnails/{sample_id}", {"200", "404", "409", "410", "422"}),
+        ("scores.parquet", {"200", "206", "304", "404", "409", "410", "416", "500"}),
+        ("scores", {"200", "404", "409", "410", "422", "500"}),
+        ("errors", {"200", "404", "409", "410", "422", "500"}),
+        ("thumbnails/{sample_id}", {"200", "404", "409", "410", "422", "500"}),
     ],
 )
 def test_every_status_is_declared(client: TestClient, address: str, statuses: set[str]) -> None:
