@@ -27,7 +27,7 @@ from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
 from difficulty_service.statistics.moments import compute_moments
 
-REPEATS = 9
+REPEATS = 7
 CLASSES = 100
 
 
@@ -119,7 +119,10 @@ def main() -> None:
                     plain.append(seconds(read))
             with_check, without = min(checked), min(plain)
             share = (with_check - without) / with_check
-            print(f"{what}: {1e3 * with_check:.1f} ms, without {1e3 * without:.1f} ms, {share:.1%}")
+            print(
+                f"{what}: {1e3 * with_check:.1f} ms, without {1e3 * without:.1f} ms, {share:.1%}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

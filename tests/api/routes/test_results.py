@@ -261,10 +261,9 @@ def test_missing_files_are_answered_with_gone(client: TestClient) -> None:
 
 @pytest.mark.parametrize("name", ["scores", "scores.parquet", "errors"])
 def test_damaged_files_are_not_served(client: TestClient, job: Job, name: str) -> None:
-    assert job.result is not None
     assert client.get(f"/v1/jobs/{job.id}/{name}").status_code == 200
     root = Path(client.app.state.artifacts.root.path)  # type: ignore[attr-defined]
-    stored = root / job.result["prefix"] / f"{name.removesuffix('.parquet')}.parquet"
+    stored = root / f"jobs/{job.id}/a{job.attempt}" / f"{name.removesuffix('.parquet')}.parquet"
     whole = stored.read_bytes()
 
     stored.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
