@@ -2,8 +2,9 @@
 
     python benchmarks/checksums.py
 
-Each file is read with its checksum and, by turns, with the check left out; printed are the best
-times. The files are in the system's cache, so that nothing else is as slow as on a disk.
+Each file is read with its checksum and, by turns, with the check left out; printed are the
+least seconds of processors, summed over threads. The files are in the system's cache, so that
+nothing else is as slow as on a disk.
 """
 
 import argparse
@@ -91,11 +92,11 @@ def unchecked() -> Iterator[None]:
 
 
 def seconds(read: Callable[[], object]) -> float:
-    """Seconds of one call, in which the file is not known to be whole."""
+    """Seconds of processors in one call, in which the file is not known to be whole."""
     checksum._verify_path.cache_clear()
-    began = time.perf_counter()
+    began = time.process_time()
     read()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ LINE_BYTES = len(PREFIX) + len(ZEROS) + len(b" without ") + 16 + 1 + 16
 PARQUET_MAGIC, PARQUET_END = b"PAR1", 8
 """A Parquet file ends with the length of its footer, 4 bytes, and the magic number."""
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18
 SEARCHED_HEAD, SEARCHED_TAIL = 1 << 20, 16 << 20
 
 TICK_NS = 2_000_000_000
@@ -152,9 +152,10 @@ def _digest(file: BinaryIO, size: int, position: int, without: range) -> bytes:
 def _update(hasher: xxhash.xxh3_128, file: BinaryIO, part: range) -> None:
     file.seek(part.start)
     left = len(part)
-    while left and (block := file.read(min(left, BLOCK_BYTES))):
-        hasher.update(block)
-        left -= len(block)
+    block = memoryview(bytearray(min(left, BLOCK_BYTES)))  # one, which stays in the cache
+    while left and (count := file.readinto(block[:left])):  # type: ignore[attr-defined]
+        hasher.update(block[:count])
+        left -= count
 
 
 def _read(file: BinaryIO, position: int, length: int) -> bytes:
