@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture docs figures screenshots bench study-quick study-scratch format clean
+.PHONY: help demo test check lint types architecture docs figures screenshots bench fuzz study-quick study-scratch format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ bench: $(INSTALLED) ## speed and memory beside other packages and the machine's 
 	@for script in $$(grep -l __main__ benchmarks/*.py); do \
 	    echo "$$script"; $(BIN)/python "$$script" || exit 1; \
 	done
+
+fuzz: $(INSTALLED) ## damage 7,200 files in every way and read them (minutes)
+	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
+	    tests/faults/test_damaged_files.py
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (an hour)
 	$(BIN)/python -m benchmarks.studies.quick

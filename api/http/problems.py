@@ -62,6 +62,7 @@ TITLES = {
     "too-many-jobs": "Too many jobs are waiting",
     "unreadable": "The data sent cannot be read",
     "unavailable": "The service cannot do this now",
+    "damaged": "A file on the server is not as it was written",
     "internal": "Something went wrong inside",
 }
 """Title of each type."""

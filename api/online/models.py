@@ -3,15 +3,18 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
+from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE
 from api.jobs.store import Job
+from api.jobs.stored_files import damaged, open_stored, open_stored_parquet
 from api.online.encoder import ScoringModel
 from api.storage.artifacts import Artifacts
+from difficulty_service.errors import StatisticsError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checksum import DamagedFile, verify_path
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.gaussian_file import load_gaussians
 
@@ -37,7 +40,8 @@ class ScoringModels:
         """The Gaussians of a job.
 
         Raises:
-            Problem: The job is not finished, or used the Gaussians of another job.
+            Problem: The job is not finished or used the Gaussians of another job, or its files are
+                gone or damaged.
         """
         if job.state != "succeeded" or job.result is None:
             raise Problem(
@@ -50,7 +54,7 @@ class ScoringModels:
         return self._cache.get(prefix, lambda: self._load(job, prefix))
 
     def _load(self, job: Job, prefix: str) -> ScoringModel:
-        key = f"{prefix}/gaussians.safetensors"
+        key = f"{prefix}/{GAUSSIANS_FILE}"
         if self._artifacts.size(key) is None:
             raise Problem(
                 409,
@@ -58,25 +62,29 @@ class ScoringModels:
                 f"job {job.id!r} used the Gaussians of another job",
                 f"use that job: {job.request.get('gaussians')!r}",
             )
-        gaussians, description = load_gaussians(self._local_copy(key))
+        try:
+            gaussians, description = load_gaussians(self._local_copy(job, key))
+        except StatisticsError as error:
+            raise damaged(job, GAUSSIANS_FILE) from error
         return ScoringModel(
             scorer=relative_mahalanobis(gaussians),
             description=description,
             class_names=tuple(description["class_names"]),
-            training_scores=self._training_scores(f"{prefix}/scores.parquet"),
+            training_scores=self._training_scores(job),
         )
 
-    def _local_copy(self, key: str) -> Path:
+    def _local_copy(self, job: Job, key: str) -> Path:
         path = self._folder / key
-        if not path.exists():
+        if not _is_whole(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with self._artifacts.open(key) as source, replacing(path) as temporary:
+            opened = open_stored(self._artifacts, job, GAUSSIANS_FILE)
+            with opened as source, replacing(path) as temporary:
                 temporary.write_bytes(source.read())
         return path
 
-    def _training_scores(self, key: str) -> NDArray[np.float64]:
-        with self._artifacts.open(key) as source:
-            column = pq.read_table(source, columns=["rmd"])["rmd"]
+    def _training_scores(self, job: Job) -> NDArray[np.float64]:
+        with open_stored_parquet(self._artifacts, job, SCORES_FILE) as file:
+            column = file.read(["rmd"])["rmd"]
         scores = column.to_numpy().astype(np.float64)
         scores = np.sort(scores[~np.isnan(scores)])
         if len(scores) > MAX_TRAINING_SCORES:
@@ -85,3 +93,12 @@ class ScoringModels:
             )
             scores = scores[positions]
         return scores
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether there is a local copy, and it is not damaged."""
+    try:
+        verify_path(path)
+    except (FileNotFoundError, DamagedFile):
+        return False
+    return True

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
+from api.http.problems import Problem
 from api.jobs.files import MAP_FILE
 from api.jobs.rows import Job
+from api.jobs.stored_files import open_stored_parquet
 from api.results.map_points import MapPoints
 from api.results.open_scores import OpenScores
 from api.results.score_pages import BadQuery
@@ -43,7 +44,7 @@ class Maps:
         """The map of a succeeded job; None where it has none.
 
         Raises:
-            Problem: Its score file is gone.
+            Problem: Its score file is gone, or the map is damaged.
         """
         return self._open.get(job.id, lambda: self._load(job))
 
@@ -55,7 +56,7 @@ class Maps:
             address: Path below which each image has a page.
 
         Raises:
-            Problem: Its score file is gone.
+            Problem: Its score file is gone, or the map is damaged.
         """
         return self._points.get(job.id, lambda: self._encode(job, address))
 
@@ -66,11 +67,12 @@ class Maps:
         return MapPoints.encode(drawn, self._open_scores.get(job).samples, address)
 
     def _load(self, job: Job) -> ImageMap | None:
-        assert job.result is not None  # noqa: S101 - because it succeeded
         try:
-            with self._artifacts.open(f"{job.result['prefix']}/{MAP_FILE}") as file:
-                placed = pq.read_table(file)
-        except FileNotFoundError:
+            with open_stored_parquet(self._artifacts, job, MAP_FILE) as file:
+                placed = file.read()
+        except Problem as problem:
+            if problem.type != "gone":
+                raise
             return None
         return placed_map(placed, self._open_scores.get(job).samples)
 

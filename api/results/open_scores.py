@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from api.bounded_cache import BoundedCache
-from api.http.problems import Problem
 from api.jobs.files import COLUMNS_FILE, SCORES_FILE, columns_file
 from api.jobs.rows import Job
+from api.jobs.stored_files import open_stored
 from api.results.overview import Overview
 from api.results.score_columns import ScoreColumns, map_columns, write_columns
 from api.settings import Settings
@@ -42,7 +42,7 @@ class OpenScores:
         """The scores of a succeeded job.
 
         Raises:
-            Problem: Its files are gone.
+            Problem: Its files are gone or damaged.
             ScoreFileError: Its score file cannot be read.
         """
         return self._open.get(job.id, lambda: self._load(job))
@@ -62,12 +62,17 @@ class OpenScores:
 
     def _published(self, job: Job, path: Path) -> ScoreColumns | None:
         """The columns that the job has published, of which a remote storage needs a copy here."""
-        key = _key(job, COLUMNS_FILE)
+        assert job.result is not None  # noqa: S101 - because it succeeded
+        key = f"{job.result['prefix']}/{COLUMNS_FILE}"
         if (local := self._artifacts.local_path(key)) is not None:
             return map_columns(local)
         try:
-            with replacing(path) as temporary:
-                self._fetch(key, temporary)
+            with (
+                self._artifacts.open(key) as source,
+                replacing(path) as temporary,
+                temporary.open("wb") as target,
+            ):
+                shutil.copyfileobj(source, target, COPY_BYTES)
         except FileNotFoundError:
             return None
         return map_columns(path)
@@ -76,21 +81,8 @@ class OpenScores:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent) as folder:
             local = Path(folder) / SCORES_FILE
-            try:
-                self._fetch(_key(job, SCORES_FILE), local)
-            except FileNotFoundError:
-                raise Problem(
-                    410, "gone", f"the files of job {job.id} are gone", "submit the dataset again"
-                ) from None
+            with open_stored(self._artifacts, job, SCORES_FILE) as source, local.open("wb") as file:
+                shutil.copyfileobj(source, file, COPY_BYTES)
             write_columns(path, read_scores(local, COLUMNS))
         # The whole table was in memory once; what is left of it is of no use.
         pa.default_memory_pool().release_unused()
-
-    def _fetch(self, key: str, path: Path) -> None:
-        with self._artifacts.open(key) as source, path.open("wb") as target:
-            shutil.copyfileobj(source, target, COPY_BYTES)
-
-
-def _key(job: Job, name: str) -> str:
-    assert job.result is not None  # noqa: S101 - because it succeeded
-    return f"{job.result['prefix']}/{name}"

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from api.results.overview import Overview, from_json, make_overview, to_json
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checksum import append_checksum, verify_path
 from difficulty_service.reporting.charts import Scale
 from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.score_file import ScoreFile
 
-FORMAT = 2
+FORMAT = 3
 """Version of the layout; a file of another version is made anew."""
 
 _KEY = b"difficulty-columns"
@@ -67,15 +68,21 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
     }
     schema = batch.schema.with_metadata({_KEY: json.dumps(description).encode()})
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, pa.ipc.new_file(temporary, schema) as file:
-        file.write_batch(batch.replace_schema_metadata(schema.metadata))
+    with replacing(path) as temporary:
+        with pa.ipc.new_file(temporary, schema) as file:
+            file.write_batch(batch.replace_schema_metadata(schema.metadata))
+        append_checksum(temporary)
     return path
 
 
 def map_columns(path: Path) -> ScoreColumns | None:
     """Maps a file that `write_columns` has written; None if none of this version can be read."""
     try:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        checksum = verify_path(path)
+        if checksum is None:
+            return None
+        columns = pa.memory_map(str(path)).read_buffer(checksum.position)
+        reader = pa.ipc.open_file(pa.BufferReader(columns))
         description = json.loads((reader.schema.metadata or {})[_KEY])
         if description["format"] != FORMAT:
             return None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
@@ -12,7 +13,8 @@ from api.jobs.rows import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.files.atomic_file import replacing
-from difficulty_service.reporting.similar import most_similar
+from difficulty_service.files.checksum import DamagedFile
+from difficulty_service.reporting.similar import map_vectors, most_similar
 
 COUNT = 12
 MAX_OPEN = 8
@@ -39,7 +41,7 @@ class SimilarImages:
         )
 
     def get(self, job: Job, row: int) -> Sequence[int] | None:
-        """Rows of up to COUNT images, the most similar first; None where the job has no vectors.
+        """Rows of up to COUNT images, the most similar first; None without usable vectors.
 
         Args:
             job: A succeeded job.
@@ -54,15 +56,17 @@ class SimilarImages:
     def _load(self, job: Job) -> Vectors | None:
         assert job.result is not None  # noqa: S101 - because it succeeded
         key = f"{job.result['prefix']}/{VECTORS_FILE}"
-        path = self._artifacts.local_file(key)
+        path = self._artifacts.local_path(key)
         try:
             if path is None:
                 path = vectors_file(self._settings, job)
                 self._fetch(key, path)
-            vectors: Vectors = np.load(path, mmap_mode="r")
+            return map_vectors(path)
         except FileNotFoundError:
             return None
-        return vectors
+        except DamagedFile as error:
+            structlog.get_logger().error("vectors-damaged", job=job.id, reason=str(error))
+            return None
 
     def _fetch(self, key: str, path: Path) -> None:
         if path.exists():

@@ -1,7 +1,7 @@
 """Results of a job: its score file, pages of scores, and what has no score."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -16,10 +16,10 @@ from api.http.byte_ranges import PARTIAL, UNCHANGED, RequestedBytes, Unsatisfiab
 from api.http.problems import Problem
 from api.jobs.files import ERRORS_FILE, SCORES_FILE
 from api.jobs.rows import Job
+from api.jobs.stored_files import open_stored, open_stored_parquet
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.routes.jobs import address, find_job
 from api.schemas.results import ErrorPage, ScorePage, ScoreRow, UnreadableImage
-from api.storage.artifacts import Artifacts
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
 
@@ -30,7 +30,7 @@ LARGEST_OFFSET = 2**53
 
 TextHeader = Annotated[str | None, Header(max_length=1000)]
 BYTES = {"schema": {"type": "string", "format": "binary"}}
-NOT_FINISHED: dict[int | str, dict[str, Any]] = {409: {}, 410: {}}
+NOT_FINISHED: dict[int | str, dict[str, Any]] = {409: {}, 410: {}, 500: {}}
 FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "The whole file", "content": {PARQUET: BYTES}},
     206: {"description": "The requested bytes", "content": {PARQUET: BYTES}},
@@ -84,9 +84,10 @@ async def read_file(
     }
     if part.status == PARTIAL:
         headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{size}"
+    file = await run_in_threadpool(open_stored, request.app.state.artifacts, job, SCORES_FILE)
     if request.method == "HEAD":
+        file.close()
         return Response(status_code=part.status, headers=headers, media_type=PARQUET)
-    file = await run_in_threadpool(_open, request, job, SCORES_FILE)
     return StreamingResponse(_chunks(file, part), part.status, headers, PARQUET)
 
 
@@ -163,21 +164,8 @@ def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
     )
 
 
-def _open(request: Request, job: Job, name: str) -> pa.NativeFile:
-    artifacts: Artifacts = request.app.state.artifacts
-    assert job.result is not None  # noqa: S101 - because it succeeded
-    try:
-        return artifacts.open(f"{job.result['prefix']}/{name}")
-    except FileNotFoundError:
-        raise Problem(
-            410, "gone", f"the files of job {job.id} are gone", "submit the dataset again"
-        ) from None
-
-
-@contextmanager
-def _parquet(request: Request, job: Job, name: str) -> Iterator[pq.ParquetFile]:
-    with _open(request, job, name) as opened, pq.ParquetFile(opened) as file:
-        yield file
+def _parquet(request: Request, job: Job, name: str) -> AbstractContextManager[pq.ParquetFile]:
+    return open_stored_parquet(request.app.state.artifacts, job, name)
 
 
 async def _chunks(file: pa.NativeFile, part: RequestedBytes) -> AsyncIterator[bytes]:

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from api.worker.cache_size import shrink
 from difficulty_service.feature_store.previous import OF_DATASET
 from difficulty_service.feature_store.store import FREE_TO_CHANGE, PREVIOUS_FOLDER, FeatureStore
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet_schema
 
 
 @dataclass(frozen=True)
@@ -78,8 +76,8 @@ class FeatureCache:
 def _is_whole(file: Path) -> bool:
     """Whether a file can be read; one that cannot is deleted, or every later job would fail."""
     try:
-        pq.read_schema(file)
-    except (pa.ArrowInvalid, OSError):
+        read_parquet_schema(file)
+    except UNREADABLE:
         file.unlink(missing_ok=True)
         return False
     return True

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from api.jobs.files import MAP_FILE, VECTORS_FILE
 from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_parquet import write_parquet
 from difficulty_service.reporting.map import place_samples
 from difficulty_service.reporting.similar import write_vectors
 from difficulty_service.statistics.gaussian import Gaussians
@@ -41,6 +41,6 @@ def write_page_files(
     placed = place_samples(store, gaussians)
     if placed is not None:
         with replacing(folder / MAP_FILE) as temporary:
-            pq.write_table(placed, temporary, compression="zstd")
+            write_parquet(temporary, placed)
         files.append(folder / MAP_FILE)
     return files

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from difficulty_service.cleaning.stored_images import StoredImage
 from difficulty_service.datasets.labels import MAX_LABEL, is_text
 from difficulty_service.errors import CleaningError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_parquet import parquet_writer, write_parquet
 
 BYTES_PER_GROUP = 64 << 20
 """Encoded bytes of the images after which a row group is written."""
@@ -32,7 +32,7 @@ def write_table(table: pa.Table, path: Path) -> None:
         if path.suffix.lower() == ".csv":
             pyarrow.csv.write_csv(table, temporary)
         else:
-            pq.write_table(table, temporary, compression="zstd")
+            write_parquet(temporary, table)
 
 
 def write_csv_list(
@@ -106,12 +106,12 @@ def write_parquet_list(
 
     with (
         replacing(path) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+        parquet_writer(temporary, schema) as write,
     ):
         for group in _groups(cells()):
             numbers, structs = zip(*group, strict=True)
             column = pa.array(structs, IMAGE_TYPE)
-            writer.write_table(rows.take(pa.array(numbers)).add_column(1, schema.field(1), column))
+            write(rows.take(pa.array(numbers)).add_column(1, schema.field(1), column))
 
 
 def changed_names(path: Path, labels: list[str]) -> list[str]:

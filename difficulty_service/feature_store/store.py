@@ -12,9 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from difficulty_service.errors import FeatureStoreError, Setting
 from difficulty_service.feature_store.part import (
     BadImage,
@@ -27,6 +24,8 @@ from difficulty_service.feature_store.part import (
 )
 from difficulty_service.feature_store.source import READ_KEYS, require_keys
 from difficulty_service.files.atomic_file import remove_leftovers, replacing
+from difficulty_service.files.checked_json import dump_checked, load_checked
+from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet_schema
 from difficulty_service.files.differences import differences
 
 DESCRIPTION_FILE = "store.json"
@@ -168,7 +167,7 @@ class FeatureStore:
     def write_description(self) -> None:
         """Writes the description into the folder."""
         with replacing(self.folder / DESCRIPTION_FILE) as temporary:
-            temporary.write_text(json.dumps(self.description, indent=1, sort_keys=True))
+            temporary.write_text(dump_checked(self.description, indent=1, sort_keys=True))
 
 
 def create_store(
@@ -244,8 +243,8 @@ def holds_only_parts(folder: Path) -> bool:
     if first is None or is_store(folder):
         return False
     try:
-        return {"sample_id", "features"} <= set(pq.read_schema(first).names)
-    except (pa.ArrowInvalid, OSError):
+        return {"sample_id", "features"} <= set(read_parquet_schema(first).names)
+    except UNREADABLE:
         return False
 
 
@@ -257,7 +256,7 @@ def read_description(folder: Path) -> Mapping[str, Any]:
     """
     path = folder / DESCRIPTION_FILE
     try:
-        description: Mapping[str, Any] = json.loads(path.read_text())
+        return load_checked(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         raise FeatureStoreError(
             f"{folder} is not a feature store: it has no {path.name}, which says how the features "
@@ -265,8 +264,9 @@ def read_description(folder: Path) -> Mapping[str, Any]:
             "make both with `difficulty extract`",
         ) from None
     except ValueError as error:
-        raise FeatureStoreError(f"{path} is damaged: {error}") from error
-    return description
+        raise FeatureStoreError(
+            f"{path} is damaged: {error}", "delete the folder and run `difficulty extract` again"
+        ) from error
 
 
 def _require_same_settings(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checksum import DamagedFile, append_checksum, verify_path
 from difficulty_service.reporting.directions import coordinates, similarity_directions
 from difficulty_service.statistics.gaussian import Gaussians
 
@@ -59,9 +60,23 @@ def write_vectors(
             found += len(rows)
         vectors.flush()
         del vectors
+        append_checksum(temporary)
     if not found:
         path.unlink()
     return found > 0
+
+
+def map_vectors(path: Path) -> NDArray[np.float16]:
+    """Maps a file that `write_vectors` has written.
+
+    Raises:
+        DamagedFile: It has changed since, or has no checksum.
+        OSError: It cannot be read.
+    """
+    if verify_path(path) is None:
+        raise DamagedFile(f"{path} has no checksum")
+    vectors: NDArray[np.float16] = np.load(path, mmap_mode="r")
+    return vectors
 
 
 def _rows_of(

@@ -24,6 +24,7 @@ from difficulty_service.audit.files import read_explanation
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.feature_store.store import open_store
+from difficulty_service.files.checked_json import load_checked
 from difficulty_service.score_file import read_scores, write_scores
 
 Done = subprocess.CompletedProcess[str]
@@ -207,7 +208,7 @@ def test_random_scores_stand_for_nothing(
 
     assert done.returncode == 0, done.stderr
     assert "nothing stands out: hard images are described as easy ones are" in done.stdout
-    written = json.loads((tmp_path / "random.explained.json").read_text())
+    written = load_checked((tmp_path / "random.explained.json").read_text())
     assert not any(group["findings"] for group in written["groups"])
 
 
@@ -226,7 +227,7 @@ def test_samples_without_an_image_and_copies_are_left_out(
 
     assert done.returncode == 0, done.stderr
     assert "1 sample is left out for want of an image" in done.stderr
-    groups = json.loads((tmp_path / "scores.explained.json").read_text())["groups"]
+    groups = load_checked((tmp_path / "scores.explained.json").read_text())["groups"]
     assert [group["num_easy"] for group in groups] == [59 + 55, 59, 55]
 
 
@@ -243,7 +244,7 @@ def test_projected_features_that_were_scored_are_used_without_the_images(
 
     assert done.returncode == 0, done.stderr
     assert "the features are those that were scored" in done.stderr
-    assert json.loads((tmp_path / "scores.explained.json").read_text())["backbone"] == BACKBONE
+    assert load_checked((tmp_path / "scores.explained.json").read_text())["backbone"] == BACKBONE
 
 
 def test_attributes_of_ones_own_take_the_place_of_those_of_the_package(
@@ -258,7 +259,7 @@ def test_attributes_of_ones_own_take_the_place_of_those_of_the_package(
 
     assert done.returncode == 0, done.stderr
     assert "by 2 attributes" in done.stdout
-    assert json.loads((tmp_path / "own.json").read_text())["num_attributes"] == 2
+    assert load_checked((tmp_path / "own.json").read_text())["num_attributes"] == 2
 
 
 @pytest.mark.filterwarnings("ignore:.* images are found by their sample id")

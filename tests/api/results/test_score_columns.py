@@ -51,7 +51,7 @@ def test_a_file_of_another_version_is_not_used(
 ) -> None:
     write_columns(tmp_path / "a.arrow", scores)
 
-    monkeypatch.setattr(score_columns, "FORMAT", 1)
+    monkeypatch.setattr(score_columns, "FORMAT", 99)
 
     assert map_columns(tmp_path / "a.arrow") is None
     assert map_columns(tmp_path / "b.arrow") is None

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.errors import ConfigError, TrainingError
+from difficulty_service.files.checked_json import load_checked
 from trainer.config import Recipe
 from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation.prediction_file import read_predictions
@@ -78,7 +79,7 @@ def spread(values: list[float], scale: float, decimals: int) -> str:
 def test_a_table_shows_mean_and_deviation_over_the_seeds_at_every_stage(run: Path) -> None:
     (table,) = evaluate(run)
 
-    records = [json.loads((run / f"seed-{seed}" / "metrics.json").read_text()) for seed in SEEDS]
+    records = [load_checked((run / f"seed-{seed}" / "metrics.json").read_text()) for seed in SEEDS]
     cells = cells_of(table)
     assert cells["metric"] == [
         "as trained",
