@@ -35,6 +35,7 @@ class Settings(BaseSettings):
         max_body_bytes: Maximum number of bytes of a request that is not an upload.
         max_upload_bytes: Maximum number of bytes of an upload.
         max_images_per_request: Maximum number of images in a request that scores single images.
+        max_vectors_per_request: Maximum number of feature vectors in a request.
         max_image_bytes: Maximum number of bytes of an image.
         max_pixels: Maximum number of pixels of an image.
         takes_jobs: Whether jobs may be submitted.
@@ -73,6 +74,7 @@ class Settings(BaseSettings):
     max_body_bytes: Count = 8 * MEBIBYTE
     max_upload_bytes: Count = 64 << 30
     max_images_per_request: Count = 256
+    max_vectors_per_request: Count = 10_000
     max_image_bytes: Count = 32 * MEBIBYTE
     max_pixels: Count = 50_000_000
     takes_jobs: bool = True

@@ -6,11 +6,11 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 from fastapi import APIRouter, Depends, Form, Path, Query, Request
-from fastapi.responses import FileResponse
 from starlette.responses import Response
 
 from api.http.api_keys import ReadKey, WriteKey
 from api.http.problems import Problem, not_found
+from api.http.small_files import small_file
 from api.jobs.failures import hide_paths, public_names
 from api.jobs.marks import SampleMark, set_marks
 from api.pages.rendering import is_fragment, query_of, redirect, render
@@ -28,7 +28,7 @@ from api.results.overview import typical_rows
 from api.results.score_pages import BadQuery
 from api.results.thumbnails import Thumbnails
 from api.routes.marks import apply_changes
-from api.routes.results import CACHED, JPEG
+from api.routes.results import JPEG
 from api.schemas.marks import Decision, MarkChange
 from difficulty_service.cleaning.marks import Mark
 from difficulty_service.errors import DatasetError, ImageError
@@ -207,7 +207,7 @@ def show_picture(
         return _placeholder(410, "the dataset can no longer be read")
     if path is None:
         return _placeholder(404, "the image is no longer in the dataset")
-    return FileResponse(path, media_type=JPEG, headers={"Cache-Control": CACHED})
+    return small_file(request, path, JPEG)
 
 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:

@@ -8,13 +8,20 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.http.api_keys import Principal, ReadKey
-from api.http.byte_ranges import PARTIAL, UNCHANGED, RequestedBytes, Unsatisfiable, parse_range
+from api.http.byte_ranges import (
+    PARTIAL,
+    UNCHANGED,
+    RequestedBytes,
+    Unsatisfiable,
+    parse_range,
+    unsatisfiable,
+)
 from api.http.problems import Problem, not_found
+from api.http.small_files import small_file
 from api.jobs.failures import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, MAP_FILE, SCORES_FILE
 from api.jobs.rows import Job
@@ -32,7 +39,6 @@ JPEG = "image/jpeg"
 CHUNK = 1 << 20
 LONGEST_PAGE = 1000
 LARGEST_OFFSET = 2**53
-CACHED = "private, max-age=86400"
 
 TextHeader = Annotated[str | None, Header(max_length=1000)]
 BYTES = {"schema": {"type": "string", "format": "binary"}}
@@ -74,14 +80,7 @@ async def read_file(
             size, etag, requested=range_, if_range=if_range, none_match=if_none_match
         )
     except Unsatisfiable as error:
-        raise Problem(
-            416,
-            "range-not-satisfiable",
-            str(error),
-            "request bytes within the size of the file",
-            field="Range",
-            headers={"Content-Range": f"bytes */{size}"},
-        ) from None
+        raise unsatisfiable(error, size) from None
     if part.status == UNCHANGED:
         return Response(status_code=UNCHANGED, headers=headers)
     headers |= {
@@ -155,7 +154,13 @@ def read_errors(
     "/thumbnails/{sample_id:path}",
     summary="A thumbnail of an image",
     response_class=Response,
-    responses={200: {"description": "A JPEG", "content": {JPEG: BYTES}}, **NOT_FINISHED},
+    responses={
+        200: {"description": "A JPEG", "content": {JPEG: BYTES}},
+        206: {"description": "The requested bytes", "content": {JPEG: BYTES}},
+        304: {"description": "The client has it already"},
+        416: {},
+        **NOT_FINISHED,
+    },
 )
 def read_thumbnail(
     job_id: str,
@@ -183,7 +188,7 @@ def read_thumbnail(
         ) from None
     if path is None:
         raise not_found("sample", sample_id[:200])
-    return FileResponse(path, media_type=JPEG, headers={"Cache-Control": CACHED})
+    return small_file(request, path, JPEG)
 
 
 def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
