@@ -38,6 +38,9 @@ class Settings(BaseSettings):
         max_vectors_per_request: Maximum number of feature vectors in a request.
         max_image_bytes: Maximum number of bytes of an image.
         max_pixels: Maximum number of pixels of an image.
+        max_rows: Maximum number of rows of the tables of a job.
+        max_text_bytes: Maximum number of bytes of labels and ids of a Parquet file in memory.
+        max_classes: Maximum number of classes of a job.
         takes_jobs: Whether jobs may be submitted.
         max_queued_jobs: Maximum number of queued jobs of one key.
         rate_limit: Maximum rate of requests of one key or address, in the notation of the package
@@ -77,6 +80,9 @@ class Settings(BaseSettings):
     max_vectors_per_request: Count = 10_000
     max_image_bytes: Count = 32 * MEBIBYTE
     max_pixels: Count = 50_000_000
+    max_rows: Count = 5_000_000
+    max_text_bytes: Count = 512 * MEBIBYTE
+    max_classes: Count = 25_000
     takes_jobs: bool = True
     max_queued_jobs: Count = 100
     rate_limit: str = "600/minute"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fastapi import Request, Response
 
-from api.http.byte_ranges import PARTIAL, UNCHANGED, parse_range, unsatisfiable, Unsatisfiable
+from api.http.byte_ranges import PARTIAL, UNCHANGED, Unsatisfiable, parse_range, unsatisfiable
 
 CACHED = "private, max-age=86400"
 

@@ -1,8 +1,8 @@
 """Feature vectors in an Arrow stream, whose size is known before any of it is decoded.
 
-A stream of a few kilobytes could unpack to gigabytes: by compression, by a batch that claims to have
-millions of rows, or by a dictionary whose long text many rows repeat. So compression is refused,
-rows are counted in the headers of the batches, and labels are read one by one.
+A stream of a few kilobytes could unpack to gigabytes: by compression, by a batch that claims to
+have millions of rows, or by a dictionary whose long text many rows repeat. So compression is
+refused, rows are counted in the headers of the batches, and labels are read one by one.
 """
 
 import struct

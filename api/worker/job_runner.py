@@ -107,7 +107,7 @@ def run_job(
 
         callbacks = Callbacks(reporter.update, keep_features, save_gaussians)
         with _deleted_if_unusable(extraction.out):
-            dataset = open_job_dataset(job, location)
+            dataset = open_job_dataset(job, location, settings)
             if marks := applied_marks(engine, job):
                 dataset = apply_marks(dataset, marks, job.request["marks"])
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
