@@ -26,7 +26,7 @@ from api.worker.feature_cache import FeatureCache
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.engines.cluster import ClusterOptions
-from difficulty_service.errors import FeatureStoreError
+from difficulty_service.errors import FeatureStoreError, ImageError
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.feature_store.store import FeatureStore
@@ -45,6 +45,8 @@ from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
 
 FEATURES_FOLDER = "features"
+MAX_UNREADABLE = 10_000  # images, before their share counts
+UNREADABLE_SHARE = 0.9
 
 Check = Callable[[Progress], None]
 """Called with every batch and between the stages; raises if the job must stop."""
@@ -222,11 +224,25 @@ class _Reporter:
             rate = (progress.done - self._first.done) / seconds
         self._last = Progress(progress.done, progress.total, progress.bad, rate)
         self._check(self._last)
+        _refuse_unreadable(progress)
 
     def between_stages(self) -> None:
         """Reports that no image is being extracted."""
         self._last = replace(self._last, rate=None)
         self._check(self._last)
+
+
+def _refuse_unreadable(progress: ExtractProgress) -> None:
+    """Ends a job of which hardly any image can be read, rather than try millions in vain.
+
+    Raises:
+        ImageError: More than 10,000 images, and nine in ten, cannot be read.
+    """
+    if progress.bad > MAX_UNREADABLE and progress.bad > UNREADABLE_SHARE * progress.done:
+        raise ImageError(
+            f"{progress.bad:,} of the first {progress.done:,} images cannot be read",
+            "check that the dataset holds images; a job with a small limit lists the reasons",
+        )
 
 
 def _result(job: Job, scored: ScoredDataset, scores: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.http.problems import Problem, not_found
-from api.jobs.failures import describe_failure, hide_paths, public_names
+from api.jobs.failures import MAX_LENGTH, describe_failure, hide_paths, public_names
 from api.settings import Settings
 from difficulty_service.errors import (
     BackboneError,
@@ -170,3 +170,20 @@ def test_a_root_at_the_top_of_the_disk_does_not_turn_every_slash_into_its_name()
     names = public_names(Settings(roots={"all": "/"}))
 
     assert hide_paths("cat/001.png", names) == "cat/001.png"
+
+
+def test_what_a_job_says_has_a_bounded_length_and_can_be_stored() -> None:
+    long = "x" * 2_000_000
+    failure = describe_failure(DatasetError(f"class {long}", f"rename {long}"), NAMES)
+    odd = describe_failure(DatasetError("class \ud800\0"), NAMES)
+
+    body = failure.body()
+
+    assert [len(body["detail"]), len(body["remedy"])] == [MAX_LENGTH, MAX_LENGTH]
+    assert body["detail"].startswith("class xxx")
+    assert odd.body()["detail"] == r"class \ud800\0"
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000, "/" * 100_000, "/a" * 50_000, " /" * 50_000])
+def test_hiding_the_paths_of_a_long_message_takes_no_time(text: str) -> None:
+    assert len(describe_failure(DatasetError(text), NAMES).body()["detail"]) <= MAX_LENGTH

@@ -129,7 +129,7 @@ def test_noise_in_place_of_pages_is_a_damaged_file(write: Callable[..., str]) ->
     for _ in range(200):
         noise = generator.bytes(column.total_compressed_size)
         Path(location).write_bytes(whole[:start] + noise + whole[start + len(noise) :])
-        with pa.OSFile(location) as source, pytest.raises(DatasetError, match="damaged|unpack"):
+        with pa.OSFile(location) as source, pytest.raises(DatasetError, match=r"damaged|unpack"):
             list(read_pages(source, column))
 
 
