@@ -16,7 +16,7 @@ from difficulty_service.errors import DatasetError
 MAX_RATIO = 200
 """How much a large page may unpack to; photographs hardly shrink, repeated labels do."""
 
-LARGE_PAGE = 64 << 20  # bytes
+LARGE_PAGE = 16 << 20  # bytes
 
 _HEADER_SIZES = (256, 1 << 14, 1 << 24)  # statistics may make a header long
 _STORED, _UNPACKED = 3, 2  # numbers of fields in parquet.thrift

@@ -188,11 +188,16 @@ def _cells_of_batches(
     batches: Iterator[pa.RecordBatch], rows: NDArray[np.int64]
 ) -> Iterator[object]:
     start = 0
+    previous: object = None
     for batch in batches:
         first, last = np.searchsorted(rows, [start, start + len(batch)])
-        # One by one: as Python objects, repeated values take their whole size each.
         column = batch.column(0)
-        yield from (column[row].as_py() for row in (rows[first:last] - start).tolist())
+        # One by one: all as Python objects at once would take the memory of the batch again.
+        for row in (rows[first:last] - start).tolist():
+            cell = column[row].as_py()
+            # Rows that repeat an image share its bytes, as they do in the file.
+            previous = previous if cell == previous else cell
+            yield previous
         start += len(batch)
         if last == len(rows):
             return
