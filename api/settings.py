@@ -81,7 +81,7 @@ class Settings(BaseSettings):
     max_image_bytes: Count = 32 * MEBIBYTE
     max_pixels: Count = 50_000_000
     max_rows: Count = 5_000_000
-    max_text_bytes: Count = 512 * MEBIBYTE
+    max_text_bytes: Count = 256 * MEBIBYTE
     max_classes: Count = 25_000
     takes_jobs: bool = True
     max_queued_jobs: Count = 100

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from difficulty_service.datasets.parquet_pages import read_pages
 from difficulty_service.errors import DatasetError, Setting
 
-BATCH_BYTES = 64 << 20
+BATCH_BYTES = 32 << 20
 _TEXT_ROWS = 1 << 16
 
 
