@@ -238,10 +238,6 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
         "parquet",
         lambda: parquet_with(pa.nulls(1_000_000, pa.binary())),
     ),
-    "Parquet with more rows than are allowed": (
-        "parquet",
-        lambda: parquet_with(pa.nulls(6_000_000, pa.binary())),
-    ),
     "Parquet with a label of 2 MB": (
         "parquet",
         lambda: parquet_with(labels=pa.array(["x" * (2 << 20), "y"])),
@@ -249,10 +245,6 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "Parquet with labels that are not UTF-8": (
         "parquet",
         lambda: parquet_with(labels=pa.array([b"\xff", b"y"]).view(pa.string())),
-    ),
-    "Parquet with labels of 64 unsigned bits": (
-        "parquet",
-        lambda: parquet_with(labels=pa.array([0, 2**64 - 1], pa.uint64())),
     ),
     "Parquet with two columns of labels": (
         "parquet",

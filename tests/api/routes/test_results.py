@@ -1,8 +1,7 @@
 """A finished job's scores, errors and thumbnails over HTTP."""
 
-import errno
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -213,63 +212,6 @@ def test_a_thumbnail_that_was_made_needs_its_image_no_more(
     assert again.content == first.content
     assert again.headers["ETag"] == first.headers["ETag"]
     assert other_size.status_code == 422
-
-
-def test_parts_of_a_thumbnail_make_the_thumbnail(client: TestClient, job: Job) -> None:
-    address = f"/v1/jobs/{job.id}/thumbnails/cat/1.png"
-    whole = client.get(address)
-    only = {"If-Range": whole.headers["ETag"]}
-
-    first = client.get(address, headers=only | {"Range": "bytes=0-99"})
-    rest = client.get(address, headers=only | {"Range": "bytes=100-"})
-    several = client.get(address, headers={"Range": "bytes=0-1,4-5"})
-
-    assert (first.status_code, rest.status_code, several.status_code) == (206, 206, 200)
-    assert first.headers["Content-Range"] == f"bytes 0-99/{len(whole.content)}"
-    assert first.headers["Content-Type"] == "image/jpeg"
-    assert first.content + rest.content == several.content == whole.content
-
-
-def test_a_range_behind_the_end_of_a_thumbnail_is_a_problem(
-    client: TestClient, job: Job, assert_problem: Callable[..., None]
-) -> None:
-    address = f"/v1/jobs/{job.id}/thumbnails/cat/1.png"
-
-    answer = client.get(address, headers={"Range": "bytes=99999999-"})
-
-    assert_problem(answer, 416, "range-not-satisfiable", "Range")
-    assert answer.headers["Content-Range"].startswith("bytes */")
-
-
-def test_a_client_that_has_the_thumbnail_need_not_fetch_it_again(
-    client: TestClient, job: Job
-) -> None:
-    address = f"/v1/jobs/{job.id}/thumbnails/cat/1.png"
-    etag = client.get(address).headers["ETag"]
-
-    again = client.get(address, headers={"If-None-Match": etag})
-    other = client.get(f"{address}?size=20", headers={"If-None-Match": etag})
-
-    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", etag)
-    assert other.status_code == 200
-
-
-def test_a_full_disk_is_named_where_a_thumbnail_cannot_be_written(
-    client: TestClient,
-    job: Job,
-    monkeypatch: pytest.MonkeyPatch,
-    assert_problem: Callable[..., None],
-) -> None:
-    def full(*_args: object, **_options: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", "/srv/thumbnails/x")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Image.Image, "save", full)
-        answer = client.get(f"/v1/jobs/{job.id}/thumbnails/cat/2.png?size=33")
-
-    assert_problem(answer, 507, "storage")
-    assert "/srv" not in answer.text
-    assert client.get(f"/v1/jobs/{job.id}/thumbnails/cat/2.png?size=33").status_code == 200
 
 
 @pytest.mark.parametrize(
