@@ -163,7 +163,7 @@ def parquet_with(
     """Parquet as a file that unpacks to far more than it has: without statistics, and packed."""
     target = pa.BufferOutputStream()
     if labels is None:
-        labels = pa.array(["cat", "dog"] * (len(images) // 2))
+        labels = pa.array(["cat", "dog"] * (0 if images is None else len(images) // 2))
     if images is None:
         images = pa.array([list(GOOD.values())[row % len(GOOD)] for row in range(len(labels))])
     table = pa.table([images, labels, *[labels] * (len(names) - 2)], names=list(names))
