@@ -56,8 +56,12 @@ class Settings(BaseSettings):
         max_body_bytes: Maximum number of bytes of a request that is not an upload.
         max_upload_bytes: Maximum number of bytes of an upload.
         max_images_per_request: Maximum number of images in a request that scores single images.
+        max_vectors_per_request: Maximum number of feature vectors in a request.
         max_image_bytes: Maximum number of bytes of an image.
         max_pixels: Maximum number of pixels of an image.
+        max_rows: Maximum number of rows of the tables of a job.
+        max_text_bytes: Maximum number of bytes of labels and ids of a Parquet file in memory.
+        max_classes: Maximum number of classes of a job.
         takes_jobs: Whether jobs may be submitted.
         max_queued_jobs: Maximum number of queued jobs of one key.
         max_pending_thumbnails: Maximum number of thumbnails of one key or address that are made or
@@ -109,8 +113,12 @@ class Settings(BaseSettings):
     max_body_bytes: Count = 8 * MEBIBYTE
     max_upload_bytes: Count = 64 << 30
     max_images_per_request: Count = 256
+    max_vectors_per_request: Count = 10_000
     max_image_bytes: Count = 32 * MEBIBYTE
     max_pixels: Count = 50_000_000
+    max_rows: Count = 5_000_000
+    max_text_bytes: Count = 256 * MEBIBYTE
+    max_classes: Count = 25_000
     takes_jobs: bool = True
     max_queued_jobs: Count = 100
     max_pending_thumbnails: Count = 128

@@ -16,12 +16,13 @@ from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
-from api.http.problems import CONTENT_TYPE, Problem
+from api.http.problems import CONTENT_TYPE, STORAGE_REASONS, Problem
 from api.public_text import hide_paths, public_names
 from api.storage.unusable import DatabaseUnusable, is_damaged
 from difficulty_service.errors import DifficultyError, MissingPackage, Setting
 
 RETRY_AFTER = 5  # seconds; a restart of the database takes about that long
+RETRY_AFTER_CLEANING = 60  # seconds
 MAX_ERRORS = 10  # that the answer to one request names
 MAX_DETAIL_LENGTH = 2000  # characters; the detail may quote the request
 SERVER_ERROR = 500
@@ -152,6 +153,20 @@ def from_database(error: DBAPIError | PoolTimeout) -> Problem:
     return from_unexpected()
 
 
+def from_system(error: OSError) -> Problem:
+    """For a file or disk of the server that fails; a full disk is named, the rest are bugs."""
+    reason = STORAGE_REASONS.get(error.errno or 0)
+    if reason is None:
+        return from_unexpected()
+    return Problem(
+        507,
+        "storage",
+        reason,
+        "try again later; the operator can free space in DIFFICULTY_DATA_DIR or delete old jobs",
+        headers={"Retry-After": str(RETRY_AFTER_CLEANING)},
+    )
+
+
 def _unavailable(detail: str) -> Problem:
     return Problem(
         503,
@@ -179,6 +194,7 @@ CONVERSIONS: Mapping[type[Exception], Callable[[Any], Problem]] = {
     DifficultyError: from_difficulty,
     DBAPIError: from_database,
     PoolTimeout: from_database,
+    OSError: from_system,
 }
 """Conversion of each kind of exception to a problem."""
 

@@ -1,10 +1,18 @@
 """Errors as problem details (RFC 9457): a stable type, what is wrong, which field, what to do."""
 
 import dataclasses
+import errno
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
 CONTENT_TYPE = "application/problem+json"
+
+STORAGE_REASONS = {
+    errno.ENOSPC: "the service has no space left to work in",
+    errno.EDQUOT: "the service has no space left to work in",
+    errno.EFBIG: "a file is larger than the service may write",
+}
+"""What is wrong with the storage of the server, by the number of the system's error."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -61,6 +69,7 @@ TITLES = {
     "too-many-requests": "Too many requests",
     "too-many-jobs": "Too many jobs are waiting",
     "unreadable": "The data sent cannot be read",
+    "storage": "The service has no room to store data",
     "unavailable": "The service cannot do this now",
     "damaged": "A file on the server is not as it was written",
     "internal": "Something went wrong inside",

@@ -1,26 +1,20 @@
 """What the owner of a job is told when it fails, and whether it is tried again."""
 
-import errno
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from api.http.problems import Problem
+from api.http.problems import STORAGE_REASONS, Problem
 from api.public_text import hide_paths
 from api.schemas.jobs import JobCreate
 from api.settings import Settings
 from difficulty_service.errors import DifficultyError, FeatureStoreError, Setting
 
-STORAGE_REASONS = {
-    errno.ENOSPC: "the service has no space left to work in",
-    errno.EDQUOT: "the service has no space left to work in",
-    errno.EFBIG: "a file is larger than the service may write",
-}
-
 PERMANENT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 """Errors of reading a dataset that the next attempt would meet again."""
 
+MAX_LENGTH = 2000  # characters of a stored message
 _SERVER_ERROR = 500
 _SLUG = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -47,11 +41,17 @@ class Failure:
         """The failure as it is stored with the job."""
         values = {
             "type": self.type,
-            "detail": self.detail,
-            "remedy": self.remedy,
+            "detail": _shortened(self.detail),
+            "remedy": self.remedy and _shortened(self.remedy),
             "field": self.field,
         }
         return {name: value for name, value in values.items() if value is not None}
+
+
+def _shortened(text: str) -> str:
+    """A text of bounded length that any database can store: messages quote the dataset."""
+    text = text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
+    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 4] + " ..."
 
 
 def describe_failure(error: Exception, names: Mapping[str, str]) -> Failure:

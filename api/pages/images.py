@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, Form, Path, Query, Request
-from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
+from api.http.small_files import small_file
 from api.jobs.marks import SampleMark, set_marks
 from api.pages.placeholders import placeholder
 from api.pages.rendering import is_fragment, query_of, redirect, render
@@ -31,7 +31,7 @@ from api.results.score_pages import BadQuery
 from api.results.similar_images import SimilarImages
 from api.results.thumbnails import Wanted
 from api.routes.marks import apply_changes
-from api.routes.thumbnails import CACHED, JPEG, find_thumbnail
+from api.routes.thumbnails import JPEG, find_thumbnail
 from api.schemas.marks import Decision, MarkChange
 from difficulty_service.cleaning.marks import Mark
 from difficulty_service.errors import DatasetError, ImageError
@@ -215,7 +215,7 @@ async def show_picture(
         return placeholder(410, UNREADABLE)
     if path is None:
         return placeholder(404, "the image is no longer in the dataset")
-    return FileResponse(path, media_type=JPEG, headers=CACHED)
+    return await run_in_threadpool(small_file, request, path, JPEG)
 
 
 def _wanted(job_id: str, row: int, request: Request, key: Principal, size: int) -> Wanted:

@@ -97,7 +97,7 @@ class Thumbnails:
 
     def _open_dataset(self, job: Job) -> Dataset:
         location = find_dataset(job, self._settings, self._engine)
-        return open_job_dataset(job, location)
+        return open_job_dataset(job, location, self._settings)
 
 
 def _position(sample_ids: Sequence[str], sample_id: str, row: int) -> int | None:

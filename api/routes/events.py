@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.http.api_keys import ReadKey
+from api.http.decimals import parse_decimal
 from api.http.key_watch import KeyWatch
 from api.http.problems import Problem
 from api.jobs.event_stream import EventStreams, Subscription, is_complete, new_events
@@ -89,7 +90,8 @@ def _last_id(header: str | None, after: int | None) -> int:
     """
     if not header:
         return after or 0
-    if not (header.isascii() and header.isdigit()) or int(header[:20]) > LARGEST_ID:
+    last_id = parse_decimal(header, LARGEST_ID)
+    if last_id is None:
         raise Problem(
             422,
             "invalid-request",
@@ -97,4 +99,4 @@ def _last_id(header: str | None, after: int | None) -> int:
             "send the `id` of an event received, or leave the header out",
             field="Last-Event-ID",
         )
-    return int(header)
+    return last_id

@@ -107,6 +107,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         415: "The body is of another kind",
         422: "A field is wrong",
         429: "Too many requests",
+        507: "The server has no space left",
         503: "The process that runs the backbones ended",
     }.items()
 }
@@ -163,11 +164,12 @@ async def _score(job: Job, request: Request, caller: Caller) -> ScoredSamples:
 
 
 def _score_vectors(
-    job: Job, request: Request, read: Callable[[bytes, int], Vectors], body: bytes
+    job: Job, request: Request, read: Callable[[bytes, int, int], Vectors], body: bytes
 ) -> ScoredSamples:
     models: ScoringModels = request.app.state.scoring_models
     model = models.get(job)
-    vectors = read(body, model.dim)
+    settings: Settings = request.app.state.settings
+    vectors = read(body, model.dim, settings.max_vectors_per_request)
     labels = label_indices(vectors.labels, model.class_names)
     rows = model.score(vectors.features, labels)
     return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])

@@ -12,7 +12,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.http.api_keys import Principal, ReadKey
-from api.http.byte_ranges import PARTIAL, UNCHANGED, RequestedBytes, Unsatisfiable, parse_range
+from api.http.byte_ranges import (
+    PARTIAL,
+    UNCHANGED,
+    RequestedBytes,
+    Unsatisfiable,
+    parse_range,
+    unsatisfiable,
+)
 from api.http.problems import Problem
 from api.jobs.files import ERRORS_FILE, SCORES_FILE
 from api.jobs.rows import Job
@@ -68,14 +75,7 @@ async def read_file(
             size, etag, requested=range_, if_range=if_range, none_match=if_none_match
         )
     except Unsatisfiable as error:
-        raise Problem(
-            416,
-            "range-not-satisfiable",
-            str(error),
-            "request bytes within the size of the file",
-            field="Range",
-            headers={"Content-Range": f"bytes */{size}"},
-        ) from None
+        raise unsatisfiable(error, size) from None
     if part.status == UNCHANGED:
         return Response(status_code=UNCHANGED, headers=headers)
     headers |= {

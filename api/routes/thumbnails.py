@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import Principal, ReadKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.problems import Problem, not_found
+from api.http.small_files import small_file
 from api.public_text import hide_paths, public_names
 from api.results.thumbnails import Thumbnails, Wanted
 from api.routes.results import BYTES, NOT_FINISHED, succeeded_job
@@ -18,14 +18,19 @@ from difficulty_service.errors import DatasetError, ImageError
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
 
 JPEG = "image/jpeg"
-CACHED = {"Cache-Control": "private, max-age=86400"}
 
 
 @router.get(
     "/thumbnails/{sample_id:path}",
     summary="A thumbnail of an image",
     response_class=Response,
-    responses={200: {"description": "A JPEG", "content": {JPEG: BYTES}}, **NOT_FINISHED},
+    responses={
+        200: {"description": "A JPEG", "content": {JPEG: BYTES}},
+        206: {"description": "The requested bytes", "content": {JPEG: BYTES}},
+        304: {"description": "The client has it already"},
+        416: {},
+        **NOT_FINISHED,
+    },
 )
 async def read_thumbnail(
     job_id: str,
@@ -52,7 +57,7 @@ async def read_thumbnail(
         ) from None
     if path is None:
         raise not_found("sample", sample_id[:200])
-    return FileResponse(path, media_type=JPEG, headers=CACHED)
+    return await run_in_threadpool(small_file, request, path, JPEG)
 
 
 async def find_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Path | None:

@@ -33,7 +33,8 @@ from api.worker.job_messages import (
     Stage,
     Succeeded,
 )
-from api.worker.job_runner import Observer, run_job
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.runtime.process_setup import keep_freed_memory

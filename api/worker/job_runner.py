@@ -2,10 +2,9 @@
 
 import hashlib
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from api.jobs.files import (
     attempt_prefix,
     work_folder,
 )
-from api.jobs.queue import Progress
 from api.jobs.rows import Job
 from api.jobs.store import get_job
 from api.public_text import hide_paths, public_names
@@ -30,19 +28,18 @@ from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.worker.feature_cache import FeatureCache
 from api.worker.job_messages import Stage
+from api.worker.job_observer import Observer, Reporter
 from api.worker.page_files import write_page_files
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.pipeline import (
     Callbacks,
     ExtractedDataset,
-    ExtractProgress,
     ExtractRequest,
     ScoredDataset,
     ScoreRequest,
@@ -54,25 +51,6 @@ from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
 
 FEATURES_FOLDER = "features"
-
-
-def ignore(_event: object) -> None:
-    """The callback that does nothing."""
-
-
-@dataclass(frozen=True)
-class Observer:
-    """Whoever follows a job.
-
-    Attributes:
-        check: Called with every batch and between the stages; whatever it raises ends the attempt.
-        enter: Called with each stage that begins.
-        images: Is told which images are being read and decoded; None to tell nobody.
-    """
-
-    check: Callable[[Progress], None] = ignore
-    enter: Callable[[Stage], None] = ignore
-    images: ImageWatch | None = None
 
 
 def run_job(
@@ -117,7 +95,7 @@ def run_job(
         extraction = replace(extraction, lend=cache.lend, watch=observer.images)
         files = [scoring.out]
         used = [scoring.fitted]
-        reporter = _Reporter(observer)
+        reporter = Reporter(observer)
 
         def save_gaussians(fitted: FittedGaussians) -> None:
             used.append(fitted)
@@ -133,7 +111,7 @@ def run_job(
         callbacks = Callbacks(reporter.update, keep_features, save_gaussians)
         with _deleted_if_unusable(extraction.out):
             observer.enter(Stage.LISTING)
-            dataset = open_job_dataset(job, location)
+            dataset = open_job_dataset(job, location, settings)
             if marks := applied_marks(engine, job):
                 dataset = apply_marks(dataset, marks, job.request["marks"])
             observer.enter(Stage.EXTRACTING)
@@ -216,38 +194,6 @@ def _deleted_if_unusable(features: Path) -> Iterator[None]:
     except FeatureStoreError:
         shutil.rmtree(features, ignore_errors=True)
         raise
-
-
-class _Reporter:
-    """Tells an observer about the progress of a job.
-
-    Args:
-        observer: The observer; whatever it raises ends the attempt.
-    """
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._began = 0.0
-        self._first: ExtractProgress | None = None
-        self._last = Progress(done=0, total=None, bad=0, rate=None)
-
-    def update(self, progress: ExtractProgress) -> None:
-        """Reports the progress of the extraction, and the rate of this attempt."""
-        rate = None
-        if self._first is None:
-            self._began, self._first = time.monotonic(), progress
-        else:
-            # One batch always takes some time, but a clock may be too coarse to measure it.
-            seconds = max(time.monotonic() - self._began, 1e-3)
-            rate = (progress.done - self._first.done) / seconds
-        self._last = Progress(progress.done, progress.total, progress.bad, rate)
-        self._observer.check(self._last)
-
-    def enter(self, stage: Stage) -> None:
-        """Reports that a stage begins in which no image is extracted."""
-        self._last = replace(self._last, rate=None)
-        self._observer.enter(stage)
-        self._observer.check(self._last)
 
 
 def _result(

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from api.http.problems import Problem, not_found
-from api.jobs.failures import describe_failure
+from api.jobs.failures import MAX_LENGTH, describe_failure
 from difficulty_service.errors import (
     BackboneError,
     DatasetError,
@@ -157,3 +157,20 @@ def test_what_is_not_found_has_an_address_that_lists_it(
 
     assert problem.detail == f"there is no {kind} 'x'"
     assert problem.remedy.startswith(listed)
+
+
+def test_what_a_job_says_has_a_bounded_length_and_can_be_stored() -> None:
+    long = "x" * 2_000_000
+    failure = describe_failure(DatasetError(f"class {long}", f"rename {long}"), NAMES)
+    odd = describe_failure(DatasetError("class \ud800\0"), NAMES)
+
+    body = failure.body()
+
+    assert [len(body["detail"]), len(body["remedy"])] == [MAX_LENGTH, MAX_LENGTH]
+    assert body["detail"].startswith("class xxx")
+    assert odd.body()["detail"] == r"class \ud800\0"
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000, "/" * 100_000, "/a" * 50_000, " /" * 50_000])
+def test_hiding_the_paths_of_a_long_message_takes_no_time(text: str) -> None:
+    assert len(describe_failure(DatasetError(text), NAMES).body()["detail"]) <= MAX_LENGTH

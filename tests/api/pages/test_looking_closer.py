@@ -18,6 +18,7 @@ from api.jobs.store import get_job
 from api.results.similar_images import SimilarImages
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
+from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.datasets.storage import StoredPath
 from difficulty_service.reporting.similar import most_similar
@@ -58,7 +59,7 @@ def job(client: TestClient) -> Job:
     client.post("/v1/jobs", json=body).raise_for_status()
     job = claim(state.engine, "worker", "cpu", 600.0)
     assert job is not None
-    result = run_job(job, state.settings, state.engine, state.artifacts, lambda _: None)
+    result = run_job(job, state.settings, state.engine, state.artifacts, Observer())
     assert succeed(state.engine, job, result)
     return job
 

@@ -15,7 +15,8 @@ from api.jobs.queue import claim, fail, succeed
 from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from api.worker.job_runner import Observer, run_job
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
 
 COLOURS = {"cat": "red", "dog": "blue"}
 EACH = 5

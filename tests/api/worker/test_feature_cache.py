@@ -18,7 +18,8 @@ from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader
 from api.worker.cache_size import shrink
-from api.worker.job_runner import Observer, run_job
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 
 LOAD = cached_loader()

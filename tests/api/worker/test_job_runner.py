@@ -22,7 +22,8 @@ from api.results.score_columns import map_columns
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader
-from api.worker.job_runner import Observer, run_job
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
