@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
 from api.http.problems import CONTENT_TYPE, STORAGE_REASONS, Problem
-from api.public_text import hide_paths, public_names
+from api.http.public_text import hide_paths, public_names
 from api.storage.unusable import DatabaseUnusable, is_damaged
 from difficulty_service.errors import DifficultyError, MissingPackage, Setting
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from api.http.problems import STORAGE_REASONS, Problem
-from api.public_text import hide_paths
+from api.http.public_text import hide_paths
 from api.schemas.jobs import JobCreate
 from api.settings import Settings
 from difficulty_service.errors import DifficultyError, FeatureStoreError, Setting

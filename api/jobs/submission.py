@@ -13,8 +13,8 @@ from api.schemas.jobs import JobCreate, JobDataset
 from api.settings import Settings
 from api.uploads.store import get_upload
 from difficulty_service.backbones import find_loader
-from difficulty_service.datasets.glob_pattern import parse_glob
 from difficulty_service.errors import BackboneError, DatasetError, as_keyword
+from difficulty_service.files.glob_pattern import parse_glob
 
 WILDCARDS = frozenset("*?[")
 

@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
+from api.http.public_text import hide_paths, public_names
 from api.http.small_files import small_file
 from api.jobs.marks import SampleMark, set_marks
 from api.pages.placeholders import placeholder
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import ScoredJob, scored_job
-from api.public_text import hide_paths, public_names
 from api.results.image_query import (
     MARKS,
     SORTS,

@@ -9,8 +9,8 @@ from starlette.concurrency import run_in_threadpool
 from api.http.api_keys import Principal, ReadKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.problems import Problem, not_found
+from api.http.public_text import hide_paths, public_names
 from api.http.small_files import small_file
-from api.public_text import hide_paths, public_names
 from api.results.thumbnails import Thumbnails, Wanted
 from api.routes.results import BYTES, NOT_FINISHED, succeeded_job
 from difficulty_service.errors import DatasetError, ImageError

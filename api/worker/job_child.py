@@ -13,12 +13,12 @@ import structlog
 import torchvision.transforms.v2  # noqa: F401 - takes seconds, which the first image would wait
 from sqlalchemy import Engine
 
+from api.http.public_text import public_names
 from api.jobs.failures import describe_failure
 from api.jobs.queue import Progress
 from api.jobs.rows import Job
 from api.logs import set_up_logging
 from api.parent_process import call_after_parent, die_with_parent
-from api.public_text import public_names
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import TRANSIENT_ERRORS, connect

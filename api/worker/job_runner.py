@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
+from api.http.public_text import hide_paths, public_names
 from api.jobs.applied_marks import applied_marks, apply_marks
 from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
 from api.jobs.files import (
@@ -22,7 +23,6 @@ from api.jobs.files import (
 )
 from api.jobs.rows import Job
 from api.jobs.store import get_job
-from api.public_text import hide_paths, public_names
 from api.results.score_columns import write_columns
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts

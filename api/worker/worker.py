@@ -16,11 +16,11 @@ from typing import Literal
 import structlog
 from sqlalchemy import Engine
 
+from api.http.public_text import public_names
 from api.jobs.failures import Failure, describe_failure
 from api.jobs.files import attempt_prefix, delete_other_attempts, delete_work
 from api.jobs.queue import claim, fail, hand_back, succeed
 from api.jobs.rows import Job
-from api.public_text import public_names
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import TRANSIENT_ERRORS, connect, require_current

@@ -6,7 +6,6 @@ from pathlib import Path
 from pyarrow.fs import FileSelector, FileType
 
 from difficulty_service.datasets.boundary import Boundary
-from difficulty_service.datasets.glob_pattern import RECURSIVE, WILDCARD, GlobPattern, parse_glob
 from difficulty_service.datasets.storage import (
     StoredFile,
     StoredPath,
@@ -15,6 +14,7 @@ from difficulty_service.datasets.storage import (
     resolve,
 )
 from difficulty_service.errors import DatasetError
+from difficulty_service.files.glob_pattern import RECURSIVE, WILDCARD, GlobPattern, parse_glob
 
 FolderId = tuple[int, int]
 """Device and inode of a folder."""

@@ -278,8 +278,7 @@ def test_thumbnails_go_with_their_job(client: TestClient, folder: Path) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.75})
     job = work(client)
     client.get(f"/v1/jobs/{job.id}/thumbnails/cat/1.png").raise_for_status()
-    kept = folder / "data" / "thumbnails" / job.id
-    assert len(list(kept.iterdir())) == 1
+    assert len(list((kept := folder / "data" / "thumbnails" / job.id).iterdir())) == 1
 
     client.delete(f"/v1/jobs/{job.id}")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from api.public_text import hide_paths, public_names
+from api.http.public_text import hide_paths, public_names
 from api.settings import Settings
 
 NAMES = {"/srv/data/photos": "photos", "s3://bucket/pictures": "bucket"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.datasets.file_search import find_files
-from difficulty_service.datasets.glob_pattern import GlobPattern, parse_glob
 from difficulty_service.errors import DatasetError
+from difficulty_service.files.glob_pattern import GlobPattern, parse_glob
 
 
 def matches_naively(parts: list[str], pattern: list[str]) -> bool:
