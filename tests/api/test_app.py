@@ -81,7 +81,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
 @pytest.fixture(scope="module")
 def client(app: FastAPI) -> Iterator[TestClient]:
     add_failing_routes(app)
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         yield client
 
 

@@ -154,7 +154,7 @@ def test_the_planted_phrase_is_found_where_it_is_and_nowhere_else(
     done = difficulty("explain", photos.scores, *clip)
 
     assert done.returncode == 0, done.stderr
-    written = json.loads(photos.scores.with_suffix(".explained.json").read_text())
+    written = load_checked(photos.scores.with_suffix(".explained.json").read_text())
     groups = {group["class_name"]: group for group in written["groups"]}
     assert groups["cat"]["num_hard"] == 12
     assert groups["cat"]["num_easy"] == 60

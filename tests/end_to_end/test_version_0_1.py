@@ -139,7 +139,7 @@ def test_a_finished_run_is_evaluated_and_compared(files: Path, difficulty: Comma
 def client(files: Path) -> Iterator[TestClient]:
     """The service on the database and the results of the old one, as the key that used it."""
     settings = Settings(data_dir=files / "service", device="cpu", keep_jobs=CENTURY)
-    with TestClient(create_app(settings)) as client:
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
         client.headers["Authorization"] = f"Bearer {known(files)['secret']}"
         yield client
 

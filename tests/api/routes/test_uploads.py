@@ -45,7 +45,7 @@ def client(sqlite_engine: Engine, settings: Settings) -> Iterator[TestClient]:
     app.include_router(uploads.router)
     app.dependency_overrides = {read_key: caller, write_key: caller}
     add_handlers(app)
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         yield client
 
 

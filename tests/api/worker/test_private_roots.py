@@ -92,7 +92,7 @@ def test_no_result_event_answer_or_log_names_its_address(
         for job in (missing, damaged, strict):
             wait_for(job, "failed")
     seen = [everything_in(sqlite_engine)]
-    with TestClient(create_app(settings)) as client:
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
         for job in (scored, missing, damaged, strict):
             addresses = [f"/v1/jobs/{job.id}{page}" for page in ("", "/errors", "/events")]
             seen += [client.get(address).text for address in addresses]
