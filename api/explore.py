@@ -25,9 +25,9 @@ from api.storage.tables import JOBS
 from difficulty_service.cleaning.stored_images import OPTIONS_KEY
 from difficulty_service.datasets.storage import is_uri
 from difficulty_service.errors import ConfigError, DifficultyError, FeatureStoreError
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.description import is_store
 from difficulty_service.feature_store.errors_file import ERRORS_FILE, read_errors, write_errors
-from difficulty_service.feature_store.part import BadImage
-from difficulty_service.feature_store.store import is_store
 from difficulty_service.files.wording import count_of
 from difficulty_service.reporting.samples import COLUMNS, to_samples
 from difficulty_service.runtime.process_setup import return_freed_memory
@@ -63,11 +63,11 @@ def explore(
         FeatureStoreError: The features in the given folder are incomplete or damaged.
         StatisticsError: No Gaussian can be fitted to them.
     """
-    settings, artifacts, job = _prepare(scores, images, port)
+    settings, job = _prepare(scores, images, port)
     beside = scores.with_suffix(".features")
     try:
         if features is not None or is_store(beside):
-            add_features(artifacts, job, features or beside)
+            add_features(settings.artifact_root, job, features or beside)
     except DifficultyError as error:
         if features is not None:
             raise
@@ -78,8 +78,8 @@ def explore(
     run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
 
 
-def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Artifacts, Job]:
-    """Settings of the server, its artifacts, and the job that the score file becomes.
+def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Job]:
+    """Settings of the server, and the job that the score file becomes.
 
     Errors are those of `explore`.
     """
@@ -99,7 +99,7 @@ def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Art
         artifacts = open_artifacts(settings.artifact_root)
         errors = find_errors(scores, content)
         job = import_scores(engine, artifacts, content, location, errors)
-    return settings, artifacts, job
+    return settings, job
 
 
 def explorer_settings(scores: Path, location: str, port: int) -> Settings:
