@@ -30,7 +30,7 @@ from difficulty_service.feature_store.description import is_store
 from difficulty_service.feature_store.errors_file import ERRORS_FILE, read_errors, write_errors
 from difficulty_service.files.wording import count_of
 from difficulty_service.reporting.samples import COLUMNS, to_samples
-from difficulty_service.runtime.process_setup import return_freed_memory
+from difficulty_service.runtime.apart import call_apart
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 COUNTS = ("num_samples", "num_scored", "num_doubtful", "num_duplicates", "num_bad_images")
@@ -63,7 +63,8 @@ def explore(
         FeatureStoreError: The features in the given folder are incomplete or damaged.
         StatisticsError: No Gaussian can be fitted to them.
     """
-    settings, job = _prepare(scores, images, port)
+    # Reading the file takes memory that a process would not give back as a whole.
+    settings, job = call_apart(_prepare, scores, images, port)
     beside = scores.with_suffix(".features")
     try:
         if features is not None or is_store(beside):
@@ -72,9 +73,6 @@ def explore(
         if features is not None:
             raise
         tell(f"There is no map, and no images like another one are shown: {error}")
-    # What it took to read the file once is of no use to the server.
-    pa.default_memory_pool().release_unused()
-    return_freed_memory()
     run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
 
 
