@@ -18,10 +18,9 @@ from api.http.openapi import with_problems
 from api.http.problem_responses import add_handlers
 from api.http.rate_limits import rate_limiter
 from api.jobs.event_stream import EventStreams
-from api.jobs.files import gaussians_folder
 from api.metrics import Metrics
 from api.online.models import ScoringModels
-from api.online.process import EncoderProcess
+from api.online.process import ScoringProcess
 from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
 from api.request_log import RequestLog
@@ -33,7 +32,7 @@ from api.routes import events, gaussians, jobs, marks, results, system, thumbnai
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect, migrate
-from difficulty_service.backbones.backbone import choose_device
+from difficulty_service.runtime.apart import call_apart
 from difficulty_service.runtime.parallel import num_workers
 
 ROUTERS = (
@@ -47,6 +46,9 @@ ROUTERS = (
     gaussians.router,
 )
 
+EVERYWHERE = ("auto", "cpu")
+"""Devices that every machine has."""
+
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
 Errors are problem details (RFC 9457): a stable `type`, what is wrong in `detail`, the field at
@@ -59,8 +61,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     Args:
         settings: Settings, kept in `app.state.settings`. While the application runs, `app.state`
-            also has `engine`, `artifacts`, `encoder`, `thumbnails`, `open_scores`, `maps`,
-            `similar_images`, `scoring_models`, `thumbnail_queue` and `scoring_queue`;
+            also has `engine`, `artifacts`, `scoring_process`, `thumbnails`, `open_scores`,
+            `maps`, `similar_images`, `scoring_models`, `thumbnail_queue` and `scoring_queue`;
             `stopping` says whether long answers should end because the server is stopping.
 
     Raises:
@@ -111,11 +113,11 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         await run_in_threadpool(migrate, state.engine)
         state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
-        await run_in_threadpool(choose_device, settings.device)  # fails now if it is invalid
-        state.encoder = EncoderProcess(settings)
+        await run_in_threadpool(require_device, settings.device)
+        state.scoring_process = ScoringProcess(settings)
         state.thumbnails = Thumbnails(settings, state.engine)
         state.open_scores = OpenScores(settings, state.artifacts)
-        state.scoring_models = ScoringModels(state.artifacts, gaussians_folder(settings))
+        state.scoring_models = ScoringModels(state.artifacts, state.scoring_process)
         await run_in_threadpool(compile_templates)
         state.maps = Maps(state.artifacts, state.open_scores)
         state.similar_images = SimilarImages(settings, state.artifacts)
@@ -127,7 +129,23 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             with housekeeping(state.engine, settings, state.artifacts):
                 yield
         finally:
-            await run_in_threadpool(state.encoder.close)
+            await run_in_threadpool(state.scoring_process.close)
             await run_in_threadpool(state.thumbnails.close)
     finally:
         state.engine.dispose()
+
+
+def require_device(name: str) -> None:
+    """Checks that a device can be used, in another process, since that takes torch.
+
+    Raises:
+        BackboneError: This machine has no such device.
+    """
+    if name not in EVERYWHERE:
+        call_apart(_choose_device, name)
+
+
+def _choose_device(name: str) -> None:
+    from difficulty_service.backbones.backbone import choose_device
+
+    choose_device(name)

@@ -25,12 +25,12 @@ from api.storage.tables import JOBS
 from difficulty_service.cleaning.stored_images import OPTIONS_KEY
 from difficulty_service.datasets.storage import is_uri
 from difficulty_service.errors import ConfigError, DifficultyError, FeatureStoreError
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.description import is_store
 from difficulty_service.feature_store.errors_file import ERRORS_FILE, read_errors, write_errors
-from difficulty_service.feature_store.part import BadImage
-from difficulty_service.feature_store.store import is_store
 from difficulty_service.files.wording import count_of
 from difficulty_service.reporting.samples import COLUMNS, to_samples
-from difficulty_service.runtime.process_setup import return_freed_memory
+from difficulty_service.runtime.apart import call_apart
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 COUNTS = ("num_samples", "num_scored", "num_doubtful", "num_duplicates", "num_bad_images")
@@ -63,23 +63,21 @@ def explore(
         FeatureStoreError: The features in the given folder are incomplete or damaged.
         StatisticsError: No Gaussian can be fitted to them.
     """
-    settings, artifacts, job = _prepare(scores, images, port)
+    # Reading the file takes memory that a process would not give back as a whole.
+    settings, job = call_apart(_prepare, scores, images, port)
     beside = scores.with_suffix(".features")
     try:
         if features is not None or is_store(beside):
-            add_features(artifacts, job, features or beside)
+            add_features(settings.artifact_root, job, features or beside)
     except DifficultyError as error:
         if features is not None:
             raise
         tell(f"There is no map, and no images like another one are shown: {error}")
-    # What it took to read the file once is of no use to the server.
-    pa.default_memory_pool().release_unused()
-    return_freed_memory()
     run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
 
 
-def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Artifacts, Job]:
-    """Settings of the server, its artifacts, and the job that the score file becomes.
+def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Job]:
+    """Settings of the server, and the job that the score file becomes.
 
     Errors are those of `explore`.
     """
@@ -99,7 +97,7 @@ def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Art
         artifacts = open_artifacts(settings.artifact_root)
         errors = find_errors(scores, content)
         job = import_scores(engine, artifacts, content, location, errors)
-    return settings, artifacts, job
+    return settings, job
 
 
 def explorer_settings(scores: Path, location: str, port: int) -> Settings:

@@ -8,22 +8,22 @@ import pyarrow.parquet as pq
 
 from api.jobs.files import SCORES_FILE, VECTORS_FILE, attempt_prefix
 from api.jobs.rows import Job
-from api.storage.artifacts import Artifacts
-from api.worker.page_files import write_page_files
+from api.storage.artifacts import Artifacts, open_artifacts
 from difficulty_service.errors import ConfigError
-from difficulty_service.feature_store.store import is_store, open_store
-from difficulty_service.scoring.fit_store import fit_store
-from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.feature_store.description import is_store, read_description
+from difficulty_service.runtime.apart import call_apart
 
 SOURCE_FILE = "features.txt"
 """File that names the folder of the features that the other files were made of."""
 
 
-def add_features(artifacts: Artifacts, job: Job, folder: Path) -> None:
+def add_features(artifact_root: str, job: Job, folder: Path) -> None:
     """Adds the map and the vectors of a job's images, unless they are made of this folder already.
 
+    They are made in another process, since that takes torch, which the server does without.
+
     Args:
-        artifacts: Results of jobs.
+        artifact_root: Folder or URI of the results of jobs.
         job: Job of a score file.
         folder: Folder of the features.
 
@@ -32,17 +32,26 @@ def add_features(artifacts: Artifacts, job: Job, folder: Path) -> None:
         FeatureStoreError: They are incomplete or damaged.
         StatisticsError: No Gaussian can be fitted to them.
     """
-    prefix = attempt_prefix(job)
     if not is_store(folder):
         raise ConfigError(
             f"{folder} holds no features",
             "`difficulty score` keeps them beside the scores when it is given a dataset",
             parameter="features",
         )
+    artifacts = open_artifacts(artifact_root)
+    source = f"{folder.absolute()} {read_description(folder).get('fingerprint')}"
+    if _read(artifacts, f"{attempt_prefix(job)}/{SOURCE_FILE}") != source:
+        call_apart(_add_files, artifact_root, job, folder, source)
+
+
+def _add_files(artifact_root: str, job: Job, folder: Path, source: str) -> None:
+    from api.worker.page_files import write_page_files
+    from difficulty_service.feature_store.store import open_store
+    from difficulty_service.scoring.fit_store import fit_store
+    from difficulty_service.statistics.fit_options import FitOptions
+
+    artifacts, prefix = open_artifacts(artifact_root), attempt_prefix(job)
     store = open_store(folder)
-    source = f"{folder.absolute()} {store.description['fingerprint']}"
-    if _read(artifacts, f"{prefix}/{SOURCE_FILE}") == source:
-        return
     gaussians = fit_store(store, FitOptions("auto", "auto")).gaussians
     with artifacts.open(f"{prefix}/{SCORES_FILE}") as file:
         ids = pq.read_table(file, columns=["sample_id"])["sample_id"].cast(pa.string())

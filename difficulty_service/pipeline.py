@@ -26,8 +26,8 @@ from difficulty_service.extraction.shard_subset import ShardSubset
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.extraction.unreadable_classes import warn_of_unreadable_classes
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.errors_file import write_errors
-from difficulty_service.feature_store.part import BadImage
 from difficulty_service.feature_store.previous import (
     Reuse,
     delete_reused,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from torch import Tensor
 
 from api.http.decimals import parse_decimal
 from api.online.arrow_bodies import invalid, read_labels, read_stream, read_values, too_many
@@ -38,7 +38,7 @@ class Vectors:
         labels: Names or indices of classes; None where unknown.
     """
 
-    features: Tensor
+    features: NDArray[np.float32]
     labels: Sequence[Label | None]
 
 
@@ -65,7 +65,9 @@ def read_json(body: bytes, dim: int, max_rows: int) -> Vectors:
         if len(vector) != dim:
             raise invalid(f"features.{row}", f"{len(vector)} numbers, expected {dim}")
     labels = read.labels if read.labels is not None else [None] * len(read.features)
-    return _checked(torch.tensor(read.features, dtype=torch.float32), labels)
+    with np.errstate(over="ignore"):  # which `_checked` finds
+        features = np.array(read.features, np.float32)
+    return _checked(features, labels)
 
 
 def read_arrow(body: bytes, dim: int, max_rows: int) -> Vectors:
@@ -83,10 +85,10 @@ def read_arrow(body: bytes, dim: int, max_rows: int) -> Vectors:
     values = read_values(table["features"], dim)
     known = "label" in table.column_names
     labels = read_labels(table["label"]) if known else [None] * len(table)
-    return _checked(torch.from_numpy(values), labels)
+    return _checked(values, labels)
 
 
-def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) -> Tensor:
+def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) -> NDArray[np.int64]:
     """Class indices of names or indices, -1 where unknown. Shape (samples,).
 
     Raises:
@@ -103,7 +105,7 @@ def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) ->
                 f"{class_names[0][:100]!r}",
             )
         indices.append(found)
-    return torch.tensor(indices, dtype=torch.int64)
+    return np.array(indices, np.int64)
 
 
 def _class_index(label: Label, index: Mapping[str, int]) -> int | None:
@@ -120,12 +122,12 @@ def _quoted(label: Label | None) -> str:
     return repr(label if not isinstance(label, str) else label[:100])
 
 
-def _checked(features: Tensor, labels: Sequence[Label | None]) -> Vectors:
+def _checked(features: NDArray[np.float32], labels: Sequence[Label | None]) -> Vectors:
     if len(labels) != len(features):
         raise invalid("labels", f"{len(labels)} labels for {len(features)} vectors")
     if not len(features):
         raise invalid("features", "there are no vectors")
-    infinite = (~features.isfinite().all(dim=1)).nonzero()
+    infinite = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(infinite):
         raise invalid(f"features.{int(infinite[0])}", "float32 cannot represent every number")
     return Vectors(features, labels)

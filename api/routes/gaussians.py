@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-import torch
 from fastapi import APIRouter, Request
+from numpy.typing import NDArray
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
-from torch import Tensor
 
 from api.http.api_keys import ReadKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.problems import CONTENT_TYPE, Problem
 from api.jobs.rows import Job
-from api.online.encoder import ScoringModel
+from api.online.answers import Encoded
 from api.online.feature_bodies import (
     ARROW_STREAM,
     FeatureBody,
@@ -28,8 +27,8 @@ from api.online.feature_bodies import (
     read_arrow,
     read_json,
 )
-from api.online.models import ScoringModels
-from api.online.process import Encoded, EncoderProcess
+from api.online.models import JobGaussians, ScoringModels
+from api.online.process import ScoringProcess
 from api.routes.jobs import find_job
 from api.settings import Settings
 
@@ -108,7 +107,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         422: "A field is wrong",
         429: "Too many requests",
         507: "The server has no space left",
-        503: "The process that runs the backbones ended",
+        503: "The process that scores samples ended",
     }.items()
 }
 
@@ -167,11 +166,12 @@ def _score_vectors(
     job: Job, request: Request, read: Callable[[bytes, int, int], Vectors], body: bytes
 ) -> ScoredSamples:
     models: ScoringModels = request.app.state.scoring_models
-    model = models.get(job)
+    gaussians = models.get(job)
     settings: Settings = request.app.state.settings
-    vectors = read(body, model.dim, settings.max_vectors_per_request)
-    labels = label_indices(vectors.labels, model.class_names)
-    rows = model.score(vectors.features, labels)
+    vectors = read(body, gaussians.dim, settings.max_vectors_per_request)
+    labels = label_indices(vectors.labels, gaussians.class_names)
+    process: ScoringProcess = request.app.state.scoring_process
+    rows = process.score(gaussians.job, vectors.features, labels).rows(gaussians.class_names)
     return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])
 
 
@@ -190,11 +190,12 @@ async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSam
         ) from None
     _check(contents, labels, settings)
     models: ScoringModels = request.app.state.scoring_models
-    model = await caller.run(models.get, job)
+    gaussians = await caller.run(models.get, job)
     names_or_indices: Sequence[Label | None] = labels or [None] * len(contents)
-    indices = label_indices(names_or_indices, model.class_names)
-    encoded = await _encode(contents, model, request, caller)
-    rows = await run_in_threadpool(_score_rows, model, encoded, indices)
+    indices = label_indices(names_or_indices, gaussians.class_names)
+    process: ScoringProcess = request.app.state.scoring_process
+    encoded = await _encode(contents, gaussians, process, caller)
+    rows = await run_in_threadpool(_score_rows, process, gaussians, encoded, indices)
     samples = [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
     return ScoredSamples(gaussians=job.id, samples=samples)
 
@@ -224,25 +225,28 @@ def _check(contents: Sequence[bytes], labels: Sequence[str], settings: Settings)
 
 
 async def _encode(
-    contents: Sequence[bytes], model: ScoringModel, request: Request, caller: Caller
+    contents: Sequence[bytes], gaussians: JobGaussians, process: ScoringProcess, caller: Caller
 ) -> list[Encoded]:
     """Features of each image or the reason why it cannot be read, in pieces between others'."""
-    encoder: EncoderProcess = request.app.state.encoder
     starts = range(0, len(contents), IMAGES_PER_TURN)
     pieces = [contents[start : start + IMAGES_PER_TURN] for start in starts]
     encoded = await asyncio.gather(
-        *(caller.run(encoder.encode, piece, model.description) for piece in pieces)
+        *(caller.run(process.encode, piece, gaussians.description) for piece in pieces)
     )
     return [each for piece in encoded for each in piece]
 
 
 def _score_rows(
-    model: ScoringModel, encoded: Sequence[Encoded], indices: Tensor
+    process: ScoringProcess,
+    gaussians: JobGaussians,
+    encoded: Sequence[Encoded],
+    indices: NDArray[np.int64],
 ) -> list[dict[str, Any]]:
     """Fields of each sample: its scores, or the reason why there are none."""
     readable = [row for row, each in enumerate(encoded) if not isinstance(each, str)]
     scored: Iterator[dict[str, Any]] = iter(())
     if readable:
         features = np.stack([each for each in encoded if not isinstance(each, str)])
-        scored = iter(model.score(torch.from_numpy(features), indices[readable]))
+        scores = process.score(gaussians.job, features, indices[readable])
+        scored = iter(scores.rows(gaussians.class_names))
     return [{"error": each} if isinstance(each, str) else next(scored) for each in encoded]

@@ -10,11 +10,10 @@ from difficulty_service.audit.explanation import Explanation, explain, scored_by
 from difficulty_service.audit.files import write_json
 from difficulty_service.backbones import DEFAULT_BACKBONE
 from difficulty_service.backbones.clip_text import TextEncoder, is_clip
+from difficulty_service.feature_store.description import is_store, read_description
 from difficulty_service.feature_store.store import (
     FeatureStore,
-    is_store,
     open_store,
-    read_description,
 )
 from difficulty_service.files.wording import count_of, is_or_are
 from difficulty_service.score_file import ScoreFile

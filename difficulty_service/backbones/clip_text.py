@@ -20,9 +20,9 @@ from difficulty_service.backbones.clip import (
 from difficulty_service.backbones.weights import (
     file_sha256,
     load_checked,
-    locate_weights,
     read_weights,
 )
+from difficulty_service.backbones.weights_files import locate_weights
 from difficulty_service.errors import BackboneError, Setting
 
 TEXT_PREFIX = "text."

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.feature_store.part import BadImage
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.files.arrow_columns import strings_to_arrow
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet, write_parquet

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.raw_page import (
     Allocate,
     ReadRows,
@@ -34,23 +35,6 @@ PREFETCH_BYTES = 1 << 20
 """Bytes to prefetch per call; Linux truncates a call to the largest request of the disk."""
 
 NO_IDS = pa.chunked_array([], pa.string())
-
-
-@dataclass(frozen=True)
-class BadImage:
-    """An image without features.
-
-    Attributes:
-        sample_id: Id of the sample.
-        reason: Reason why it could not be read.
-        content: Digest of the encoded image; None where not all of it was read.
-        stamp: Stamp of its file; None where it is not a file of its own.
-    """
-
-    sample_id: str
-    reason: str
-    content: bytes | None = None
-    stamp: int | None = None
 
 
 @dataclass(frozen=True)

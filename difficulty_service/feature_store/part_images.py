@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.known_images import ImageList
-from difficulty_service.feature_store.part import BadImage, damaged_part
+from difficulty_service.feature_store.part import damaged_part
 from difficulty_service.feature_store.raw_page import read_checked, write_raw_page
 from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.files.atomic_file import replacing

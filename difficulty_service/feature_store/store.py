@@ -13,8 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from difficulty_service.errors import FeatureStoreError, Setting
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.description import (
+    DESCRIPTION_FILE,
+    is_store,
+    read_description,
+)
 from difficulty_service.feature_store.part import (
-    BadImage,
     OpenPart,
     Part,
     open_part,
@@ -24,11 +29,9 @@ from difficulty_service.feature_store.part import (
 )
 from difficulty_service.feature_store.source import READ_KEYS, require_keys
 from difficulty_service.files.atomic_file import remove_leftovers, replacing
-from difficulty_service.files.checked_json import dump_checked, load_checked
+from difficulty_service.files.checked_json import dump_checked
 from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet_schema
 from difficulty_service.files.differences import differences
-
-DESCRIPTION_FILE = "store.json"
 
 PART_FILES, UNFINISHED_FILES = "part-*.parquet", "partial-*.parquet"
 PREVIOUS_FOLDER, PREVIOUS_FILES = "previous", "[0-9]*.parquet"
@@ -232,11 +235,6 @@ def open_store(folder: Path) -> FeatureStore:
     return store
 
 
-def is_store(folder: Path) -> bool:
-    """Whether a folder holds a feature store, complete or not."""
-    return (folder / DESCRIPTION_FILE).is_file()
-
-
 def holds_only_parts(folder: Path) -> bool:
     """Whether a folder holds parts of a feature store, but not its description."""
     first = next(iter(sorted(folder.glob("part-*.parquet"))), None)
@@ -246,27 +244,6 @@ def holds_only_parts(folder: Path) -> bool:
         return {"sample_id", "features"} <= set(read_parquet_schema(first).names)
     except UNREADABLE:
         return False
-
-
-def read_description(folder: Path) -> Mapping[str, Any]:
-    """The description of a store's features.
-
-    Raises:
-        FeatureStoreError: The folder is not a store, or its description is damaged.
-    """
-    path = folder / DESCRIPTION_FILE
-    try:
-        return load_checked(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        raise FeatureStoreError(
-            f"{folder} is not a feature store: it has no {path.name}, which says how the features "
-            "were made",
-            "make both with `difficulty extract`",
-        ) from None
-    except ValueError as error:
-        raise FeatureStoreError(
-            f"{path} is damaged: {error}", "delete the folder and run `difficulty extract` again"
-        ) from error
 
 
 def _require_same_settings(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

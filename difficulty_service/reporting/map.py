@@ -1,20 +1,23 @@
-"""A map on which images with similar features lie close to each other."""
+"""A map on which images with similar features lie close to each other.
+
+Drawing a map needs torch, showing one does not.
+"""
 
 import base64
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.feature_store.store import FeatureStore
-from difficulty_service.reporting.directions import coordinates, discriminants
 from difficulty_service.reporting.samples import ScoredSamples
-from difficulty_service.scoring.fit_store import fit_store
-from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.gaussian import Gaussians
+
+if TYPE_CHECKING:
+    from difficulty_service.feature_store.store import FeatureStore
+    from difficulty_service.statistics.gaussian import Gaussians
 
 MAX_POINTS = 20_000
 SEED = 0
@@ -77,7 +80,7 @@ def has_tsne() -> bool:
     return find_spec("openTSNE") is not None
 
 
-def draw_map(samples: ScoredSamples, store: FeatureStore) -> ImageMap | None:
+def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
     """Places samples by the directions in which classes differ most.
 
     Uses t-SNE where openTSNE is installed, otherwise the first two discriminants.
@@ -93,6 +96,10 @@ def draw_map(samples: ScoredSamples, store: FeatureStore) -> ImageMap | None:
         FeatureStoreError: A part of the store is damaged.
         StatisticsError: No Gaussian can be fitted.
     """
+    from difficulty_service.reporting.directions import discriminants
+    from difficulty_service.scoring.fit_store import fit_store
+    from difficulty_service.statistics.fit_options import FitOptions
+
     gaussians = fit_store(store, FitOptions("auto", "auto")).gaussians
     ids, places = _read(store, gaussians, discriminants(gaussians))
     rows = pc.index_in(ids, value_set=samples.ids)
@@ -111,7 +118,7 @@ def draw_map(samples: ScoredSamples, store: FeatureStore) -> ImageMap | None:
     return ImageMap(rows[chosen], _within_unit(plane), method, len(rows))
 
 
-def place_samples(store: FeatureStore, gaussians: Gaussians) -> pa.Table | None:
+def place_samples(store: "FeatureStore", gaussians: "Gaussians") -> pa.Table | None:
     """Positions of up to `MAX_POINTS` samples by the two directions in which classes differ most.
 
     Args:
@@ -122,6 +129,8 @@ def place_samples(store: FeatureStore, gaussians: Gaussians) -> pa.Table | None:
         The columns sample_id, x and y, both between 0 and 1; None where there are fewer than three
         classes or ten samples to place.
     """
+    from difficulty_service.reporting.directions import discriminants
+
     directions = discriminants(gaussians)[:, :2]
     step = _step(int(store.description["num_samples"]))
     ids, plane = _read(store, gaussians, directions, step)
@@ -150,9 +159,11 @@ def _step(num_samples: int) -> int:
 
 
 def _read(
-    store: FeatureStore, gaussians: Gaussians, directions: NDArray[np.float64], step: int = 1
+    store: "FeatureStore", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
 ) -> tuple[pa.Array, NDArray[np.float64]]:
     """Ids and coordinates of every `step`-th sample."""
+    from difficulty_service.reporting.directions import coordinates
+
     ids, blocks = zip(*coordinates(store, gaussians, directions, step), strict=True)
     return pa.concat_arrays(ids), np.concatenate(blocks)
 

@@ -1,17 +1,22 @@
-"""Which images resemble an image most: short vectors of all images, and an exact search in them."""
+"""Which images resemble an image most: short vectors of all images, and an exact search in them.
+
+Making the vectors needs torch, searching them does not.
+"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.checksum import DamagedFile, append_checksum, verify_path
-from difficulty_service.reporting.directions import coordinates, similarity_directions
-from difficulty_service.statistics.gaussian import Gaussians
+
+if TYPE_CHECKING:
+    from difficulty_service.feature_store.store import FeatureStore
+    from difficulty_service.statistics.gaussian import Gaussians
 
 ROWS_AT_ONCE = 1 << 14
 """Vectors that are compared at a time, which fit into a processor's cache."""
@@ -22,8 +27,8 @@ DECIMALS = 5
 
 def write_vectors(
     path: Path,
-    store: FeatureStore,
-    gaussians: Gaussians,
+    store: "FeatureStore",
+    gaussians: "Gaussians",
     num_rows: int,
     ids: pa.StringArray | None = None,
 ) -> bool:
@@ -45,6 +50,8 @@ def write_vectors(
     Raises:
         FeatureStoreError: A part of the store is damaged.
     """
+    from difficulty_service.reporting.directions import coordinates, similarity_directions
+
     directions = similarity_directions(gaussians)
     shape = (num_rows, directions.shape[1])
     found = first = 0

@@ -32,12 +32,6 @@ def enable_avx512_kernels(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
     return "SkylakeX"
 
 
-def return_freed_memory() -> None:
-    """Returns the memory that glibc has kept to the system, after work that is not repeated."""
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 def keep_freed_memory() -> bool:
     """Makes glibc keep freed memory for the next batch instead of returning it to the system.
 

@@ -267,3 +267,13 @@ def test_a_wrong_method_is_answered_with_all_that_are_right(
 
     assert answer.status_code == 405
     assert answer.headers["Allow"] == allowed
+
+
+def test_a_device_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    app = create_app(Settings(data_dir=tmp_path, device="cuda:99"))
+
+    with (
+        pytest.raises(BackboneError, match="device 'cuda:99' cannot be used here"),
+        TestClient(app),
+    ):
+        pass

@@ -23,8 +23,9 @@ from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
 from difficulty_service.errors import ConfigError
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.errors_file import write_errors
-from difficulty_service.feature_store.part import BadImage, Part
+from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
@@ -234,7 +235,7 @@ def keep_features(scores: Path, folder: Path, ids: list[str]) -> None:
 def open_with_features(scores: Path, folder: Path) -> tuple[TestClient, Job]:
     client, job = opened(scores)
     settings = explorer_settings(scores, str(scores.parent / "photos"), 0)
-    add_features(open_artifacts(settings.artifact_root), job, folder)
+    add_features(settings.artifact_root, job, folder)
     return client, job
 
 

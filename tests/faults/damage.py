@@ -18,16 +18,17 @@ import torch
 from api.results.score_columns import map_columns, write_columns
 from difficulty_service.audit.files import read_explanation, write_json
 from difficulty_service.errors import DifficultyError
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.description import read_description
 from difficulty_service.feature_store.errors_file import read_errors, write_errors
 from difficulty_service.feature_store.part import (
-    BadImage,
     Part,
     open_part,
     read_bad_images,
     write_part,
 )
 from difficulty_service.feature_store.part_images import has_digests, read_images
-from difficulty_service.feature_store.store import create_store, read_description
+from difficulty_service.feature_store.store import create_store
 from difficulty_service.score_file import ScoreFile, read_scores, to_schema, write_scores
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit

@@ -82,30 +82,3 @@ def test_heap_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
 
     assert not keep_freed_memory()
-
-
-AFTER_WORK = """
-from pathlib import Path
-from difficulty_service.runtime.process_setup import keep_freed_memory, return_freed_memory
-
-def kilobytes():
-    return int(Path("/proc/self/status").read_text().partition("RssAnon:")[2].split()[0])
-
-keep_freed_memory()
-blocks = [bytes(100_000) for _ in range(2000)]
-before = kilobytes()
-del blocks
-return_freed_memory()
-print(before - kilobytes())
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps so much")
-def test_kept_memory_is_returned_when_work_is_over() -> None:
-    environment = {name: value for name, value in os.environ.items() if "MALLOC_" not in name}
-
-    returned = subprocess.check_output(  # noqa: S603
-        [sys.executable, "-c", AFTER_WORK], env=environment, text=True
-    )
-
-    assert int(returned) > 100_000
