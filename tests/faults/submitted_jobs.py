@@ -167,13 +167,16 @@ class SubmittedJobs:
         )
 
     def _scores(self, job_id: str) -> str:
-        """SHA-256 of the published scores of a job."""
+        """SHA-256 of the published scores of a job, or why there is none."""
         job = get_job(self.engine, None, job_id)
         if job is None or job.result is None:
-            return "none"
+            return "not published"
         artifacts = open_artifacts(self.settings.artifact_root)
-        with artifacts.open(f"{job.result['prefix']}/{SCORES_FILE}") as file:
-            found = hashlib.sha256(file.read()).hexdigest()
+        try:
+            with artifacts.open(f"{job.result['prefix']}/{SCORES_FILE}") as file:
+                found = hashlib.sha256(file.read()).hexdigest()
+        except FileNotFoundError:
+            return "published, but deleted"
         return found if found == job.result["scores_sha256"] else f"not as recorded: {found}"
 
 

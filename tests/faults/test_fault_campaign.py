@@ -17,6 +17,7 @@ import httpx2
 import numpy as np
 import pytest
 from PIL import Image
+from pydantic import SecretStr
 
 from api.settings import Settings
 from api.storage.database import connect, migrate
@@ -58,7 +59,7 @@ def settings(root: Path, disk: Path, database: tuple[str, object]) -> Settings:
     return Settings(
         roots={"root": str(root)},
         data_dir=disk,
-        database_url=database[0],
+        database_url=SecretStr(database[0]),
         port=port,
         device="cpu",
         lease=LEASE,
