@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture docs figures screenshots bench fuzz study-quick study-scratch format clean
+.PHONY: help demo test check lint types architecture docs figures screenshots bench fuzz campaign study-quick study-scratch format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ bench: $(INSTALLED) ## speed and memory beside other packages and the machine's 
 fuzz: $(INSTALLED) ## damage 7,200 files in every way and read them (minutes)
 	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
 	    tests/faults/test_damaged_files.py
+
+campaign: $(INSTALLED) ## kill and pause the service 1,000 times on either database (an hour at most)
+	DIFFICULTY_KILLS=1000 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \
+	    --log-disable httpx2 tests/faults/test_fault_campaign.py
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (an hour)
 	$(BIN)/python -m benchmarks.studies.quick
