@@ -136,5 +136,5 @@ def test_samples_are_found_in_scores_of_another_order(
     other = placed_map(placed, to_samples(reversed_scores))
 
     assert mapped.rows.tolist() == list(range(300))
-    assert other.rows.tolist() == list(range(249, -1, -1))
-    np.testing.assert_array_equal(other.positions, mapped.positions[50:])
+    assert other.rows.tolist() == list(range(250))
+    np.testing.assert_array_equal(other.positions, mapped.positions[:49:-1])
