@@ -1,5 +1,6 @@
 """Marks over HTTP: changed together, kept per key, exported for `difficulty clean`."""
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +22,9 @@ IDS = ["=cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png"]
 
 
 @pytest.fixture
-def job(settings: Settings, finished: Callable[[], Job], tmp_path: Path) -> str:
+def job(
+    settings: Settings, finished: Callable[[], Job], tmp_path: Path, result: dict[str, object]
+) -> str:
     """Id of a finished job with the classes cat and dog."""
     table = pa.table(
         {
@@ -34,6 +37,8 @@ def job(settings: Settings, finished: Callable[[], Job], tmp_path: Path) -> str:
         }
     )
     write_scores(tmp_path / "scores.parquet", table, {"class_names": ["cat", "dog"]})
+    written = (tmp_path / "scores.parquet").read_bytes()
+    result["scores_sha256"] = hashlib.sha256(written).hexdigest()
     job = finished()
     artifacts = open_artifacts(settings.artifact_root)
     artifacts.put(tmp_path / "scores.parquet", f"jobs/{job.id}/a1/scores.parquet")

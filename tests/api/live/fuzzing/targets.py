@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 from typing import Any
 from urllib.parse import urlencode
@@ -188,6 +189,7 @@ def multipart_of(image: bytes) -> bytes:
     )
 
 
+@cache
 def picture(kind: str, shade: int = 0) -> bytes:
     """A small image file."""
     target = io.BytesIO()
