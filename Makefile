@@ -49,9 +49,9 @@ bench: $(INSTALLED) ## speed and memory beside other packages and the machine's 
 	    echo "$$script"; $(BIN)/python "$$script" || exit 1; \
 	done
 
-fuzz: $(INSTALLED) ## damage 7,200 files in every way and read them (minutes)
-	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
-	    tests/faults/test_damaged_files.py
+fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed requests and files (an hour or more)
+	DIFFICULTY_DAMAGED_FILES=7200 DIFFICULTY_FUZZ=500000 $(BIN)/python -m pytest -n $(WORKERS) \
+	    --maxprocesses 4 -q tests/faults/test_damaged_files.py tests/api/live/test_fuzz.py
 
 campaign: $(INSTALLED) ## kill and pause the service 1,000 times on either database (an hour at most)
 	DIFFICULTY_KILLS=1000 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \

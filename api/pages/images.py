@@ -81,7 +81,7 @@ def show_images(job_id: str, request: Request, key: ReadKey, query: Conditions) 
     job = scored_job(request, key, job_id)
     problem = ""
     try:
-        page = find_images(job.samples, query, job.marked, PAGE, _map_for(job, query))
+        page = find_images(job.samples, query, job.marked(query.mark), PAGE, _map_for(job, query))
     except BadQuery as error:
         problem, page = str(error), ImagePage([], np.empty(0, np.int64), 0, "")
     values = _list_values(job, query, page) | {"problem": problem}
@@ -102,7 +102,7 @@ def mark_matching(
     job = scored_job(request, key, job_id)
     samples = job.samples
     try:
-        rows = matching_rows(samples, query, job.marked, _map_for(job, query))
+        rows = matching_rows(samples, query, job.marked(query.mark), _map_for(job, query))
     except BadQuery as error:
         raise Problem(
             422, "invalid-request", str(error), "correct this field", error.field
@@ -144,7 +144,7 @@ def show_image(
         return render(request, "cards", values)
     try:
         drawn = _map_for(job, query)
-        previous, following = neighbours(job.samples, query, job.marked, row, drawn)
+        previous, following = neighbours(job.samples, query, job.marked(query.mark), row, drawn)
     except BadQuery:
         previous, following = None, None
     samples = job.samples
@@ -155,6 +155,7 @@ def show_image(
     ]
     values = job.values("Images") | {
         "card": card,
+        "marks": job.marks_of([row]),
         "agnostic": float(samples.agnostic[row]),
         "copy_of": samples.copy_of[row].as_py(),
         "similar": _similar(job, row),
@@ -228,6 +229,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
     names = list(samples.names.values())
     return job.values("Images") | {
         "cards": job.cards(page.rows),
+        "marks": job.marks_of(page.rows),
         "num_matching": page.num_matching,
         "num_samples": len(samples),
         "bars": [] if query.after else _bars(job, page),

@@ -94,7 +94,7 @@ class ImagePage:
 def find_images(
     samples: ScoredSamples,
     query: ImageQuery,
-    marked: Mapping[int, str],
+    marked: Collection[int],
     limit: int,
     drawn: ImageMap | None = None,
 ) -> ImagePage:
@@ -103,7 +103,7 @@ def find_images(
     Args:
         samples: The scores.
         query: The conditions.
-        marked: Mark of each row that has one.
+        marked: Rows with the mark of the query; with any, where it asks for those with none.
         limit: Largest number of images.
         drawn: The map, for a condition on the area.
 
@@ -133,7 +133,7 @@ def find_images(
 def neighbours(
     samples: ScoredSamples,
     query: ImageQuery,
-    marked: Mapping[int, str],
+    marked: Collection[int],
     row: int,
     drawn: ImageMap | None = None,
 ) -> tuple[int | None, int | None]:
@@ -142,7 +142,7 @@ def neighbours(
     Args:
         samples: The scores.
         query: The conditions; the image itself need not fulfil them.
-        marked: Mark of each row that has one.
+        marked: Rows with the mark of the query; with any, where it asks for those with none.
         row: Row of the image.
         drawn: The map, for a condition on the area.
 
@@ -168,7 +168,7 @@ def neighbours(
 def matching_rows(
     samples: ScoredSamples,
     query: ImageQuery,
-    marked: Mapping[int, str],
+    marked: Collection[int],
     drawn: ImageMap | None = None,
 ) -> NDArray[np.int64] | None:
     """Rows of the images that fulfil the conditions, ascending; None for every image.
@@ -221,16 +221,14 @@ def _number(field: str, text: str) -> float | None:
     return number
 
 
-def _marked_mask(num_samples: int, wanted: str, marked: Mapping[int, str]) -> NDArray[np.bool_]:
+def _marked_mask(num_samples: int, wanted: str, marked: Collection[int]) -> NDArray[np.bool_]:
     if wanted not in MARKS:
         raise BadQuery(
             "mark", f"there is no mark {wanted[:100]!r}; use {', '.join(filter(None, MARKS))}"
         )
-    chosen: Collection[int] = [
-        row for row, mark in marked.items() if wanted in (mark, "any", "none") and row < num_samples
-    ]
+    rows = np.fromiter(marked, np.int64)
     mask = np.zeros(num_samples, bool)
-    mask[list(chosen)] = True
+    mask[rows[rows < num_samples]] = True
     return ~mask if wanted == "none" else mask
 
 

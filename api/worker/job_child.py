@@ -146,9 +146,12 @@ class JobRunner:
         except TRANSIENT_ERRORS as error:
             return Interrupted(type(error).__name__)
         except Exception as error:
-            log = structlog.get_logger().bind(job=job.id, attempt=job.attempt)
-            log.warning("attempt-failed", exc_info=error)
-            return Failed(describe_failure(error, public_names(self.settings)))
+            failure = describe_failure(error, public_names(self.settings))
+            if failure.retry:
+                # Others are the dataset's or the request's fault: the worker logs what is wrong.
+                log = structlog.get_logger().bind(job=job.id, attempt=job.attempt)
+                log.warning("attempt-failed", exc_info=error)
+            return Failed(failure)
 
     @contextmanager
     def _beating(self, activity: Activity) -> Iterator[None]:
