@@ -52,6 +52,9 @@ DIGITS = 9
 MOST_AT_ONCE = 100_000
 """Number of images that can be marked at once."""
 
+MOST_SEARCHED_AT_ONCE = 200_000
+"""Among more images, a search takes longer than the page may; a script asks for it afterwards."""
+
 Text = Annotated[str, Query(max_length=1000)]
 Row = Annotated[int, Path(ge=0, le=2**53)]
 
@@ -138,10 +141,27 @@ def show_image(
 ) -> Response:
     """One image with its scores, the most similar images, and typical ones of two classes."""
     job = scored_job(request, key, job_id)
-    card = _existing(job, row)
     if is_fragment(request):
+        _existing(job, row)
         values = _list_values(job, query, ImagePage([row], None, 1, "")) | {"problem": ""}
         return render(request, "cards", values)
+    return _image_page(job, row, query, is_searched=len(job.samples) <= MOST_SEARCHED_AT_ONCE)
+
+
+@router.get("/{row}/similar")
+def show_similar(
+    job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
+) -> Response:
+    """The most similar images for the page of one image; without a script, the whole page."""
+    job = scored_job(request, key, job_id)
+    if not is_fragment(request):
+        return _image_page(job, row, query, is_searched=True)
+    _existing(job, row)
+    return render(request, "similar", job.values("Images") | _similar_values(job, row))
+
+
+def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: bool) -> Response:
+    card = _existing(job, row)
     try:
         drawn = _map_for(job, query)
         previous, following = neighbours(job.samples, query, job.marked(query.mark), row, drawn)
@@ -158,15 +178,15 @@ def show_image(
         "marks": job.marks_of([row]),
         "agnostic": float(samples.agnostic[row]),
         "copy_of": samples.copy_of[row].as_py(),
-        "similar": _similar(job, row),
-        "takes_jobs": request.app.state.settings.takes_jobs,
+        "is_searched": is_searched,
         "strips": strips,
         "previous": previous,
         "following": following,
         "conditions": query.conditions,
         "classes": list(samples.names.values())[:MOST_CLASSES],
     }
-    return render(request, "image", values)
+    values |= _similar_values(job, row) if is_searched else {}
+    return render(job.request, "image", values)
 
 
 @router.post("/{row}")
@@ -256,11 +276,13 @@ def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:
     )
 
 
-def _similar(job: ScoredJob, row: int) -> list[tuple[Card, str]] | None:
+def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
     """The most similar images, and which are copies, in words; None where that is not known."""
-    similar_images: SimilarImages = job.request.app.state.similar_images
+    state = job.request.app.state
+    similar_images: SimilarImages = state.similar_images
     rows = similar_images.get(job.job, row)
-    return None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
+    cards = None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
+    return {"similar": cards, "takes_jobs": state.settings.takes_jobs}
 
 
 def _map_for(job: ScoredJob, query: ImageQuery) -> ImageMap | None:

@@ -15,6 +15,7 @@ from api.jobs.files import columns_folder, delete_job_files, vectors_file
 from api.jobs.queue import claim, succeed
 from api.jobs.rows import Job
 from api.jobs.store import get_job
+from api.pages import images
 from api.results.similar_images import SimilarImages
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
@@ -91,6 +92,25 @@ def test_the_page_of_an_image_has_the_twelve_most_similar_ones(
     shown = [int(row) for row in re.findall(r'/images/(\d+)">', strip)]
     assert shown == most_similar(np.load(settings.data_dir / "copy.npy"), 3, 12)
     assert (len(shown), 3 in shown) == (12, False)
+
+
+def test_many_images_are_searched_after_the_page_is_shown(
+    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"/jobs/{job.id}/images/3"
+    whole = client.get(address).text
+    monkeypatch.setattr(images, "MOST_SEARCHED_AT_ONCE", 5)
+
+    page = client.get(address).text
+    strip = client.get(f"{address}/similar", headers={"HX-Request": "true"}).text
+    without_script = client.get(f"{address}/similar").text
+
+    assert 'id="similar"' not in page
+    assert f'hx-get="{address}/similar" hx-trigger="load"' in page
+    assert strip.strip() in whole
+    assert strip.strip() in without_script
+    assert "<html" not in strip
+    assert "<html" in without_script
 
 
 def test_a_copy_of_the_image_is_shown_as_one(client: TestClient, job: Job) -> None:
