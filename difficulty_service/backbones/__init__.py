@@ -62,10 +62,11 @@ class BackboneListing:
     weights: str
 
 
-def _load_clip(name: str, options: "BackboneOptions", *, architecture: str, tag: str) -> "Backbone":
-    from difficulty_service.backbones.clip import load_clip
+def load_clip(name: str, options: "BackboneOptions", *, architecture: str, tag: str) -> "Backbone":
+    """Calls `clip.load_clip`, which is imported here."""
+    from difficulty_service.backbones import clip
 
-    return load_clip(name, options, architecture=architecture, tag=tag)
+    return clip.load_clip(name, options, architecture=architecture, tag=tag)
 
 
 def _load_timm(
@@ -87,19 +88,19 @@ BACKBONES: dict[str, BackboneSpec] = {
         "CLIP ViT-B/16 by OpenAI, 224 px",
         768,
         "timm/vit_base_patch16_clip_224.openai",
-        partial(_load_clip, architecture="ViT-B-16", tag="openai"),
+        partial(load_clip, architecture="ViT-B-16", tag="openai"),
     ),
     "clip-vit-b32": BackboneSpec(
         "CLIP ViT-B/32 by OpenAI, 224 px, four times faster",
         768,
         "timm/vit_base_patch32_clip_224.openai",
-        partial(_load_clip, architecture="ViT-B-32", tag="openai"),
+        partial(load_clip, architecture="ViT-B-32", tag="openai"),
     ),
     "clip-rn50": BackboneSpec(
         "CLIP ResNet-50 by OpenAI, 224 px",
         2048,
         "timm/resnet50_clip.openai",
-        partial(_load_clip, architecture="RN50", tag="openai"),
+        partial(load_clip, architecture="RN50", tag="openai"),
     ),
     "dinov2-vit-s14": BackboneSpec(
         "DINOv2 ViT-S/14, self-supervised, 224 px",
@@ -191,7 +192,7 @@ def find_loader(name: str) -> Loader:
     if name.startswith(OPEN_CLIP_PREFIX):
         architecture, slash, tag = name.removeprefix(OPEN_CLIP_PREFIX).rpartition("/")
         if slash:
-            return partial(_load_clip, architecture=architecture, tag=tag)
+            return partial(load_clip, architecture=architecture, tag=tag)
         raise BackboneError(
             f"{name!r} names no pretraining",
             "expected open_clip:ARCH/TAG",
