@@ -90,7 +90,7 @@ def export_csv(job_id: str, request: Request, key: ReadKey) -> Response:
     with pyarrow.csv.CSVWriter(written, MARKS_SCHEMA) as writer:
         for table in _tables(request, key, job_id):
             writer.write_table(_protected(table))
-    return _download(written.getvalue(), CSV, f"{job_id}-marks.csv")
+    return _download(written.getvalue(), CSV, _file_name(request, job_id, "csv"))
 
 
 @router.get(
@@ -105,7 +105,7 @@ def export_parquet(job_id: str, request: Request, key: ReadKey) -> Response:
     with pq.ParquetWriter(written, MARKS_SCHEMA, compression="zstd") as writer:
         for table in _tables(request, key, job_id):
             writer.write_table(table)
-    return _download(written.getvalue(), PARQUET, f"{job_id}-marks.parquet")
+    return _download(written.getvalue(), PARQUET, _file_name(request, job_id, "parquet"))
 
 
 def apply_changes(
@@ -184,6 +184,12 @@ def _protected(table: pa.Table) -> pa.Table:
         index = table.column_names.index(name)
         table = table.set_column(index, table.schema.field(name), protected)
     return table
+
+
+def _file_name(request: Request, job_id: str, ending: str) -> str:
+    """Name of a file of marks; where there is one job only, the one that commands name."""
+    prefix = f"{job_id}-" if request.app.state.settings.takes_jobs else ""
+    return f"{prefix}marks.{ending}"
 
 
 def _download(content: bytes, media_type: str, name: str) -> Response:

@@ -47,7 +47,7 @@ MakeContext = Callable[..., "BrowserContext"]
 Findings = Callable[["Page"], list[tuple[str, str]]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
     """A browser without network and sandbox, for every test of this folder."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

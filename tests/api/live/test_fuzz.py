@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 PROGRAM = Path(__file__).with_name("fuzzing")
-NUMBER = int(os.environ.get("DIFFICULTY_FUZZ", "20000"))
+NUMBER = int(os.environ.get("DIFFICULTY_FUZZ", "3000"))
 PROCESSES = 3
 ROOM = 300 << 20  # bytes that the service may grow by
 SETTINGS = {

@@ -68,7 +68,7 @@ def test_a_full_disk_is_named_where_a_thumbnail_cannot_be_written(
         raise OSError(errno.ENOSPC, "No space left on device", "/srv/thumbnails/x")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Image.Image, "save", full)
+        patch.setattr(Path, "write_bytes", full)
         answer = client.get(f"{address}?size=33")
 
     assert_problem(answer, 507, "storage")

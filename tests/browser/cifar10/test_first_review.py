@@ -151,10 +151,11 @@ def test_the_pictures_order_and_filters_of_the_report_are_those_of_the_score_fil
     doubtful = [row for row in cifar10.rows if row["label_margin"] > 0]
     listed = sorted(doubtful, key=lambda row: -row["label_margin"])[:LISTED]
 
-    for part in page.locator("main section").all():
-        part.scroll_into_view_if_needed()
-    page.wait_for_function("[...document.images].every((each) => each.complete)")
-    widths = page.evaluate("[...document.querySelectorAll('main img')].map((i) => i.naturalWidth)")
+    # Pictures are only decoded once they are in view.
+    widths = []
+    for picture in page.locator("main img:visible").all()[: LISTED + 1]:
+        picture.scroll_into_view_if_needed()
+        widths.append(picture.evaluate("i => i.decode().then(() => i.naturalWidth)"))
     everything = captions(page)
     page.get_by_label("Label", exact=True).select_option("cat")
     cats = captions(page)

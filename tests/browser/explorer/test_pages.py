@@ -28,7 +28,7 @@ PAGES = (
     "/docs",
     "/jobs/none",
 )
-MANY = 1500
+MANY = 5000
 
 
 def axe_source() -> str:
