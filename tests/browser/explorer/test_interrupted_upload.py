@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Explorer = Any  # of conftest.py, which tests cannot import
 
 PART = 8 << 20
-BYTES_PER_SECOND = 12_000_000
+BYTES_PER_SECOND = 4_000_000
 
 
 @pytest.fixture
