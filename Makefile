@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture docs figures screenshots bench study-quick study-scratch format clean
+.PHONY: help demo test check lint types architecture docs figures screenshots bench fuzz campaign study-quick study-scratch format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,13 +41,21 @@ docs: $(INSTALLED) ## the site of the pages and the Python API, in site/ (mkdocs
 figures: $(INSTALLED) ## draw the figures of the pages from the numbers in docs/figures
 	$(BIN)/python docs/figures/draw.py
 
-screenshots: $(INSTALLED) ## take the pictures of the report that the pages show (needs Chromium)
+screenshots: $(INSTALLED) ## take the pictures of pages that the documentation shows (needs Chromium)
 	$(BIN)/python docs/images/screenshots.py
 
 bench: $(INSTALLED) ## speed and memory beside other packages and the machine's limit
 	@for script in $$(grep -l __main__ benchmarks/*.py); do \
 	    echo "$$script"; $(BIN)/python "$$script" || exit 1; \
 	done
+
+fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed requests and files (an hour or more)
+	DIFFICULTY_DAMAGED_FILES=7200 DIFFICULTY_FUZZ=500000 $(BIN)/python -m pytest -n $(WORKERS) \
+	    --maxprocesses 4 -q tests/faults/test_damaged_files.py tests/api/live/test_fuzz.py
+
+campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databases (an hour at most)
+	DIFFICULTY_KILLS=500 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \
+	    --log-disable httpx2 tests/faults/test_fault_campaign.py
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (an hour)
 	$(BIN)/python -m benchmarks.studies.quick

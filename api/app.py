@@ -9,35 +9,45 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from api.housekeeping import housekeeping
 from api.http.api_keys import Authentication
 from api.http.body_limits import BodyLimits, limits_of
 from api.http.browsers import BrowserHeaders
+from api.http.fair_queue import FairQueue
 from api.http.openapi import with_problems
 from api.http.problem_responses import add_handlers
 from api.http.rate_limits import rate_limiter
 from api.jobs.event_stream import EventStreams
 from api.metrics import Metrics
 from api.online.models import ScoringModels
-from api.online.process import EncoderProcess
+from api.online.process import ScoringProcess
+from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
 from api.request_log import RequestLog
+from api.results.maps import Maps
 from api.results.open_scores import OpenScores
-from api.results.thumbnails import Thumbnails
-from api.routes import events, gaussians, jobs, marks, results, system, uploads
+from api.results.similar_images import SimilarImages
+from api.results.thumbnails import AT_ONCE, Thumbnails
+from api.routes import events, gaussians, jobs, marks, results, system, thumbnails, uploads
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect, migrate
-from difficulty_service.backbones.backbone import choose_device
+from difficulty_service.runtime.apart import call_apart
+from difficulty_service.runtime.parallel import num_workers
 
 ROUTERS = (
     system.router,
     jobs.router,
     events.router,
     results.router,
+    thumbnails.router,
     marks.router,
     uploads.router,
     gaussians.router,
 )
+
+EVERYWHERE = ("auto", "cpu")
+"""Devices that every machine has."""
 
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
@@ -51,8 +61,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     Args:
         settings: Settings, kept in `app.state.settings`. While the application runs, `app.state`
-            also has `engine`, `artifacts`, `encoder`, `thumbnails`, `open_scores` and
-            `scoring_models`;
+            also has `engine`, `artifacts`, `scoring_process`, `thumbnails`, `open_scores`,
+            `maps`, `similar_images`, `scoring_models`, `thumbnail_queue` and `scoring_queue`;
             `stopping` says whether long answers should end because the server is stopping.
 
     Raises:
@@ -75,7 +85,11 @@ def create_app(settings: Settings) -> FastAPI:
     add_handlers(app)
     # The middleware added last is the first to get a request.
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))
-    app.add_middleware(Authentication, count=rate_limiter(settings.rate_limit))
+    app.add_middleware(
+        Authentication,
+        count=rate_limiter(settings.rate_limit),
+        any_host=bool(settings.allowed_hosts),
+    )
     if settings.allowed_hosts:
         # A page of another site may let its own name lead to this address, and is then its own
         # site to a browser.
@@ -99,14 +113,39 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         await run_in_threadpool(migrate, state.engine)
         state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
-        await run_in_threadpool(choose_device, settings.device)  # fails now if it is invalid
-        state.encoder = EncoderProcess(settings)
+        await run_in_threadpool(require_device, settings.device)
+        state.scoring_process = ScoringProcess(settings)
         state.thumbnails = Thumbnails(settings, state.engine)
         state.open_scores = OpenScores(settings, state.artifacts)
-        state.scoring_models = ScoringModels(state.artifacts, settings.data_dir / "gaussians")
+        state.scoring_models = ScoringModels(state.artifacts, state.scoring_process)
+        await run_in_threadpool(compile_templates)
+        state.maps = Maps(state.artifacts, state.open_scores)
+        state.similar_images = SimilarImages(settings, state.artifacts)
+        state.thumbnail_queue = FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails)
+        state.scoring_queue = FairQueue(
+            "requests to score samples", num_workers() + 2, settings.max_pending_scorings
+        )
         try:
-            yield
+            with housekeeping(state.engine, settings, state.artifacts):
+                yield
         finally:
-            await run_in_threadpool(state.encoder.close)
+            await run_in_threadpool(state.scoring_process.close)
+            await run_in_threadpool(state.thumbnails.close)
     finally:
         state.engine.dispose()
+
+
+def require_device(name: str) -> None:
+    """Checks that a device can be used, in another process, since that takes torch.
+
+    Raises:
+        BackboneError: This machine has no such device.
+    """
+    if name not in EVERYWHERE:
+        call_apart(_choose_device, name)
+
+
+def _choose_device(name: str) -> None:
+    from difficulty_service.backbones.backbone import choose_device
+
+    choose_device(name)

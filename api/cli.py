@@ -87,6 +87,10 @@ def explore_scores(
         str | None,
         typer.Option(help="Dataset with the images, where it is not the one that was scored."),
     ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the features, where they are not beside the score file."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
@@ -98,13 +102,18 @@ def explore_scores(
 
     from api.explore import explore
     from difficulty_service.commands.demo import has_desktop
+    from difficulty_service.commands.report import print_clean_command
 
     def show(address: str) -> None:
         typer.echo(f"Open {address} in a browser; Ctrl-C ends it.")
+        print_clean_command(scores)
         if browser and has_desktop():
             webbrowser.open(address)
 
-    explore(scores, images, port, show)
+    def tell(sentence: str) -> None:
+        typer.echo(f"warning: {sentence}", err=True)
+
+    explore(scores, images, features, port, tell, show)
 
 
 def create(
@@ -112,8 +121,8 @@ def create(
     scopes: Annotated[
         str,
         typer.Option(
-            help="read, write (also submit, upload, delete) or admin (also the jobs of all keys); "
-            "several with commas between."
+            help="read, write (also submit, upload, delete), read-all (the jobs of all keys) or "
+            "admin (also cancel and delete them); several with commas between."
         ),
     ] = "write",
 ) -> None:

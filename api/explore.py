@@ -2,16 +2,20 @@
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import SecretStr
 from sqlalchemy import Engine, insert, select
 
+from api.explored_features import add_features
 from api.jobs.dataset import DATASET_OPTIONS
-from api.jobs.files import SCORES_FILE, attempt_prefix
+from api.jobs.files import COLUMNS_FILE, SCORES_FILE, attempt_prefix
 from api.jobs.rows import Job, encode, job_of
+from api.results.score_columns import write_columns
 from api.server import run_server
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
@@ -20,17 +24,25 @@ from api.storage.identifiers import id_of
 from api.storage.tables import JOBS
 from difficulty_service.cleaning.stored_images import OPTIONS_KEY
 from difficulty_service.datasets.storage import is_uri
-from difficulty_service.errors import ConfigError
-from difficulty_service.feature_store.errors_file import write_errors
-from difficulty_service.feature_store.part import BadImage
+from difficulty_service.errors import ConfigError, DifficultyError, FeatureStoreError
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.description import is_store
+from difficulty_service.feature_store.errors_file import ERRORS_FILE, read_errors, write_errors
+from difficulty_service.files.wording import count_of
 from difficulty_service.reporting.samples import COLUMNS, to_samples
+from difficulty_service.runtime.apart import call_apart
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 COUNTS = ("num_samples", "num_scored", "num_doubtful", "num_duplicates", "num_bad_images")
 
 
 def explore(
-    scores: Path, images: str | None, port: int, on_listening: Callable[[str], None]
+    scores: Path,
+    images: str | None,
+    features: Path | None,
+    port: int,
+    tell: Callable[[str], None],
+    on_listening: Callable[[str], None],
 ) -> None:
     """Serves the pages of one score file on this machine, until SIGTERM or SIGINT.
 
@@ -39,12 +51,35 @@ def explore(
     Args:
         scores: Score file of any format.
         images: Location of the dataset; None for the one that the score file names.
+        features: Folder of the features; None for the one beside the score file, if there is one.
         port: Port to listen on; 0 for any free one.
+        tell: Called with a sentence where features beside the score file cannot be used.
         on_listening: Called with the address of the first page.
 
     Raises:
         ScoreFileError: The score file cannot be read.
-        ConfigError: The port is in use, or the folder cannot be made.
+        ConfigError: The port is in use, the folder cannot be made, or the given folder has no
+            features of these images.
+        FeatureStoreError: The features in the given folder are incomplete or damaged.
+        StatisticsError: No Gaussian can be fitted to them.
+    """
+    # Reading the file takes memory that a process would not give back as a whole.
+    settings, job = call_apart(_prepare, scores, images, port)
+    beside = scores.with_suffix(".features")
+    try:
+        if features is not None or is_store(beside):
+            add_features(settings.artifact_root, job, features or beside)
+    except DifficultyError as error:
+        if features is not None:
+            raise
+        tell(f"There is no map, and no images like another one are shown: {error}")
+    run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
+
+
+def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Job]:
+    """Settings of the server, and the job that the score file becomes.
+
+    Errors are those of `explore`.
     """
     content = read_scores(scores)
     read_scores(scores, COLUMNS)  # fails now where one is missing
@@ -59,8 +94,10 @@ def explore(
             parameter="scores",
         ) from None
     with open_database(settings) as engine:
-        job = import_scores(engine, open_artifacts(settings.artifact_root), content, location)
-    run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
+        artifacts = open_artifacts(settings.artifact_root)
+        errors = find_errors(scores, content)
+        job = import_scores(engine, artifacts, content, location, errors)
+    return settings, job
 
 
 def explorer_settings(scores: Path, location: str, port: int) -> Settings:
@@ -90,7 +127,13 @@ def root_and_path(location: str) -> tuple[tuple[str, str], str]:
     return (path.parent.name or "dataset", str(path.parent)), path.name
 
 
-def import_scores(engine: Engine, artifacts: Artifacts, content: ScoreFile, location: str) -> Job:
+def import_scores(
+    engine: Engine,
+    artifacts: Artifacts,
+    content: ScoreFile,
+    location: str,
+    errors: Sequence[BadImage] = (),
+) -> Job:
     """Makes a score file the result of a finished job; the same file is the same job.
 
     Args:
@@ -98,6 +141,7 @@ def import_scores(engine: Engine, artifacts: Artifacts, content: ScoreFile, loca
         artifacts: Results of jobs.
         content: All columns of SCHEMA.
         location: Location of the dataset.
+        errors: What of the dataset has no score, and why.
     """
     (root, _), path = root_and_path(location)
     options = content.provenance.get(OPTIONS_KEY) or {}
@@ -113,7 +157,10 @@ def import_scores(engine: Engine, artifacts: Artifacts, content: ScoreFile, loca
         job = _job(engine, id_of(digest.digest()), request)
         prefix = attempt_prefix(job)
         artifacts.put(local, f"{prefix}/{SCORES_FILE}")
-        errors = _errors(content)
+        columns = f"{prefix}/{COLUMNS_FILE}"
+        if artifacts.size(columns) is None:
+            needed = ScoreFile(content.table.select(COLUMNS), content.provenance)
+            artifacts.put(write_columns(Path(folder) / COLUMNS_FILE, needed), columns)
         artifacts.put(write_errors(Path(folder), errors), f"{prefix}/errors.parquet")
         result = _result(content) | {
             "prefix": prefix,
@@ -167,10 +214,32 @@ def _result(content: ScoreFile) -> dict[str, Any]:
     }
 
 
-def _errors(content: ScoreFile) -> list[BadImage]:
-    """What is known of images without a score; the score file has only their number."""
+def find_errors(scores: Path, content: ScoreFile) -> Sequence[BadImage]:
+    """What of the dataset has no score, from the `errors.parquet` that belongs to a score file.
+
+    Args:
+        scores: The score file, beside which or beside whose features `errors.parquet` may be.
+        content: What it contains.
+
+    Returns:
+        Where there is no such file, one entry with the number of images and where it would be.
+    """
     number = content.provenance.get("num_bad_images") or 0
-    if not number:
-        return []
-    reason = "errors.parquet beside the features of `difficulty score` lists them with the reasons"
-    return [BadImage(f"{number:,} unreadable images", reason)]
+    features = scores.with_suffix(".features")
+    why = f"there is no {features / ERRORS_FILE} of this dataset, which `difficulty score` writes"
+    for folder in (features, scores.parent):
+        try:
+            found = read_errors(folder)
+        except FeatureStoreError as error:
+            why = str(error)
+            continue
+        if found and len(found) >= number and _have_no_scores(found, content):
+            return found
+    unknown = "their names and reasons are not known"
+    return [BadImage(count_of(number, "unreadable image"), f"{unknown}: {why}")] if number else []
+
+
+def _have_no_scores(errors: Sequence[BadImage], content: ScoreFile) -> bool:
+    """Whether no error is about a scored sample; the file of another dataset may be there."""
+    ids = pa.array([error.sample_id for error in errors], pa.string())
+    return not pc.any(pc.is_in(ids, value_set=content.table["sample_id"].combine_chunks())).as_py()

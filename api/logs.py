@@ -21,7 +21,8 @@ SECRETS = (
     (re.compile(r"difficulty_[A-Za-z0-9_-]{20,}"), HIDDEN),
     (re.compile(r"(?i)\b(bearer|basic)\s+[^\s'\",]+"), rf"\1 {HIDDEN}"),
     # Passwords and access keys in URLs: before the host, and in the query.
-    (re.compile(r"(?<=://)[^/@\s]+@"), f"{HIDDEN}@"),
+    # A secret may contain slashes.
+    (re.compile(r"(?<=://)[^\s'\"@]+@(?=[\w.\[-])"), f"{HIDDEN}@"),
     (re.compile(r"(?<=[\w/.:])\?[^\s'\"]*=[^\s'\"]*"), f"?{HIDDEN}"),
 )
 """Patterns of what must not appear in a log, and their replacements."""

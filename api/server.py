@@ -5,7 +5,7 @@ import gc
 import ipaddress
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from types import FrameType
 
@@ -13,6 +13,9 @@ import structlog
 import uvicorn
 
 from api.app import create_app
+from api.http.connections import RESERVED, ConnectionLimits, Connections
+from api.http.descriptors import connections_within, raise_descriptor_limit
+from api.http.protocol import protocol_with
 from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
 from api.storage.database import open_database
@@ -47,6 +50,7 @@ def run_server(
         has_keys = any_keys(engine)
     check_address(settings.host, has_keys=has_keys)
     app = create_app(settings)
+    limits = connection_limits(settings, raise_descriptor_limit())
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -54,6 +58,9 @@ def run_server(
         access_log=False,
         server_header=False,
         ws="none",
+        http=protocol_with(Connections(limits)),  # type: ignore[arg-type]
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
@@ -77,6 +84,39 @@ def run_server(
     if not server.started:
         raise ConfigError("the server could not start", "see the reason logged above")
     log.info("server-stopped")
+
+
+def connection_limits(settings: Settings, descriptors: int) -> ConnectionLimits:
+    """The limits of connections, where this process may have so many file descriptors open."""
+    allowed = connections_within(descriptors, RESERVED)
+    if allowed < settings.max_connections:
+        structlog.get_logger().warning(
+            "fewer-connections",
+            max_connections=allowed,
+            wanted=settings.max_connections,
+            reason=f"the limit of file descriptors is {descriptors}",
+            remedy="raise the hard limit of `ulimit -n`, or lower DIFFICULTY_MAX_CONNECTIONS",
+        )
+    networks = [ipaddress.ip_network(each) for each in settings.trusted_proxies]
+    return ConnectionLimits(
+        max_connections=min(settings.max_connections, allowed),
+        max_per_address=settings.max_connections_per_address,
+        max_header_bytes=settings.max_header_bytes,
+        header_timeout=settings.header_timeout,
+        body_timeout=settings.body_timeout,
+        answer_timeout=settings.answer_timeout,
+        min_rate=settings.min_rate,
+        is_proxy=lambda address: is_in(address, networks),
+    )
+
+
+def is_in(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
+    """Whether an address is in one of the networks; text that is no address is in none."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return any(parsed in network for network in networks)
 
 
 def check_address(host: str, *, has_keys: bool) -> None:

@@ -1,14 +1,24 @@
 """Settings for operators, from environment variables that begin with `DIFFICULTY_`."""
 
+import ipaddress
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Size = Annotated[int, Field(ge=1024)]
+
+
+def _check_network(text: str) -> str:
+    ipaddress.ip_network(text)  # raises a ValueError that says what is wrong
+    return text
+
+
+Network = Annotated[str, AfterValidator(_check_network)]
 
 MEBIBYTE = 1 << 20
 
@@ -25,7 +35,18 @@ class Settings(BaseSettings):
         host: Address to listen on; without keys, a loopback address only.
         port: Port to listen on.
         allowed_hosts: Names by which browsers and others may address the service, `*.` for any
-            subdomain; empty allows all.
+            subdomain; empty allows all, or without keys those of this machine alone.
+        trusted_proxies: Addresses and networks of proxies, whose `X-Forwarded-For` names the
+            client.
+        max_connections: Maximum number of open connections; fewer where the limit of file
+            descriptors is low.
+        max_connections_per_address: Maximum number of those of one client, by its address or IPv6
+            network; proxies may have any number.
+        max_header_bytes: Maximum number of bytes of a request's address, headers and trailers.
+        header_timeout: Seconds in which they must arrive.
+        body_timeout: Seconds over which the rate of a body is averaged.
+        answer_timeout: Seconds over which the rate is averaged at which a client takes an answer.
+        min_rate: Minimum number of bytes per second of both.
         backbones: Backbones that jobs may use; empty allows all.
         default_backbone: Backbone of jobs that name none.
         device: Device of workers and of the encoder of single images.
@@ -35,10 +56,18 @@ class Settings(BaseSettings):
         max_body_bytes: Maximum number of bytes of a request that is not an upload.
         max_upload_bytes: Maximum number of bytes of an upload.
         max_images_per_request: Maximum number of images in a request that scores single images.
+        max_vectors_per_request: Maximum number of feature vectors in a request.
         max_image_bytes: Maximum number of bytes of an image.
         max_pixels: Maximum number of pixels of an image.
+        max_rows: Maximum number of rows of the tables of a job.
+        max_text_bytes: Maximum number of bytes of labels and ids of a Parquet file in memory.
+        max_classes: Maximum number of classes of a job.
         takes_jobs: Whether jobs may be submitted.
         max_queued_jobs: Maximum number of queued jobs of one key.
+        max_pending_thumbnails: Maximum number of thumbnails of one key or address that are made or
+            wait for it.
+        max_pending_scorings: Maximum number of requests of one key or address that score single
+            samples or wait for it.
         rate_limit: Maximum rate of requests of one key or address, in the notation of the package
             `limits`: `600/minute`, `10/second;10000/day`.
         lease: Seconds without a heartbeat after which another worker may claim a job.
@@ -47,6 +76,9 @@ class Settings(BaseSettings):
         max_attempts: Number of attempts before a job fails.
         retry_delay: Seconds before a failed attempt is retried, doubled each time.
         grace: Seconds that a worker has to finish its job once it is told to stop.
+        listing_seconds: Seconds that listing the dataset of a job may take.
+        image_seconds: Seconds that reading and decoding one image may take.
+        stage_seconds: Seconds that a job may go on without any progress in all other stages.
         keep_jobs: Seconds until finished jobs and their files are deleted.
         feature_cache_mb: Megabytes of features that are kept for later jobs of the same owner; 0
             to keep none.
@@ -64,6 +96,14 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     allowed_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
+    max_connections: Count = 512
+    max_connections_per_address: Count = 128
+    max_header_bytes: Size = 64 << 10
+    header_timeout: Seconds = 10.0
+    body_timeout: Seconds = 30.0
+    answer_timeout: Seconds = 120.0
+    min_rate: Annotated[float, Field(ge=0)] = 1024.0
     backbones: tuple[str, ...] = ()
     default_backbone: str = "clip-vit-b16"
     device: str = "auto"
@@ -73,10 +113,16 @@ class Settings(BaseSettings):
     max_body_bytes: Count = 8 * MEBIBYTE
     max_upload_bytes: Count = 64 << 30
     max_images_per_request: Count = 256
+    max_vectors_per_request: Count = 10_000
     max_image_bytes: Count = 32 * MEBIBYTE
     max_pixels: Count = 50_000_000
+    max_rows: Count = 5_000_000
+    max_text_bytes: Count = 256 * MEBIBYTE
+    max_classes: Count = 25_000
     takes_jobs: bool = True
     max_queued_jobs: Count = 100
+    max_pending_thumbnails: Count = 128
+    max_pending_scorings: Count = 16
     rate_limit: str = "600/minute"
     lease: Seconds = 60.0
     heartbeat: Seconds = 10.0
@@ -84,6 +130,9 @@ class Settings(BaseSettings):
     max_attempts: Count = 3
     retry_delay: Annotated[float, Field(ge=0)] = 5.0
     grace: Seconds = 30.0
+    listing_seconds: Seconds = 600.0
+    image_seconds: Seconds = 30.0
+    stage_seconds: Seconds = 3600.0
     keep_jobs: Seconds = 30 * 86400.0
     feature_cache_mb: Annotated[int, Field(ge=0)] = 2048
     keep_uploads: Seconds = 2 * 86400.0

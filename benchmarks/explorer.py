@@ -2,8 +2,8 @@
 
     python benchmarks/explorer.py [--rows 1000000]
 
-Random scores of a thousand classes are explored by `difficulty explore`. A page is asked for once,
-which opens the scores or computes an overview of them, and then five times more.
+Random scores of a thousand classes, and features beside them, are explored by `difficulty explore`.
+Each page is asked for once and then five times more; the first one opens the scores.
 """
 
 import argparse
@@ -13,11 +13,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
+import torch
 from machine import machine
 from pages import write_random_scores
+
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import create_store
+from difficulty_service.score_file import read_scores
 
 PAGES = (
     "",
@@ -28,8 +35,42 @@ PAGES = (
     "/images/5",
     "/classes",
     "/pairs",
+    "/pairs/3/4",
+    "/images/6",  # the vectors are open now
+    "/map",
+    "/map/points",
+    "/images?area=9000_9000_50000_9000_30000_60000",
+    "/errors",
 )
+DIM, SHARD = 64, 10_000
 REPEATS = 5
+
+
+def write_random_features(folder: Path, scores: Path) -> None:
+    """Features of the scored images around a random mean of each class."""
+    table = read_scores(scores, ("sample_id", "label")).table
+    ids = table["sample_id"].to_pylist()
+    labels = torch.from_numpy(table["label"].to_numpy().astype("int64"))
+    num_classes = int(labels.max()) + 1
+    generator = torch.Generator().manual_seed(0)
+    means = 2 * torch.randn(num_classes, DIM, generator=generator)
+    description = {
+        "class_names": [f"class {label}" for label in range(num_classes)],
+        "num_shards": -(-len(ids) // SHARD),
+        "augment_runs": 0,
+        "shard_size": SHARD,
+        "num_samples": len(ids),
+        "dataset": "random",
+        "fingerprint": "0",
+    }
+    store = create_store(folder, description)
+    for shard in range(store.num_parts):
+        rows = slice(shard * SHARD, (shard + 1) * SHARD)
+        noise = torch.randn(len(labels[rows]), DIM, generator=generator)
+        features = means[labels[rows]] + noise
+        store.write_part(
+            shard, Part(ids[rows], labels[rows], torch.zeros(len(noise)), features), []
+        )
 
 
 def core_seconds(process: int) -> float:
@@ -55,8 +96,29 @@ def measure(client: httpx2.Client, address: str, process: int, repeats: int) -> 
     return f"{1000 * seconds:6.0f} ms, {1000 * cpu:6.0f} core-ms"
 
 
+@contextmanager
+def explored(scores: Path) -> Iterator[tuple[str, int, httpx2.Client]]:
+    """Runs the server; gives the address of its first page, its process and a client."""
+    command = [sys.executable, "-m", "difficulty_service", "explore", str(scores)]
+    output = scores.with_name("output")
+    start = time.perf_counter()
+    with output.open("w") as file:
+        server = subprocess.Popen([*command, "--no-browser"], stdout=file)  # noqa: S603
+    try:
+        while not (printed := output.read_text()).endswith("\n"):
+            time.sleep(0.1)
+        address = printed.split()[1]
+        with httpx2.Client(transport=httpx2.HTTPTransport(retries=50), timeout=120) as client:
+            client.get(address.partition("/jobs")[0]).raise_for_status()
+            print(f"\nthe server is ready after {time.perf_counter() - start:.1f} s")
+            yield address, server.pid, client
+    finally:
+        server.terminate()
+        server.wait()
+
+
 def main() -> None:
-    """Measures every page."""
+    """Measures every page, and the summary alone after a restart."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     rows = parser.parse_args().rows
@@ -64,26 +126,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         scores = Path(place, "scores.parquet")
         write_random_scores(scores, rows)
-        command = [sys.executable, "-m", "difficulty_service", "explore", str(scores)]
-        output = Path(place, "output")
-        with output.open("w") as file:
-            server = subprocess.Popen([*command, "--no-browser"], stdout=file)  # noqa: S603
-        try:
-            while not (printed := output.read_text()).endswith("\n"):
-                time.sleep(0.1)
-            address = printed.split()[1]
-            with httpx2.Client(transport=httpx2.HTTPTransport(retries=50), timeout=120) as client:
-                client.get(address.partition("/jobs")[0]).raise_for_status()
-                before = own_megabytes(server.pid)
-                for page in PAGES:
-                    first = measure(client, address + page, server.pid, 1)
-                    later = measure(client, address + page, server.pid, REPEATS)
+        write_random_features(scores.with_suffix(".features"), scores)
+        for pages in (PAGES, PAGES[:1]):
+            with explored(scores) as (address, process, client):
+                before = own_megabytes(process)
+                for page in pages:
+                    first = measure(client, address + page, process, 1)
+                    later = measure(client, address + page, process, REPEATS)
                     print(f"{page or 'summary':36} first {first}; later {later}")
-                grown = own_megabytes(server.pid) - before
-            print(f"memory beside mapped files: {grown:+.0f} MB since the first page of jobs")
-        finally:
-            server.terminate()
-            server.wait()
+                after = own_megabytes(process)
+            print(
+                f"memory beside mapped files: {after:.0f} MB, {after - before:+.0f} MB since the "
+                "page of jobs"
+            )
 
 
 if __name__ == "__main__":

@@ -37,8 +37,9 @@ from machine import machine
 from photographs import write_photographs
 
 from api.jobs.store import get_job
-from api.online.encoder import BackbonePool, ScoringModel
-from api.online.models import ScoringModels
+from api.online.encoder import BackbonePool
+from api.online.loaded_models import LoadedModels
+from api.online.scoring_model import ScoringModel
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect
@@ -190,7 +191,8 @@ def without_http(
                 for each in networks.encode(openers, model.description)
                 if not isinstance(each, str)
             ]
-            model.score(torch.stack(features), torch.full((len(features),), -1))
+            scores = model.score(torch.stack(features), torch.full((len(features),), -1))
+            scores.rows(model.description["class_names"])
 
     return run
 
@@ -248,7 +250,7 @@ def measure(server: Server, photographs: list[bytes], arguments: argparse.Namesp
     job = get_job(engine, "", server.job_id)
     if job is None:
         sys.exit("the job is gone")
-    model = ScoringModels(artifacts, server.settings.data_dir / "benchmark").get(job)
+    model = LoadedModels(artifacts, server.settings.data_dir / "benchmark").get(job)
     networks = BackbonePool(torch.device("cpu"), server.settings.max_pixels)
     plain = {
         threads: [without_http(networks, model, requests[each::threads]) for each in range(threads)]

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from difficulty_service import errors as errors
+    from difficulty_service.interface.compare_scores import compare_scores as compare_scores
     from difficulty_service.interface.encoder import Encoder as Encoder
     from difficulty_service.interface.encoder import backbone as backbone
     from difficulty_service.interface.estimator import RelativeMahalanobis as RelativeMahalanobis
+    from difficulty_service.interface.explain import explain as explain
     from difficulty_service.interface.report import report as report
     from difficulty_service.interface.score_arrays import score as score
     from difficulty_service.interface.score_images import score_dataset as score_dataset
@@ -24,7 +26,9 @@ __all__ = [
     "Scores",
     "__version__",
     "backbone",
+    "compare_scores",
     "errors",
+    "explain",
     "open_scores",
     "report",
     "score",

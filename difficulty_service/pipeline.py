@@ -20,13 +20,14 @@ from difficulty_service.engines.engine import Engine
 from difficulty_service.engines.local import LocalEngine
 from difficulty_service.extraction.changed_files import set_aside_changed
 from difficulty_service.extraction.description import describe_features
+from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.shard_subset import ShardSubset
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.extraction.unreadable_classes import warn_of_unreadable_classes
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.errors_file import write_errors
-from difficulty_service.feature_store.part import BadImage
 from difficulty_service.feature_store.previous import (
     Reuse,
     delete_reused,
@@ -60,8 +61,8 @@ class ExtractRequest:
         subset: Shards to extract; `merging.merge_stores` joins the stores of all subsets.
         cluster: Ray cluster that runs the shards; None to run them in this process.
         clock: Measures how long each stage is busy in this process; None to measure nothing.
-        lend: Function that may add features of other runs to the store before the first image is
-            read, as `feature_store.previous` describes.
+        lend: Function that may first add features of other runs, as in `feature_store.previous`.
+        watch: Is told which images are being read and decoded in this process; None to tell nobody.
     """
 
     location: str
@@ -75,6 +76,7 @@ class ExtractRequest:
     cluster: ClusterOptions | None = None
     clock: StageClock | None = None
     lend: Callable[[FeatureStore], None] | None = None
+    watch: ImageWatch | None = None
 
 
 @dataclass(frozen=True)
@@ -209,8 +211,7 @@ def score_features(
 
     Raises:
         ScoreFileError: The score file cannot have this name.
-        StatisticsError: The features allow no trustworthy Gaussian, or the given Gaussians were
-            fitted to another kind of features.
+        StatisticsError: The features allow no trustworthy Gaussian, or differ from those given.
     """
     require_packages(request.scorers, request.near_duplicates)
     require_score_file_name(request.out)
@@ -278,9 +279,9 @@ def extract_dataset(
 
     previous = open_previous(store) if missing else None
     writer = PartWriter(store, dataset, previous)
-    task = replace(task, known=previous.known if previous else None)
+    task = replace(task, known=previous.known if previous else None, watch=request.watch)
     _choose_engine(request).run_shards(task, backbone, missing, writer, on_batch)
-    num_left_over = delete_reused(store) if previous else 0
+    reuse = Reuse(writer.num_new, delete_reused(store)) if previous else None
     bad_images = store.bad_images()
     skipped = [BadImage(*entry) for entry in dataset.skipped]
     errors_file = write_errors(store.folder, [*skipped, *bad_images])
@@ -288,7 +289,6 @@ def extract_dataset(
     if request.subset.num_subsets == 1:
         warnings += warn_of_unreadable_classes(dataset, bad_images)
     store = store.with_warnings(warnings)
-    reuse = Reuse(writer.num_new, num_left_over) if previous else None
     return ExtractedDataset(store, bad_images, skipped, errors_file, total, reuse)
 
 

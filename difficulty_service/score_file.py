@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from difficulty_service.errors import ScoreFileError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_json import dump_checked, load_checked
+from difficulty_service.files.checked_parquet import UNREADABLE, open_parquet
+from difficulty_service.files.checksum import DamagedFile
 from difficulty_service.files.output_path import require_output_file
 from difficulty_service.files.table_formats import WRITERS, read_csv, read_json_lines
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"difficulty"
+REMEDY = "score again, or take a copy of the file"
 
 SCHEMA = pa.schema(
     [
@@ -103,7 +106,7 @@ def write_scores(
         temporary = stack.enter_context(replacing(path))
         if ending in READERS:
             beside = stack.enter_context(replacing(provenance_file(path)))
-            beside.write_text(json.dumps(description, indent=1, sort_keys=True) + "\n")
+            beside.write_text(dump_checked(description, indent=1, sort_keys=True) + "\n")
         write = stack.enter_context(WRITERS[ending](temporary, schema))
         for part in [parts] if isinstance(parts, pa.Table) else parts:
             write(to_schema(part).replace_schema_metadata(schema.metadata))
@@ -171,7 +174,7 @@ def _opened(path: Path) -> Iterator[_OpenScores]:
             table = _with_types(READERS[ending](path, SCHEMA))
             yield _OpenScores(table.schema, _provenance_beside(path), table.select)
             return
-        with pq.ParquetFile(path) as file:
+        with open_parquet(path) as file:
             described = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
             if described is None:
                 raise ScoreFileError(
@@ -184,20 +187,22 @@ def _opened(path: Path) -> Iterator[_OpenScores]:
             )
     except FileNotFoundError:
         raise ScoreFileError(f"there is no score file {path}") from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except DamagedFile as error:
+        raise ScoreFileError(f"{path} is damaged: {error}", REMEDY) from error
+    except UNREADABLE as error:
         kind = {".csv": "CSV", ".jsonl": "JSON Lines"}.get(ending, "Parquet")
-        raise ScoreFileError(f"{path} cannot be read as {kind}: {error}") from error
+        raise ScoreFileError(f"{path} cannot be read as {kind}: {error}", REMEDY) from error
 
 
 def _provenance_beside(path: Path) -> Mapping[str, Any]:
     """The provenance of a file of text; empty where the file that holds it is gone."""
     beside = provenance_file(path)
     try:
-        return _checked(beside, json.loads(beside.read_text()))
+        return _checked(beside, load_checked(beside.read_text()))
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise ScoreFileError(f"{beside} is damaged: {error}", "score again") from error
+        raise ScoreFileError(f"{beside} is damaged: {error}", REMEDY) from error
 
 
 def _checked(path: Path, provenance: Mapping[str, Any]) -> Mapping[str, Any]:

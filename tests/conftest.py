@@ -17,7 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 ForkCommand = Callable[..., ForkServerProcess]
 
-PRELOADED = ["api.server", "api.worker.worker", "difficulty_service.cli", "trainer.runs.train"]
+PRELOADED = [
+    *("api.server", "api.worker.job_child", "difficulty_service.cli", "trainer.runs.train"),
+    # What the first image of a process loads.
+    *("pandas", "pillow_heif", "pyarrow.dataset", "torchcodec.decoders"),
+]
 
 FORKED_COMMAND = """
 import os, signal, sys

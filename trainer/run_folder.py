@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 from difficulty_service.errors import Setting, TrainingError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_json import dump_checked, load_checked
+from difficulty_service.files.checked_parquet import write_parquet
 from trainer.samples import InputSpec, SkippedEntry
 
 CHECKPOINT = "checkpoint.pt"
@@ -66,7 +67,7 @@ def seed_folders(run: Path) -> list[Path]:
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
     """Writes strict JSON atomically."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n")
+        temporary.write_text(dump_checked(values, indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -76,16 +77,13 @@ def read_json(path: Path) -> dict[str, Any]:
         TrainingError: The file is missing or damaged.
     """
     try:
-        values = json.loads(path.read_text())
+        return load_checked(path.read_text())
     except FileNotFoundError:
         raise TrainingError(
             f"{path} is missing", "finish the run with ", Setting("resume", value=True)
         ) from None
     except ValueError as error:
         raise TrainingError(f"{path} is damaged ({error})", "train again") from error
-    if not isinstance(values, dict):
-        raise TrainingError(f"{path} does not hold a JSON object", "train again")
-    return values
 
 
 def write_history(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
@@ -116,7 +114,7 @@ def write_errors(path: Path, skipped: Sequence[SkippedEntry]) -> None:
         return
     rows = [asdict(entry) for entry in dict.fromkeys(skipped)]
     with replacing(path) as temporary:
-        pq.write_table(pa.Table.from_pylist(rows), temporary, compression="zstd")
+        write_parquet(temporary, pa.Table.from_pylist(rows))
 
 
 def write_inputs(path: Path, spec: InputSpec, class_names: Sequence[str]) -> None:

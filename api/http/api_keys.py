@@ -2,14 +2,15 @@
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPBearer
 from sqlalchemy import Engine
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,6 +26,8 @@ UNCOUNTED = re.compile(r"/v1/jobs/[^/]+/thumbnails/.+|/jobs/[^/]+/images/\d+/pic
 """Pictures, of which one page has dozens."""
 
 LONGEST_SECRET = 200
+THREADS = 2
+"""Threads that look up keys; more only keep each other and the event loop from running."""
 
 BEARER = HTTPBearer(
     auto_error=False, scheme_name="bearer", description="A key of `difficulty keys`"
@@ -46,8 +49,12 @@ class Principal:
 
     @property
     def visible_owner(self) -> str | None:
-        """Owner whose jobs the caller sees and manages; None, for an administrator, is any."""
-        return None if "admin" in self.scopes else self.owner
+        """Owner whose jobs the caller sees; None, with the scope read-all, is any."""
+        return None if "read-all" in self.scopes else self.owner
+
+    def manages(self, owner: str) -> bool:
+        """Whether the caller may cancel and delete the jobs of an owner."""
+        return "admin" in self.scopes or ("write" in self.scopes and owner == self.owner)
 
     def require(self, scope: str) -> None:
         """Refuses a caller who lacks a scope.
@@ -75,10 +82,14 @@ class Authentication:
     Attributes:
         app: Application behind it; finds the `Principal` in `request.state.principal`.
         count: Counts a request of a client; raises a `Problem` above the rate limit.
+        any_host: Whether callers without a key may address the service by any name.
+        threads: Limit of the threads that look up keys.
     """
 
     app: ASGIApp
     count: Callable[[str], None]
+    any_host: bool = False
+    threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(THREADS))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or answers 401, 403 or 429."""
@@ -101,19 +112,35 @@ class Authentication:
         engine: Engine = scope["app"].state.engine
         state = scope.setdefault("state", {})
         try:
-            state["principal"] = await run_in_threadpool(identify, engine, Headers(scope=scope))
+            look_up = partial(identify, engine, Headers(scope=scope), any_host=self.any_host)
+            state["principal"] = await to_thread.run_sync(look_up, limiter=self.threads)
         except Problem:
             # A guessed key counts too, on the address; otherwise guessing would have no limit.
             self.count(f"address {_address(scope)}")
             raise
         if scope["method"] == "GET" and UNCOUNTED.fullmatch(scope["path"]):
             return
-        owner = state["principal"].owner
-        self.count(f"key {owner}" if owner else f"address {_address(scope)}")
+        self.count(client_of(state["principal"].owner, scope))
 
 
-def identify(engine: Engine, headers: Headers) -> Principal:
+def client_of(owner: str, scope: MutableMapping[str, Any]) -> str:
+    """The client that has a share of the service: a key, or an address where there are no keys.
+
+    Args:
+        owner: Owner of the caller of a request.
+        scope: ASGI scope of the request.
+    """
+    return f"key {owner}" if owner else f"address {_address(scope)}"
+
+
+def identify(engine: Engine, headers: Headers, *, any_host: bool = False) -> Principal:
     """The caller of a request.
+
+    Args:
+        engine: The database.
+        headers: Headers of the request.
+        any_host: Whether a caller without a key may address the service by any name, as where the
+            allowed ones are checked elsewhere.
 
     Raises:
         Problem: There is no valid key although keys are in use.
@@ -124,7 +151,8 @@ def identify(engine: Engine, headers: Headers) -> Principal:
         return Principal(key.id, frozenset(name for name in SCOPES if key.allows(name)))
     if any_keys(engine):
         raise _unauthorised("the key is unknown or revoked" if secret else "there is no key")
-    _check_host(headers.get("host", ""))
+    if not any_host:
+        _check_host(headers.get("host", ""))
     return ANONYMOUS
 
 
@@ -152,25 +180,25 @@ def _check_host(host: str) -> None:
 
     Without keys only this machine is answered, but a browser on it visits other sites. One of
     them may have its name resolve to the loopback address, which makes the browser treat both as
-    the same site. Such a name has a dot; local names and addresses are safe.
+    the same site.
     """
-    name = re.sub(r":\d*$", "", host).strip("[]").rstrip(".")
-    if "." not in name or name.endswith(".localhost") or _is_address(name):
+    name = re.sub(r":\d*$", "", host).strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost") or _is_loopback(name):
         return
     raise Problem(
         403,
         "forbidden",
-        f"without keys the service answers local names only, not {name[:100]!r}",
-        "use the name localhost, or make a key with `difficulty keys create`",
+        f"without keys the service answers to names of this machine only, not to {name[:100]!r}",
+        "use the name localhost, name this one in DIFFICULTY_ALLOWED_HOSTS, or make a key with "
+        "`difficulty keys create`",
     )
 
 
-def _is_address(name: str) -> bool:
+def _is_loopback(name: str) -> bool:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-    return True
 
 
 def _unauthorised(detail: str) -> Problem:

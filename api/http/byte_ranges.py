@@ -3,12 +3,26 @@
 import re
 from dataclasses import dataclass
 
+from api.http.problems import Problem
+
 RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 UNCHANGED, WHOLE, PARTIAL = 304, 200, 206
 
 
 class Unsatisfiable(ValueError):
     """The file has none of the requested bytes."""
+
+
+def unsatisfiable(error: Unsatisfiable, size: int) -> Problem:
+    """The problem for a range that begins after the end of a file of `size` bytes."""
+    return Problem(
+        416,
+        "range-not-satisfiable",
+        str(error),
+        "request bytes within the size of the file",
+        field="Range",
+        headers={"Content-Range": f"bytes */{size}"},
+    )
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,13 @@ from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
-from api.http.problems import CONTENT_TYPE, Problem
-from api.storage.database import DatabaseUnusable
+from api.http.problems import CONTENT_TYPE, STORAGE_REASONS, Problem
+from api.http.public_text import hide_paths, public_names
+from api.storage.unusable import DatabaseUnusable, is_damaged
 from difficulty_service.errors import DifficultyError, MissingPackage, Setting
 
 RETRY_AFTER = 5  # seconds; a restart of the database takes about that long
+RETRY_AFTER_CLEANING = 60  # seconds
 MAX_ERRORS = 10  # that the answer to one request names
 MAX_DETAIL_LENGTH = 2000  # characters; the detail may quote the request
 SERVER_ERROR = 500
@@ -143,10 +145,26 @@ def from_database(error: DBAPIError | PoolTimeout) -> Problem:
             "the request contains a value that cannot be stored",
             "send text without NUL and numbers of at most 64 bits",
         )
+    if is_damaged(error):
+        return _unavailable("the database of the service is damaged; its operator can restore it")
     # Only these mean that the database is unreachable; others are bugs.
     if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
         return _unavailable("the database does not answer")
     return from_unexpected()
+
+
+def from_system(error: OSError) -> Problem:
+    """For a file or disk of the server that fails; a full disk is named, the rest are bugs."""
+    reason = STORAGE_REASONS.get(error.errno or 0)
+    if reason is None:
+        return from_unexpected()
+    return Problem(
+        507,
+        "storage",
+        reason,
+        "try again later; the operator can free space in DIFFICULTY_DATA_DIR or delete old jobs",
+        headers={"Retry-After": str(RETRY_AFTER_CLEANING)},
+    )
 
 
 def _unavailable(detail: str) -> Problem:
@@ -176,6 +194,7 @@ CONVERSIONS: Mapping[type[Exception], Callable[[Any], Problem]] = {
     DifficultyError: from_difficulty,
     DBAPIError: from_database,
     PoolTimeout: from_database,
+    OSError: from_system,
 }
 """Conversion of each kind of exception to a problem."""
 
@@ -222,6 +241,11 @@ def add_handlers(app: FastAPI) -> None:
         if isinstance(error, HTTPException) and error.status_code == HTTPStatus.NO_CONTENT:
             return Response(status_code=HTTPStatus.NO_CONTENT)
         problem = problem_of(error)
+        if isinstance(error, DifficultyError):
+            # The library names the files that it reads as this server knows them.
+            names = public_names(request.app.state.settings)
+            detail, remedy = (hide_paths(each, names) for each in (problem.detail, problem.remedy))
+            problem = replace(problem, detail=detail, remedy=remedy)
         if isinstance(error, HTTPException):
             problem = _completed(problem, request)
         return answer(problem, request.scope)

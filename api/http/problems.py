@@ -1,10 +1,18 @@
 """Errors as problem details (RFC 9457): a stable type, what is wrong, which field, what to do."""
 
 import dataclasses
+import errno
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 CONTENT_TYPE = "application/problem+json"
+
+STORAGE_REASONS = {
+    errno.ENOSPC: "the service has no space left to work in",
+    errno.EDQUOT: "the service has no space left to work in",
+    errno.EFBIG: "a file is larger than the service may write",
+}
+"""What is wrong with the storage of the server, by the number of the system's error."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -54,19 +62,29 @@ TITLES = {
     "conflict": "It does not fit the present state",
     "gone": "It was there and has expired",
     "too-large": "The body is larger than allowed",
+    "headers-too-large": "Address and headers are larger than allowed",
+    "too-slow": "The request arrived too slowly",
     "unsupported-media-type": "The body is of another kind than expected",
     "range-not-satisfiable": "The file has no such bytes",
     "too-many-requests": "Too many requests",
     "too-many-jobs": "Too many jobs are waiting",
     "unreadable": "The data sent cannot be read",
+    "storage": "The service has no room to store data",
     "unavailable": "The service cannot do this now",
+    "damaged": "A file on the server is not as it was written",
     "internal": "Something went wrong inside",
 }
 """Title of each type."""
 
 
-def not_found(kind: str, identity: str) -> Problem:
+_WHERE_LISTED = {
+    "job": "GET /v1/jobs lists the jobs of this key",
+    "upload": "GET /v1/uploads lists the uploads of this key",
+    "sample": "GET /v1/jobs/{job_id}/scores lists the samples with a score, and "
+    "GET /v1/jobs/{job_id}/errors those without one",
+}
+
+
+def not_found(kind: Literal["job", "upload", "sample"], identity: str) -> Problem:
     """For what does not exist, and for what another key owns: callers cannot tell them apart."""
-    return Problem(
-        404, "not-found", f"there is no {kind} {identity!r}", f"GET /v1/{kind}s lists what there is"
-    )
+    return Problem(404, "not-found", f"there is no {kind} {identity!r}", _WHERE_LISTED[kind])

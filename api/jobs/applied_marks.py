@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, select
 
 from api.http.problems import Problem
-from api.jobs.marks import list_marks
+from api.jobs.marks import stream_marks
 from api.jobs.rows import Job
 from api.jobs.store import get_job
 from api.storage.tables import APPLIED_MARKS
@@ -49,7 +49,8 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
         )
     new = {
         mark.sample_id: MarkedSample(mark.mark, mark.label)
-        for mark in list_marks(engine, owner, source_id)
+        for part in stream_marks(engine, owner, source_id)
+        for mark in part
         if mark.mark is not Mark.KEEP
     }
     if not new:

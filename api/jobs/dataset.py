@@ -1,6 +1,6 @@
 """The dataset of a job: its location on this server and its name for clients."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +14,14 @@ from api.uploads.files import upload_path
 from api.uploads.store import get_upload, touch
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.boundary import Boundary
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
+from difficulty_service.errors import DatasetError, Setting
 
 DATASET_OPTIONS = ("split", "image_column", "label_column", "id_column", "limit")
 """Fields of a request that are options of the dataset."""
+
+MAX_NAMES_LENGTH = 2_000_000
+"""Maximum number of characters of all class names, which a row of the database holds."""
 
 LARGEST_SHARD = 4096
 SMALLEST_SHARD = 16
@@ -66,17 +70,41 @@ def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocatio
     return DatasetLocation(str(path), f"upload {upload_id}", Boundary(str(path.resolve())))
 
 
-def open_job_dataset(job: Job, location: DatasetLocation) -> Dataset:
+def open_job_dataset(job: Job, location: DatasetLocation, settings: Settings) -> Dataset:
     """The dataset of a job, under its name for clients and in shards that suit its size.
 
     Raises:
-        DatasetError: It cannot be read.
+        DatasetError: It cannot be read, or is larger than the settings allow.
     """
     values: dict[str, Any] = {name: job.request.get(name) for name in DATASET_OPTIONS}
-    options = DatasetOptions(**values, boundary=location.boundary)
+    limits = TableLimits(settings.max_rows, settings.max_text_bytes)
+    options = DatasetOptions(**values, boundary=location.boundary, limits=limits)
     dataset = open_dataset(location.uri, options)
+    _check_classes(dataset.class_names, settings.max_classes)
     shard_size = suitable_shard_size(len(dataset.labels))
     return replace(dataset, location=location.name, shard_size=shard_size)
+
+
+def _check_classes(class_names: Sequence[str], max_classes: int) -> None:
+    """Refuses more classes than a worker has the memory, or a row of the database the room, for.
+
+    Raises:
+        DatasetError: There are too many, or their names are too long together.
+    """
+    if len(class_names) > max_classes:
+        raise DatasetError(
+            f"the dataset has {len(class_names):,} classes, the maximum is {max_classes:,}; "
+            "integer labels are class indices, so the largest one counts",
+            "renumber the labels from 0, or raise ",
+            Setting("max_classes"),
+        )
+    length = sum(map(len, class_names))
+    if length > MAX_NAMES_LENGTH:
+        raise DatasetError(
+            f"the names of the classes have {length:,} characters together, the maximum is "
+            f"{MAX_NAMES_LENGTH:,}",
+            "shorten them",
+        )
 
 
 def suitable_shard_size(num_samples: int) -> int:

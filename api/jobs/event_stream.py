@@ -9,6 +9,7 @@ import anyio
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
+from api.http.key_watch import KeyWatch
 from api.http.problems import Problem
 from api.jobs.rows import Event
 from api.jobs.store import events_after, get_job
@@ -64,18 +65,25 @@ class Subscription:
         job_id: Id of the job.
         last_id: Id of the last event that the client has; 0 for none.
         is_stopping: Whether the stream should end although the job is not finished.
+        watch: Checks the key of the client again.
     """
 
     engine: Engine
     job_id: str
     last_id: int
     is_stopping: Callable[[], bool]
+    watch: KeyWatch
 
 
 async def new_events(subscription: Subscription) -> AsyncIterator[Event]:
-    """Every event after the last one that the client has, in order; ends with the job."""
+    """Every event after the last one that the client has, in order; ends with the job.
+
+    Raises:
+        Problem: The client's key is no longer valid.
+    """
     last_id = subscription.last_id
     while not subscription.is_stopping():
+        await subscription.watch.check()
         is_finished, events = await run_in_threadpool(_poll, subscription, last_id)
         for event in events:
             yield event

@@ -1,29 +1,21 @@
 """What the owner of a job is told when it fails, and whether it is tried again."""
 
-import errno
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 
-from api.http.problems import Problem
+from api.http.problems import STORAGE_REASONS, Problem
+from api.http.public_text import hide_paths
 from api.schemas.jobs import JobCreate
 from api.settings import Settings
-from difficulty_service.datasets.storage import is_uri
 from difficulty_service.errors import DifficultyError, FeatureStoreError, Setting
-
-STORAGE_REASONS = {
-    errno.ENOSPC: "the service has no space left to work in",
-    errno.EDQUOT: "the service has no space left to work in",
-    errno.EFBIG: "a file is larger than the service may write",
-}
 
 PERMANENT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 """Errors of reading a dataset that the next attempt would meet again."""
 
+MAX_LENGTH = 2000  # characters of a stored message
 _SERVER_ERROR = 500
-_ABSOLUTE_PATH = re.compile(r"(?<![\w.:/~-])~?/(?:[^\s/'\":;,()]+/)*[^\s/'\":;,()]*")
 _SLUG = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -49,11 +41,17 @@ class Failure:
         """The failure as it is stored with the job."""
         values = {
             "type": self.type,
-            "detail": self.detail,
-            "remedy": self.remedy,
+            "detail": _shortened(self.detail),
+            "remedy": self.remedy and _shortened(self.remedy),
             "field": self.field,
         }
         return {name: value for name, value in values.items() if value is not None}
+
+
+def _shortened(text: str) -> str:
+    """A text of bounded length that any database can store: messages quote the dataset."""
+    text = text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
+    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 4] + " ..."
 
 
 def describe_failure(error: Exception, names: Mapping[str, str]) -> Failure:
@@ -116,28 +114,6 @@ def _as_field_or_variable(setting: Setting) -> str:
         return f'"{setting.parameter}"{value}'
     value = "" if setting.value is None else f"={setting.value}"
     return f"DIFFICULTY_{setting.parameter.upper()}{value}"
-
-
-def public_names(settings: Settings) -> dict[str, str]:
-    """Public names of the roots, by their paths and URIs on this server."""
-    names: dict[str, str] = {}
-    for name, root in settings.roots.items():
-        # Messages may name a folder as configured, or as an absolute or resolved path.
-        local = () if is_uri(root) else (str(Path(root).absolute()), str(Path(root).resolve()))
-        names |= {path.rstrip("/"): name for path in (root, *local)}
-    return {path: name for path, name in names.items() if path}
-
-
-def hide_paths(text: str, names: Mapping[str, str]) -> str:
-    """A text for clients, without paths of this server.
-
-    Args:
-        text: Message that may contain paths.
-        names: Public names of known paths and URIs; of all other paths only the last part remains.
-    """
-    for path in sorted(names, key=len, reverse=True):
-        text = text.replace(path, names[path])
-    return _ABSOLUTE_PATH.sub(lambda match: PurePosixPath(match[0]).name or match[0], text)
 
 
 def _is_transient(error: DifficultyError) -> bool:

@@ -3,7 +3,7 @@
 import fcntl
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from api.jobs.rows import Job
@@ -14,6 +14,8 @@ SCORES_FILE = "scores.parquet"
 GAUSSIANS_FILE = "gaussians.safetensors"
 ERRORS_FILE = "errors.parquet"
 MAP_FILE = "map.parquet"
+COLUMNS_FILE = "columns.arrow"
+VECTORS_FILE = "vectors.npy"
 JOBS_PREFIX = "jobs"
 LOCK_FILE = "lock"
 
@@ -34,23 +36,47 @@ def thumbnail_folder(settings: Settings, job_id: str) -> Path:
 
 
 def columns_file(settings: Settings, job: Job) -> Path:
-    """File with the columns of a finished job's scores that the pages read."""
+    """Copy of COLUMNS_FILE on the server, which its pages read."""
     digest = "" if job.result is None else str(job.result["scores_sha256"])[:16]
     return columns_folder(settings, job.id) / f"{digest}.arrow"
 
 
+def vectors_file(settings: Settings, job: Job) -> Path:
+    """Local copy of the vectors by which similar images of a finished job are found."""
+    return columns_file(settings, job).with_suffix(".npy")
+
+
 def columns_folder(settings: Settings, job_id: str) -> Path:
-    """Folder for the columns of a job's scores."""
+    """Folder for the columns of a job's scores and its vectors."""
     return settings.data_dir / "columns" / job_id
 
 
+def gaussians_folder(settings: Settings) -> Path:
+    """Folder for local copies of the Gaussians of jobs, each below its key."""
+    return settings.data_dir / "gaussians"
+
+
+def local_folders(settings: Settings, job_id: str) -> list[Path]:
+    """Every folder outside the artifacts that holds files of one job."""
+    return [
+        settings.work_dir / job_id,
+        thumbnail_folder(settings, job_id),
+        columns_folder(settings, job_id),
+        gaussians_folder(settings) / job_prefix(job_id),
+    ]
+
+
 def delete_job_files(settings: Settings, artifacts: Artifacts, job_id: str) -> None:
-    """Deletes everything that a job has published, is working on or has left for later jobs."""
-    delete_work(settings.work_dir, job_id)
+    """Deletes everything that a job has published, is working on or has left for later jobs.
+
+    Raises:
+        OSError: Something is left.
+    """
     for features in settings.feature_cache_dir.glob(f"*/{job_id}-*.parquet"):
         features.unlink(missing_ok=True)
-    shutil.rmtree(thumbnail_folder(settings, job_id), ignore_errors=True)
-    shutil.rmtree(columns_folder(settings, job_id), ignore_errors=True)
+    for folder in local_folders(settings, job_id):
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
     artifacts.delete_prefix(job_prefix(job_id))
 
 
@@ -91,8 +117,10 @@ def delete_work(work_dir: Path, job_id: str) -> None:
     shutil.rmtree(work_dir / job_id, ignore_errors=True)
 
 
-def jobs_with_work(work_dir: Path) -> list[str]:
-    """Ids of the jobs that have a work folder, sorted."""
-    if not work_dir.is_dir():
-        return []
-    return sorted(path.name for path in work_dir.iterdir() if path.is_dir())
+def jobs_with_local_files(settings: Settings) -> list[str]:
+    """Ids of all jobs that have a folder outside the artifacts, sorted."""
+    ids: set[str] = set()
+    for folder in local_folders(settings, "any"):
+        if folder.parent.is_dir():
+            ids |= {path.name for path in folder.parent.iterdir() if path.is_dir()}
+    return sorted(ids)

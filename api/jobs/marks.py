@@ -2,13 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, insert, select
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select
 
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import MARKS
 from difficulty_service.cleaning.marks import Mark
+
+PART = 20_000
+"""Marks that are in memory at once where all are read."""
 
 AT_ONCE = 500
 """Rows of one statement; SQLite allows a limited number of parameters."""
@@ -123,18 +129,49 @@ def _marks_of_rows(
     for part in _parts(rows):
         query = select(MARKS).where(_of(owner, job_id), MARKS.c.row.in_(part))
         for row in connection.execute(query):
-            marks[row.row] = SampleMark(row.row, row.sample_id, Mark(row.mark), row.label, row.at)
+            marks[row.row] = _mark(row)
     return marks
 
 
-def list_marks(engine: Engine, owner: str, job_id: str) -> list[SampleMark]:
-    """All marks of an owner, in the order of the score file."""
-    query = select(MARKS).where(_of(owner, job_id)).order_by(MARKS.c.row)
+def list_marks(
+    engine: Engine, owner: str, job_id: str, after: int = 0, limit: int | None = None
+) -> list[SampleMark]:
+    """Marks of an owner from a row on, in the order of the score file."""
+    query = select(MARKS).where(_of(owner, job_id), MARKS.c.row >= after).order_by(MARKS.c.row)
     with engine.connect() as connection:
-        return [
-            SampleMark(row.row, row.sample_id, Mark(row.mark), row.label, row.at)
-            for row in connection.execute(query)
-        ]
+        return [_mark(row) for row in connection.execute(query.limit(limit))]
+
+
+def stream_marks(engine: Engine, owner: str, job_id: str) -> Iterator[list[SampleMark]]:
+    """All marks of an owner, in the order of the score file and in parts: there may be millions."""
+    query = select(MARKS).where(_of(owner, job_id)).order_by(MARKS.c.row)
+    with engine.connect().execution_options(yield_per=PART) as connection:
+        for part in connection.execute(query).partitions():
+            yield [_mark(row) for row in part]
+
+
+def count_marks(engine: Engine, owner: str, job_id: str) -> dict[Mark, int]:
+    """Number of samples with each mark."""
+    number = func.count()
+    query = select(MARKS.c.mark, number).where(_of(owner, job_id)).group_by(MARKS.c.mark)
+    with engine.connect() as connection:
+        found = {Mark(mark): count for mark, count in connection.execute(query)}
+    return {mark: found.get(mark, 0) for mark in Mark}
+
+
+def marked_rows(
+    engine: Engine, owner: str, job_id: str, mark: Mark | None = None
+) -> NDArray[np.int64]:
+    """Rows with a mark, or with any one, ascending."""
+    query = select(MARKS.c.row).where(_of(owner, job_id)).order_by(MARKS.c.row)
+    if mark is not None:
+        query = query.where(MARKS.c.mark == mark.value)
+    with engine.connect().execution_options(yield_per=PART) as connection:
+        return np.fromiter(connection.execute(query).scalars(), np.int64)
+
+
+def _mark(row: Row[Any]) -> SampleMark:
+    return SampleMark(row.row, row.sample_id, Mark(row.mark), row.label, row.at)
 
 
 def marks_table(marks: Iterable[SampleMark]) -> pa.Table:

@@ -25,7 +25,7 @@ from api.jobs.rows import Job as Job
 from api.jobs.rows import add_event, encode, finish, job_of
 from api.storage.database import now, retry, write_transaction
 from api.storage.identifiers import is_id, new_id
-from api.storage.tables import APPLIED_MARKS, EVENTS, FINAL_STATES, JOBS, STATES
+from api.storage.tables import APPLIED_MARKS, DELETING, EVENTS, FINAL_STATES, JOBS, STATES
 
 # Together with the hash of the owner, the lock that serialises the submissions of an owner.
 SUBMISSION_LOCK = 0x0D1FF1D
@@ -142,7 +142,8 @@ def list_jobs(
     before: Cursor | None = None,
 ) -> list[Job]:
     """At most `limit` jobs, newest first, older than `before`; owner None sees all."""
-    query = select(JOBS).order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc()).limit(limit)
+    ordered = select(JOBS).order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc())
+    query = ordered.where(JOBS.c.state != DELETING).limit(limit)
     if owner is not None:
         query = query.where(JOBS.c.owner == owner)
     if state is not None:
@@ -182,19 +183,35 @@ def request_cancel(engine: Engine, owner: str | None, job_id: str) -> Job | None
 
 
 @retry
-def delete_job(engine: Engine, owner: str | None, job_id: str) -> Job | None:
-    """Deletes a finished job and its events.
+def begin_deletion(engine: Engine, owner: str | None, job_id: str) -> bool:
+    """Hides a finished job from every client, so that its files can be deleted.
 
     Returns:
-        The job as it was; None if it does not exist, is not finished, or belongs to another owner.
+        False if it does not exist, is not finished, or belongs to another owner.
     """
     if not is_id(job_id):
-        return None
+        return False
+    finished = _is(owner, job_id) & JOBS.c.state.in_(FINAL_STATES)
+    # Its idempotency key is free again.
+    values = {"state": DELETING, "idempotency_key": None}
     with write_transaction(engine) as connection:
-        finished = _is(owner, job_id) & JOBS.c.state.in_(FINAL_STATES)
-        removed = delete(JOBS).where(finished).returning(*JOBS.c)
-        row = connection.execute(removed).one_or_none()
-        return None if row is None else job_of(row)
+        hidden = update(JOBS).where(finished).values(values).returning(JOBS.c.id)
+        return connection.execute(hidden).one_or_none() is not None
+
+
+def jobs_to_delete(engine: Engine) -> list[str]:
+    """Ids of the jobs whose deletion was begun and has not ended."""
+    with engine.connect() as connection:
+        query = select(JOBS.c.id).where(JOBS.c.state == DELETING).order_by(JOBS.c.id)
+        return list(connection.execute(query).scalars())
+
+
+@retry
+def end_deletion(engine: Engine, job_id: str) -> None:
+    """Deletes the row of a job whose files are deleted, with its events and marks."""
+    with write_transaction(engine) as connection:
+        hidden = (JOBS.c.id == job_id) & (JOBS.c.state == DELETING)
+        connection.execute(delete(JOBS).where(hidden))
 
 
 def events_after(engine: Engine, job_id: str, last_id: int, limit: int) -> list[Event]:
@@ -242,7 +259,7 @@ def oldest_queued_age(engine: Engine) -> float | None:
 
 
 def _is(owner: str | None, job_id: str) -> ColumnElement[bool]:
-    condition = JOBS.c.id == job_id
+    condition = (JOBS.c.id == job_id) & (JOBS.c.state != DELETING)
     return condition if owner is None else condition & (JOBS.c.owner == owner)
 
 

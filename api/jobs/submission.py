@@ -13,7 +13,8 @@ from api.schemas.jobs import JobCreate, JobDataset
 from api.settings import Settings
 from api.uploads.store import get_upload
 from difficulty_service.backbones import find_loader
-from difficulty_service.errors import BackboneError
+from difficulty_service.errors import BackboneError, DatasetError, as_keyword
+from difficulty_service.files.glob_pattern import parse_glob
 
 WILDCARDS = frozenset("*?[")
 
@@ -72,6 +73,7 @@ def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owne
         _check_upload(dataset.upload, engine, owner)
         return
     location = resolve_dataset(settings, dataset.root, dataset.path)
+    _check_pattern(dataset.path)
     boundary = root_boundary(settings, dataset.root)
     if not boundary.is_local or WILDCARDS & set(dataset.path):
         return
@@ -85,6 +87,13 @@ def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owne
             f"there is no {dataset.path!r} in the root {dataset.root!r}",
             "name a folder, a file or files with wildcards below the root",
         )
+
+
+def _check_pattern(path: str) -> None:
+    try:
+        parse_glob(path)
+    except DatasetError as error:
+        raise _invalid("dataset.path", error.problem, error.remedy_text(as_keyword)) from None
 
 
 def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:

@@ -1,4 +1,4 @@
-"""Encodes single images, and scores feature vectors against the Gaussians of a finished job."""
+"""Encodes single images with the backbone of a finished job."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from api.bounded_cache import BoundedCache
@@ -22,70 +20,9 @@ from difficulty_service.errors import ImageError
 from difficulty_service.extraction.schedules import suitable_batch_size
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread, stack
 from difficulty_service.runtime.parallel import num_workers
-from difficulty_service.scorers.mahalanobis import RelativeMahalanobis
 
 IMAGES_PER_TASK = 4
 """Number of images that a thread decodes per task, so that the overhead of a task is small."""
-
-
-@dataclass(frozen=True)
-class ScoringModel:
-    """Scores new samples like those of a job.
-
-    Attributes:
-        scorer: Scorer with the Gaussians of the job.
-        description: Description of the features that the Gaussians were fitted to.
-        class_names: Name of each class index.
-        training_scores: RMD of the samples of the job, ascending, without NaN. Shape (samples,).
-    """
-
-    scorer: RelativeMahalanobis
-    description: Mapping[str, Any]
-    class_names: tuple[str, ...]
-    training_scores: NDArray[np.float64]
-
-    @property
-    def dim(self) -> int:
-        """Length of a feature vector."""
-        return len(self.scorer.mean)
-
-    def score(self, features: Tensor, labels: Tensor) -> list[dict[str, Any]]:
-        """Distances and difficulty of samples.
-
-        Args:
-            features: Shape (samples, dim).
-            labels: Class indices; -1 where unknown, for which the nearest class is used.
-                Shape (samples,).
-
-        Returns:
-            One mapping per sample, of JSON values; None instead of values that are not finite.
-        """
-        distances = self.scorer.distances(features, labels)
-        nearest = distances.nearest_label
-        if (labels < 0).any():
-            distances = self.scorer.distances(features, torch.where(labels >= 0, labels, nearest))
-        percentiles = self._percentiles(distances.rmd.numpy())
-        return [
-            {
-                "label": _class_label(label, self.class_names),
-                "nearest_label": _class_label(int(nearest[row]), self.class_names),
-                "md": _number(distances.md[row]),
-                "md_agnostic": _number(distances.md_agnostic[row]),
-                "rmd": _number(distances.rmd[row]),
-                "label_margin": _number(distances.label_margin[row]) if label >= 0 else None,
-                "percentile": _number(percentiles[row]),
-            }
-            for row, label in enumerate(labels.tolist())
-        ]
-
-    def _percentiles(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Fraction of the job's samples that are easier, ties counted half. Shape (samples,)."""
-        if not len(self.training_scores):
-            return np.full(len(scores), np.nan)
-        below = np.searchsorted(self.training_scores, scores, side="left")
-        below_or_equal = np.searchsorted(self.training_scores, scores, side="right")
-        shares = (below + below_or_equal) / 2 / len(self.training_scores)
-        return np.where(np.isnan(scores), np.nan, shares)
 
 
 @dataclass(frozen=True)
@@ -204,12 +141,3 @@ class BackbonePool:
 
         batch_size = suitable_batch_size(self._device, backbone)
         return RunningBackbone(backbone, Batcher(encode, batch_size))
-
-
-def _class_label(label: int, class_names: Sequence[str]) -> dict[str, Any] | None:
-    return None if label < 0 else {"index": label, "name": class_names[label]}
-
-
-def _number(value: Tensor | np.float64) -> float | None:
-    number = float(value)
-    return number if np.isfinite(number) else None

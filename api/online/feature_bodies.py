@@ -1,17 +1,18 @@
 """Feature vectors in the body of a request: JSON, or an Arrow stream."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import torch
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from torch import Tensor
 
-from api.http.problems import Problem
+from api.http.decimals import parse_decimal
+from api.online.arrow_bodies import invalid, read_labels, read_stream, read_values, too_many
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
+
+LONGEST_INTEGER = 1000  # bits of an integer that messages quote
 
 Label = str | int
 
@@ -37,71 +38,57 @@ class Vectors:
         labels: Names or indices of classes; None where unknown.
     """
 
-    features: Tensor
+    features: NDArray[np.float32]
     labels: Sequence[Label | None]
 
 
-def read_json(body: bytes, dim: int) -> Vectors:
+def read_json(body: bytes, dim: int, max_rows: int) -> Vectors:
     """Vectors of a JSON body.
 
     Args:
         body: Body of the request.
         dim: Length that every vector must have.
+        max_rows: Maximum number of vectors.
 
     Raises:
-        Problem: The body is not a valid `FeatureBody`, or a vector has another length.
+        Problem: The body is not a valid `FeatureBody`, has too many vectors, or one of another
+            length.
     """
     try:
         read = FeatureBody.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise _invalid(".".join(map(str, first["loc"])) or "body", first["msg"]) from None
+        raise invalid(".".join(map(str, first["loc"])) or "body", first["msg"]) from None
+    if len(read.features) > max_rows:
+        raise too_many(len(read.features), max_rows)
     for row, vector in enumerate(read.features):
         if len(vector) != dim:
-            raise _invalid(f"features.{row}", f"{len(vector)} numbers, expected {dim}")
+            raise invalid(f"features.{row}", f"{len(vector)} numbers, expected {dim}")
     labels = read.labels if read.labels is not None else [None] * len(read.features)
-    return _checked(torch.tensor(read.features, dtype=torch.float32), labels)
+    with np.errstate(over="ignore"):  # which `_checked` finds
+        features = np.array(read.features, np.float32)
+    return _checked(features, labels)
 
 
-def read_arrow(body: bytes, dim: int) -> Vectors:
+def read_arrow(body: bytes, dim: int, max_rows: int) -> Vectors:
     """Vectors of an Arrow stream: a column `features` of lists, and one `label` if known.
 
     Args:
         body: Body of the request.
         dim: Length that every vector must have.
+        max_rows: Maximum number of vectors.
 
     Raises:
-        Problem: The body is not such a stream, or a vector has another length.
+        Problem: The body is not such a stream, has too many vectors, or one of another length.
     """
-    try:
-        with pa.ipc.open_stream(body) as stream:
-            table = stream.read_all()
-        table.validate(full=True)
-        names = table.column_names
-    except (pa.ArrowException, MemoryError, OSError, ValueError) as error:
-        raise Problem(
-            422,
-            "unreadable",
-            f"the body is not an Arrow stream: {error}",
-            "send an Arrow IPC stream",
-        ) from None
-    if "features" not in names:
-        raise _invalid("features", f"there is no such column among {names}")
-    column = table["features"].combine_chunks()
-    kind = column.type
-    if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)) or not (
-        pa.types.is_floating(kind.value_type)
-    ):
-        raise _invalid("features", f"of type {kind}, expected lists of floating-point numbers")
-    lengths = column.value_lengths()
-    if column.null_count or lengths.null_count or any(each != dim for each in lengths.to_pylist()):
-        raise _invalid("features", f"every vector must have {dim} numbers")
-    values = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-    labels = table["label"].to_pylist() if "label" in names else [None] * len(table)
-    return _checked(torch.from_numpy(values.reshape(-1, dim).copy()), labels)
+    table = read_stream(body, max_rows)
+    values = read_values(table["features"], dim)
+    known = "label" in table.column_names
+    labels = read_labels(table["label"]) if known else [None] * len(table)
+    return _checked(values, labels)
 
 
-def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) -> Tensor:
+def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) -> NDArray[np.int64]:
     """Class indices of names or indices, -1 where unknown. Shape (samples,).
 
     Raises:
@@ -110,31 +97,37 @@ def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) ->
     index = {name: position for position, name in enumerate(class_names)}
     indices = []
     for row, label in enumerate(labels):
-        if label is None or label == "":
-            indices.append(-1)
-        elif isinstance(label, str) and label in index:
-            indices.append(index[label])
-        elif str(label).isdecimal() and int(label) < len(class_names):
-            indices.append(int(label))
-        else:
-            raise _invalid(
+        found = -1 if label is None or label == "" else _class_index(label, index)
+        if found is None:
+            raise invalid(
                 f"labels.{row}",
-                f"{label!r} is none of the {len(class_names)} classes, such as {class_names[0]!r}",
+                f"{_quoted(label)} is none of the {len(class_names)} classes, such as "
+                f"{class_names[0][:100]!r}",
             )
-    return torch.tensor(indices, dtype=torch.int64)
+        indices.append(found)
+    return np.array(indices, np.int64)
 
 
-def _checked(features: Tensor, labels: Sequence[Label | None]) -> Vectors:
+def _class_index(label: Label, index: Mapping[str, int]) -> int | None:
+    """The index of a class by its name or index; None if there is no such class."""
+    if isinstance(label, int):
+        return label if 0 <= label < len(index) else None
+    return index.get(label, parse_decimal(label, len(index) - 1))
+
+
+def _quoted(label: Label | None) -> str:
+    """A label for a message; Python refuses to write out integers of thousands of digits."""
+    if isinstance(label, int) and label.bit_length() > LONGEST_INTEGER:
+        return f"a number of {label.bit_length():,} bits"
+    return repr(label if not isinstance(label, str) else label[:100])
+
+
+def _checked(features: NDArray[np.float32], labels: Sequence[Label | None]) -> Vectors:
     if len(labels) != len(features):
-        raise _invalid("labels", f"{len(labels)} labels for {len(features)} vectors")
+        raise invalid("labels", f"{len(labels)} labels for {len(features)} vectors")
     if not len(features):
-        raise _invalid("features", "there are no vectors")
-    invalid = (~features.isfinite().all(dim=1)).nonzero()
-    if len(invalid):
-        raise _invalid(f"features.{int(invalid[0])}", "float32 cannot represent every number")
+        raise invalid("features", "there are no vectors")
+    infinite = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    if len(infinite):
+        raise invalid(f"features.{int(infinite[0])}", "float32 cannot represent every number")
     return Vectors(features, labels)
-
-
-def _invalid(field: str, detail: str) -> Problem:
-    remedy = "see /docs for the schema of the body"
-    return Problem(422, "invalid-request", f"{field}: {detail}", remedy, field=field)

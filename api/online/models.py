@@ -1,43 +1,57 @@
-"""A cache of the Gaussians of finished jobs, ready to score single samples."""
+"""The Gaussians of finished jobs, as the web server knows them: without the numbers."""
 
-from pathlib import Path
-
-import numpy as np
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
-from api.jobs.store import Job
-from api.online.encoder import ScoringModel
+from api.jobs.files import GAUSSIANS_FILE
+from api.jobs.rows import Job
+from api.online.process import ScoringProcess
 from api.storage.artifacts import Artifacts
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.statistics.gaussian_file import load_gaussians
 
-MAX_TRAINING_SCORES = 1_000_000
-"""Maximum number of scores, evenly spaced: enough for percentiles to a millionth."""
+
+@dataclass(frozen=True)
+class JobGaussians:
+    """Gaussians of a job.
+
+    Attributes:
+        job: The job.
+        dim: Length of a feature vector.
+        description: Description of the features that they were fitted to.
+    """
+
+    job: Job
+    dim: int
+    description: Mapping[str, Any]
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Name of each class index."""
+        return tuple(self.description["class_names"])
 
 
 class ScoringModels:
-    """Gaussians by job, loaded on first use.
+    """Finds the Gaussians of jobs and remembers those used last.
 
     Args:
         artifacts: Storage of the results.
-        folder: Folder for local copies of remote files.
+        process: Process that loads them.
         capacity: Maximum number of jobs in the cache.
     """
 
-    def __init__(self, artifacts: Artifacts, folder: Path, capacity: int = 4) -> None:
+    def __init__(self, artifacts: Artifacts, process: ScoringProcess, capacity: int = 4) -> None:
         self._artifacts = artifacts
-        self._folder = folder
-        self._cache: BoundedCache[str, ScoringModel] = BoundedCache(capacity)
+        self._process = process
+        self._cache: BoundedCache[str, JobGaussians] = BoundedCache(capacity)
 
-    def get(self, job: Job) -> ScoringModel:
+    def get(self, job: Job) -> JobGaussians:
         """The Gaussians of a job.
 
         Raises:
-            Problem: The job is not finished, or used the Gaussians of another job.
+            Problem: The job is not finished or used the Gaussians of another job, its files are
+                gone or damaged, or the process died.
         """
         if job.state != "succeeded" or job.result is None:
             raise Problem(
@@ -47,10 +61,9 @@ class ScoringModels:
                 "wait until its state is succeeded, or use another job",
             )
         prefix = str(job.result["prefix"])
-        return self._cache.get(prefix, lambda: self._load(job, prefix))
+        return self._cache.get(prefix, lambda: self._find(job, f"{prefix}/{GAUSSIANS_FILE}"))
 
-    def _load(self, job: Job, prefix: str) -> ScoringModel:
-        key = f"{prefix}/gaussians.safetensors"
+    def _find(self, job: Job, key: str) -> JobGaussians:
         if self._artifacts.size(key) is None:
             raise Problem(
                 409,
@@ -58,30 +71,4 @@ class ScoringModels:
                 f"job {job.id!r} used the Gaussians of another job",
                 f"use that job: {job.request.get('gaussians')!r}",
             )
-        gaussians, description = load_gaussians(self._local_copy(key))
-        return ScoringModel(
-            scorer=relative_mahalanobis(gaussians),
-            description=description,
-            class_names=tuple(description["class_names"]),
-            training_scores=self._training_scores(f"{prefix}/scores.parquet"),
-        )
-
-    def _local_copy(self, key: str) -> Path:
-        path = self._folder / key
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with self._artifacts.open(key) as source, replacing(path) as temporary:
-                temporary.write_bytes(source.read())
-        return path
-
-    def _training_scores(self, key: str) -> NDArray[np.float64]:
-        with self._artifacts.open(key) as source:
-            column = pq.read_table(source, columns=["rmd"])["rmd"]
-        scores = column.to_numpy().astype(np.float64)
-        scores = np.sort(scores[~np.isnan(scores)])
-        if len(scores) > MAX_TRAINING_SCORES:
-            positions = (
-                np.linspace(0, len(scores) - 1, MAX_TRAINING_SCORES).round().astype(np.int64)
-            )
-            scores = scores[positions]
-        return scores
+        return JobGaussians(job, *self._process.describe(job))

@@ -1,76 +1,57 @@
-"""The backbones that encode single images, in a process of their own.
+"""The process that scores single samples: it encodes images and has the Gaussians of jobs.
 
-In the process of the web server they would compete with it for Python's interpreter lock, which
-cost a fifth of the rate; and an image that crashes a decoder crashes that process, not the service.
+In the process of the web server that work would compete with it for Python's interpreter lock,
+which cost a fifth of the rate; importing torch alone would take 300 MB there; and an image that
+crashes a decoder crashes that process, not the service.
 """
 
-import io
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing.managers import BaseManager
 from typing import Any
 
 import numpy as np
 import structlog
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from api.http.problems import Problem
+from api.jobs.rows import Job
 from api.logs import set_up_logging
-from api.online.encoder import BackbonePool
+from api.online.answers import Encoded, Failure
+from api.online.sample_scores import SampleScores
 from api.parent_process import call_after_parent
 from api.settings import Settings
-from difficulty_service.backbones.backbone import choose_device
 from difficulty_service.runtime.process_setup import keep_freed_memory
 
-Encoded = NDArray[np.float32] | str
-"""Features of one image, of shape (dim,), or the reason why it cannot be read."""
 
-
-class ImageEncoder:
-    """The object in the other process that encodes images.
-
-    Args:
-        settings: Settings with device and limits of the backbones.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._backbones = BackbonePool(choose_device(settings.device), settings.max_pixels)
-
-    def encode(self, images: Sequence[bytes], description: Mapping[str, Any]) -> list[Encoded]:
-        """Like `BackbonePool.encode`, for image files in memory; arrays are cheap to send back.
-
-        Raises:
-            Problem: The weights of the backbone are not those that the job used.
-        """
-        openers = [partial(io.BytesIO, image) for image in images]
-        encoded = self._backbones.encode(openers, description)
-        return [each.numpy() if isinstance(each, Tensor) else each for each in encoded]
-
-
-class EncoderManager(BaseManager):
+class ScoringManager(BaseManager):
     """Starts the process and calls it; each calling thread is served by a thread of its own."""
 
 
-EncoderManager.register("ImageEncoder", ImageEncoder, exposed=("encode",))
+def _make_scorer(settings: Settings) -> object:
+    # Imported here, because only that process needs torch.
+    from api.online.scorer import Scorer
+
+    return Scorer(settings)
+
+
+ScoringManager.register("Scorer", _make_scorer, exposed=("encode", "describe", "score"))
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A running process and the proxy of its encoder."""
+    """A running process and the proxy of its scorer."""
 
-    manager: EncoderManager
-    encoder: Any
+    manager: ScoringManager
+    scorer: Any
 
 
-class EncoderProcess:
-    """Encodes images in a process that starts with the first one, and again if it has died.
+class ScoringProcess:
+    """Scores samples in a process that starts with the first one, and again if it has died.
 
     Args:
         settings: Settings of the service.
@@ -92,34 +73,67 @@ class EncoderProcess:
             Problem: The weights of the backbone are not those that the job used, or the process
                 died.
         """
-        connection = self._connect()
-        try:
-            encoded: list[Encoded] = connection.encoder.encode(list(images), dict(description))
-        except (EOFError, OSError) as error:
-            structlog.get_logger().error("encoder-process-died", exc_info=error)
-            self._end(connection)
-            raise Problem(
-                503,
-                "unavailable",
-                "the process that runs the backbones ended while it encoded the images",
-                "send the request again; leave out an image with which it fails each time",
-                headers={"Retry-After": "1"},
-            ) from None
+        encoded: list[Encoded] = self._call(
+            lambda scorer: scorer.encode(list(images), dict(description))
+        )
         return encoded
+
+    def describe(self, job: Job) -> tuple[int, Mapping[str, Any]]:
+        """Length of a feature vector of a job that has Gaussians, and the features' description.
+
+        Raises:
+            Problem: Its files are gone or damaged, or the process died.
+        """
+        described: tuple[int, Mapping[str, Any]] = self._call(lambda scorer: scorer.describe(job))
+        return described
+
+    def score(
+        self, job: Job, features: NDArray[np.float32], labels: NDArray[np.int64]
+    ) -> SampleScores:
+        """Scores of samples against the Gaussians of a job.
+
+        Args:
+            job: A job that has Gaussians.
+            features: Shape (samples, dim).
+            labels: Class indices; -1 where unknown. Shape (samples,).
+
+        Raises:
+            Problem: Its files are gone or damaged, or the process died.
+        """
+        scores: SampleScores = self._call(lambda scorer: scorer.score(job, features, labels))
+        return scores
 
     def close(self) -> None:
         """Ends the process."""
         if self._connection is not None:
             self._end(self._connection)
 
+    def _call(self, call: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever the call gives
+        connection = self._connect()
+        try:
+            answer = call(connection.scorer)
+        except (EOFError, OSError) as error:
+            structlog.get_logger().error("scoring-process-died", exc_info=error)
+            self._end(connection)
+            raise Problem(
+                503,
+                "unavailable",
+                "the process that scores samples ended meanwhile",
+                "send the request again; leave out an image with which it fails each time",
+                headers={"Retry-After": "1"},
+            ) from None
+        if isinstance(answer, Failure):
+            raise answer.error
+        return answer
+
     def _connect(self) -> Connection:
         with self._lock:
             if self._connection is None:
                 # Never forked: threads of this process may hold locks, which a fork would wait for.
-                manager = EncoderManager(ctx=multiprocessing.get_context("spawn"))
-                manager.start(_set_up_process, (self._settings, torch.get_num_threads()))
-                encoder = manager.ImageEncoder(self._settings)  # type: ignore[attr-defined]
-                self._connection = Connection(manager, encoder)
+                manager = ScoringManager(ctx=multiprocessing.get_context("spawn"))
+                manager.start(_set_up_process, (self._settings,))
+                scorer = manager.Scorer(self._settings)  # type: ignore[attr-defined]
+                self._connection = Connection(manager, scorer)
             return self._connection
 
     def _end(self, connection: Connection) -> None:
@@ -130,12 +144,11 @@ class EncoderProcess:
                 connection.manager.shutdown()
 
 
-def _set_up_process(settings: Settings, torch_threads: int) -> None:
+def _set_up_process(settings: Settings) -> None:
     # Signals to the process group go to the server too, which ends this process last.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     set_up_logging(settings)
     keep_freed_memory()
-    torch.set_num_threads(torch_threads)
     # A server that ends in order ends this process first; one that was killed could not.
     call_after_parent(lambda: os._exit(1))

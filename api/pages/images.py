@@ -1,18 +1,20 @@
 """Pages of images: the list, one image, its picture, and marking without a script."""
 
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
-from xml.sax.saxutils import escape
 
 import numpy as np
 from fastapi import APIRouter, Depends, Form, Path, Query, Request
-from fastapi.responses import FileResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
+from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
-from api.jobs.failures import hide_paths, public_names
+from api.http.public_text import hide_paths, public_names
+from api.http.small_files import small_file
 from api.jobs.marks import SampleMark, set_marks
+from api.pages.placeholders import placeholder
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import ScoredJob, scored_job
 from api.results.image_query import (
@@ -26,27 +28,32 @@ from api.results.image_query import (
 )
 from api.results.overview import typical_rows
 from api.results.score_pages import BadQuery
-from api.results.thumbnails import Thumbnails
+from api.results.similar_images import SimilarImages
+from api.results.thumbnails import Wanted
 from api.routes.marks import apply_changes
-from api.routes.results import CACHED, JPEG
+from api.routes.thumbnails import JPEG, find_thumbnail
 from api.schemas.marks import Decision, MarkChange
 from difficulty_service.cleaning.marks import Mark
 from difficulty_service.errors import DatasetError, ImageError
 from difficulty_service.reporting.cards import Card
 from difficulty_service.reporting.charts import Bar, histogram
+from difficulty_service.reporting.map import ImageMap
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
 PAGE = 60
 TYPICAL = 6
 BINS = 48
-LETTERS = 22  # of a line in a placeholder
 MOST_CLASSES = 1000
 """Number of classes that the filters suggest."""
 
+UNREADABLE = "the dataset can no longer be read"
 DIGITS = 9
 MOST_AT_ONCE = 100_000
 """Number of images that can be marked at once."""
+
+MOST_SEARCHED_AT_ONCE = 200_000
+"""Among more images, a search takes longer than the page may; a script asks for it afterwards."""
 
 Text = Annotated[str, Query(max_length=1000)]
 Row = Annotated[int, Path(ge=0, le=2**53)]
@@ -60,11 +67,12 @@ def read_query(  # noqa: PLR0913, PLR0917 - one parameter for each condition
     margin: Text = "",
     q: Text = "",
     mark: Text = "",
+    area: Text = "",
     sort: Text = "doubtful",
     after: Text = "",
 ) -> ImageQuery:
     """The conditions in an address."""
-    return ImageQuery(label, near, pmin, pmax, margin, q, mark, sort or "doubtful", after)
+    return ImageQuery(label, near, pmin, pmax, margin, q, mark, area, sort or "doubtful", after)
 
 
 Conditions = Annotated[ImageQuery, Depends(read_query)]
@@ -76,7 +84,7 @@ def show_images(job_id: str, request: Request, key: ReadKey, query: Conditions) 
     job = scored_job(request, key, job_id)
     problem = ""
     try:
-        page = find_images(job.samples, query, job.marked, PAGE)
+        page = find_images(job.samples, query, job.marked(query.mark), PAGE, _map_for(job, query))
     except BadQuery as error:
         problem, page = str(error), ImagePage([], np.empty(0, np.int64), 0, "")
     values = _list_values(job, query, page) | {"problem": problem}
@@ -97,7 +105,7 @@ def mark_matching(
     job = scored_job(request, key, job_id)
     samples = job.samples
     try:
-        rows = matching_rows(samples, query, job.marked)
+        rows = matching_rows(samples, query, job.marked(query.mark), _map_for(job, query))
     except BadQuery as error:
         raise Problem(
             422, "invalid-request", str(error), "correct this field", error.field
@@ -131,14 +139,32 @@ def mark_matching(
 def show_image(
     job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
 ) -> Response:
-    """One image with its scores, and typical images of its class and of the nearest one."""
+    """One image with its scores, the most similar images, and typical ones of two classes."""
     job = scored_job(request, key, job_id)
-    card = _existing(job, row)
     if is_fragment(request):
+        _existing(job, row)
         values = _list_values(job, query, ImagePage([row], None, 1, "")) | {"problem": ""}
         return render(request, "cards", values)
+    return _image_page(job, row, query, is_searched=len(job.samples) <= MOST_SEARCHED_AT_ONCE)
+
+
+@router.get("/{row}/similar")
+def show_similar(
+    job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
+) -> Response:
+    """The most similar images for the page of one image; without a script, the whole page."""
+    job = scored_job(request, key, job_id)
+    if not is_fragment(request):
+        return _image_page(job, row, query, is_searched=True)
+    _existing(job, row)
+    return render(request, "similar", job.values("Images") | _similar_values(job, row))
+
+
+def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: bool) -> Response:
+    card = _existing(job, row)
     try:
-        previous, following = neighbours(job.samples, query, job.marked, row)
+        drawn = _map_for(job, query)
+        previous, following = neighbours(job.samples, query, job.marked(query.mark), row, drawn)
     except BadQuery:
         previous, following = None, None
     samples = job.samples
@@ -149,15 +175,18 @@ def show_image(
     ]
     values = job.values("Images") | {
         "card": card,
+        "marks": job.marks_of([row]),
         "agnostic": float(samples.agnostic[row]),
         "copy_of": samples.copy_of[row].as_py(),
+        "is_searched": is_searched,
         "strips": strips,
         "previous": previous,
         "following": following,
         "conditions": query.conditions,
         "classes": list(samples.names.values())[:MOST_CLASSES],
     }
-    return render(request, "image", values)
+    values |= _similar_values(job, row) if is_searched else {}
+    return render(job.request, "image", values)
 
 
 @router.post("/{row}")
@@ -186,7 +215,7 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
 
 
 @router.get("/{row}/picture")
-def show_picture(
+async def show_picture(
     job_id: str,
     row: Row,
     request: Request,
@@ -194,20 +223,25 @@ def show_picture(
     size: Annotated[int, Query(ge=16, le=512)] = 224,
 ) -> Response:
     """A small version of an image; the reason as a picture where it cannot be shown."""
-    job = scored_job(request, key, job_id)
-    sample_id = _existing(job, row).sample_id
-    thumbnails: Thumbnails = request.app.state.thumbnails
+    wanted = await run_in_threadpool(_wanted, job_id, row, request, key, size)
     try:
-        path = thumbnails.get(job.job, sample_id, size, row)
+        path = await find_thumbnail(request, key, wanted)
     except ImageError as error:
-        return _placeholder(
-            422, hide_paths(error.problem, public_names(request.app.state.settings))
-        )
-    except (DatasetError, Problem):
-        return _placeholder(410, "the dataset can no longer be read")
+        return placeholder(422, hide_paths(error.problem, public_names(request.app.state.settings)))
+    except Problem as problem:
+        if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
+            raise
+        return placeholder(410, UNREADABLE)
+    except DatasetError:
+        return placeholder(410, UNREADABLE)
     if path is None:
-        return _placeholder(404, "the image is no longer in the dataset")
-    return FileResponse(path, media_type=JPEG, headers={"Cache-Control": CACHED})
+        return placeholder(404, "the image is no longer in the dataset")
+    return await run_in_threadpool(small_file, request, path, JPEG)
+
+
+def _wanted(job_id: str, row: int, request: Request, key: Principal, size: int) -> Wanted:
+    job = scored_job(request, key, job_id)
+    return Wanted(job.job, _existing(job, row).sample_id, size, row)
 
 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:
@@ -215,6 +249,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
     names = list(samples.names.values())
     return job.values("Images") | {
         "cards": job.cards(page.rows),
+        "marks": job.marks_of(page.rows),
         "num_matching": page.num_matching,
         "num_samples": len(samples),
         "bars": [] if query.after else _bars(job, page),
@@ -241,30 +276,24 @@ def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:
     )
 
 
+def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
+    """The most similar images, and which are copies, in words; None where that is not known."""
+    state = job.request.app.state
+    similar_images: SimilarImages = state.similar_images
+    rows = similar_images.get(job.job, row)
+    cards = None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
+    return {"similar": cards, "takes_jobs": state.settings.takes_jobs}
+
+
+def _map_for(job: ScoredJob, query: ImageQuery) -> ImageMap | None:
+    """The map, which is only read where the conditions need it."""
+    return job.drawn if query.area else None
+
+
 def _existing(job: ScoredJob, row: int) -> Card:
     if row >= len(job.samples):
         raise not_found("sample", str(row))
     return job.cards([row])[0]
-
-
-def _placeholder(status: int, reason: str) -> Response:
-    """A picture with the reason why the image cannot be shown."""
-    words, lines = reason[:140].split(), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > LETTERS and lines[-1]:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word[:LETTERS]}".strip()
-    text = "".join(
-        f'<text x="80" y="{80 + 15 * (number - (len(lines) - 1) / 2)}">{escape(line)}</text>'
-        for number, line in enumerate(lines[:8])
-    )
-    svg = (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160" width="160" height="160" '
-        'font-family="sans-serif" font-size="12" text-anchor="middle" fill="#777b74">'
-        f"{text}</svg>"
-    )
-    headers = {"Cache-Control": "no-store"}
-    return Response(svg, status, headers, "image/svg+xml")
 
 
 def _query(query: ImageQuery) -> str:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem
-from api.jobs.store import SubmitLimits, TooManyJobs, list_jobs, submit
+from api.jobs.store import IdempotencyConflict, SubmitLimits, TooManyJobs, list_jobs, submit
 from api.jobs.submission import validate_submission
 from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
@@ -85,7 +85,7 @@ def create(request: Request, key: WriteKey, form: Annotated[NewJob, Form()]) -> 
         validated = validate_submission(body, settings, engine, key.owner)
         limits = SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
         job, _ = submit(engine, key.owner, validated, form.token[:100] or None, limits)
-    except (Problem, ValueError, TooManyJobs) as error:
+    except (Problem, ValueError, TooManyJobs, IdempotencyConflict) as error:
         values = _list(request, key, None) | _form(request, key, form, _explained(error))
         return render(request, "jobs", values, 422)
     return redirect(f"/jobs/{job.id}")
@@ -152,6 +152,10 @@ def _explained(error: Exception) -> dict[str, str]:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         return {"text": f"{field}: {first['msg']}", "remedy": "", "field": field}
+    if isinstance(error, IdempotencyConflict):
+        # Its token was for the first sending; the form that is shown now has a new one.
+        text = "this form was sent before with other entries, as a job that is listed here"
+        return {"text": text, "remedy": "send it again for a second job", "field": ""}
     if isinstance(error, TooManyJobs):
         return {"text": str(error), "remedy": "wait until some have started", "field": ""}
     return {"text": str(error), "remedy": "enter whole numbers", "field": "limit"}

@@ -41,6 +41,7 @@ def render(
         .render(
             signed_in=bool(principal and principal.owner),
             may_write=bool(principal and "write" in principal.scopes),
+            caller=principal,
             path=request.url.path,
             **(values or {}),
         )
@@ -86,6 +87,13 @@ def job_name(job: Job) -> str:
     if "upload" in dataset:
         name = f"upload {dataset['upload'][-6:]}"
     return f"{name} with marks" if job.request.get("marks") else name
+
+
+def compile_templates() -> None:
+    """Compiles every template, which would otherwise delay the first request of each page."""
+    environment = _environment()
+    for name in environment.list_templates(extensions=["j2"]):
+        environment.get_template(name)
 
 
 @cache

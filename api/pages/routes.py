@@ -8,10 +8,17 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from api.pages import api_reference, images, jobs, sign_in, views
+from api.pages import api_reference, images, jobs, map_page, sign_in, views
 from api.pages.rendering import problem_page
 
-ROUTERS = (sign_in.router, jobs.router, views.router, images.router, api_reference.router)
+ROUTERS = (
+    sign_in.router,
+    jobs.router,
+    views.router,
+    map_page.router,
+    images.router,
+    api_reference.router,
+)
 
 
 class _Assets(StaticFiles):

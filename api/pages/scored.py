@@ -1,23 +1,25 @@
 """What the pages of a finished job have in common: its scores, its marks and their pictures."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from fastapi import Request
 
 from api.http.api_keys import Principal
-from api.jobs.marks import SampleMark, list_marks
+from api.jobs.marks import SampleMark, count_marks, marked_rows, marks_of_rows
 from api.jobs.rows import Job
 from api.pages.rendering import job_name
+from api.results.maps import Maps
 from api.results.open_scores import OpenScores
 from api.results.overview import Overview
-from api.routes.marks import counts_of
 from api.routes.results import succeeded_job
 from api.settings import Settings
+from difficulty_service.cleaning.marks import Mark
 from difficulty_service.reporting.cards import Card, make_card
+from difficulty_service.reporting.map import ImageMap
 from difficulty_service.reporting.samples import ScoredSamples
 from difficulty_service.scoring.wrong_labels import Proportion
 
@@ -51,16 +53,23 @@ class ScoredJob:
         """The facts of the whole dataset."""
         return self.open_scores.overview(self.job)
 
-    @cached_property
-    def marks(self) -> Mapping[int, SampleMark]:
-        """The caller's marks by row."""
-        engine = self.request.app.state.engine
-        return {mark.row: mark for mark in list_marks(engine, self.key.owner, self.job.id)}
+    def marks_of(self, rows: Iterable[int]) -> Mapping[int, SampleMark | None]:
+        """The caller's mark of each of some rows."""
+        return marks_of_rows(self.request.app.state.engine, self.key.owner, self.job.id, rows)
+
+    def marked(self, wanted: str) -> Collection[int]:
+        """Rows with the caller's marks that a filter names, as `ImageQuery.mark`."""
+        if not wanted:
+            return ()
+        mark = Mark(wanted) if wanted in set(Mark) else None
+        rows = marked_rows(self.request.app.state.engine, self.key.owner, self.job.id, mark)
+        return cast("Collection[int]", rows)
 
     @cached_property
-    def marked(self) -> Mapping[int, str]:
-        """The caller's marks by row, without their labels."""
-        return {row: mark.mark.value for row, mark in self.marks.items()}
+    def drawn(self) -> ImageMap | None:
+        """The map; None where the job has none."""
+        maps: Maps = self.request.app.state.maps
+        return maps.get(self.job)
 
     @property
     def address(self) -> str:
@@ -71,6 +80,16 @@ class ScoredJob:
         """The samples of some rows with the addresses of their pictures."""
         folder = f"{self.address}/images"
         return [make_card(self.samples, row, f"{folder}/{row}/picture") for row in rows]
+
+    def copy_sign(self, card: Card, row: int) -> str:
+        """What a card says of a copy: whether of the image of a row, or of another one."""
+        firsts = [
+            self.samples.copy_of[each].as_py() or self.samples.ids[each].as_py()
+            for each in (card.row, row)
+        ]
+        if firsts[0] == firsts[1]:
+            return "copy of this"
+        return "copy" if self.samples.copy_of[card.row].is_valid else ""
 
     @property
     def _can_score_again(self) -> bool:
@@ -84,13 +103,13 @@ class ScoredJob:
         Args:
             current: Name of the page, which the navigation marks.
         """
+        engine = self.request.app.state.engine
         return {
             "job": self.job,
             "name": job_name(self.job),
             "address": self.address,
             "current": current,
-            "marks": self.marks,
-            "tray": describe_marks(list(self.marks.values())),
+            "tray": describe_marks(count_marks(engine, self.key.owner, self.job.id)),
             "class_name": self.samples.name_of,
             "can_score_again": self._can_score_again,
             "token": uuid4().hex,
@@ -107,10 +126,9 @@ def scored_job(request: Request, key: Principal, job_id: str) -> ScoredJob:
     return ScoredJob(request, key, job, request.app.state.open_scores)
 
 
-def describe_marks(marks: Sequence[SampleMark]) -> dict[str, Any]:
+def describe_marks(counts: Mapping[Mark, int]) -> dict[str, Any]:
     """Number of marks and, of several, the share of wrong labels with its 95 % interval."""
-    counts = counts_of(marks)
-    checked, wrong = len(marks), counts.relabel + counts.drop
+    checked, wrong = sum(counts.values()), counts[Mark.RELABEL] + counts[Mark.DROP]
     values: dict[str, Any] = {"checked": checked, "counts": counts, "share": None}
     if checked >= CHECKED_FOR_A_SHARE:
         share = Proportion(wrong, checked)

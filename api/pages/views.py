@@ -11,16 +11,13 @@ from api.pages.rendering import is_fragment, job_name, render
 from api.pages.scored import scored_job
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
-from api.routes.results import LARGEST_OFFSET, read_errors, read_map
+from api.routes.results import LARGEST_OFFSET, read_errors
 from api.storage.worker_registry import live_workers
-from difficulty_service.reporting.map import placed_map
 from difficulty_service.reporting.provenance import describe_provenance
 from difficulty_service.reporting.sections import LISTED_CLASSES
-from difficulty_service.reporting.selection import SHOWN_CLASSES
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
 
-PICTURED = 5
 PICTURED_PAIRS = 6
 ERRORS = 100
 PER_DIRECTION = 24
@@ -55,12 +52,11 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
     selection = overview.selection
     values = job.values("Summary") | {
         "summary": overview.summary,
-        "num_classes": len(overview.ranked),
+        "num_classes": overview.num_classes,
         "backbone": job.job.request.get("backbone"),
         "kinds": {
-            "doubtful": job.cards(selection.doubtful[:PICTURED]),
-            "unusual": job.cards(selection.unusual[:PICTURED]),
-            "typical": job.cards(overview.typical[:PICTURED]),
+            name: job.cards(rows)
+            for name, rows in zip(("doubtful", "unusual", "typical"), selection.kinds, strict=True)
         },
         "facts": describe_provenance(provenance),
         "result": job.job.result,
@@ -77,7 +73,7 @@ def show_classes(job_id: str, request: Request, key: ReadKey) -> Response:
     values = job.values("Classes") | {
         "summary": overview.summary,
         "class_rows": overview.class_rows,
-        "num_classes": len(overview.ranked),
+        "num_classes": overview.num_classes,
         "num_listed": LISTED_CLASSES,
         "strips": [
             (
@@ -85,7 +81,7 @@ def show_classes(job_id: str, request: Request, key: ReadKey) -> Response:
                 job.cards(selection.hardest[facts.label]),
                 job.cards(selection.easiest[facts.label]),
             )
-            for facts in overview.ranked[:SHOWN_CLASSES]
+            for facts in overview.pictured_classes
         ],
     }
     return render(request, "classes_page", values)
@@ -129,19 +125,6 @@ def show_pair(job_id: str, first: Label, second: Label, request: Request, key: R
     ]
     values = job.values("Confusions") | {"directions": directions, "typical": typical}
     return render(request, "pair_page", values)
-
-
-@router.get("/map")
-def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
-    """The images on a plane, by their features."""
-    job = scored_job(request, key, job_id)
-    placed = read_map(request, job.job)
-    drawn = None if placed is None else placed_map(placed, job.samples)
-    values = job.values("Map") | {
-        "map": drawn,
-        "map_data": None if drawn is None else drawn.data(job.samples, f"{job.address}/images"),
-    }
-    return render(request, "map_page", values)
 
 
 @router.get("/errors")

@@ -1,10 +1,5 @@
 """Which images a page shows, and in which order."""
 
-import base64
-import binascii
-import hashlib
-import json
-import struct
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
@@ -12,7 +7,10 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from api.results.cursors import read_cursor, write_cursor
+from api.results.maps import Area
 from api.results.score_pages import BadQuery
+from difficulty_service.reporting.map import ImageMap
 from difficulty_service.reporting.samples import ScoredSamples
 
 SORTS: Mapping[str, str] = {
@@ -36,7 +34,6 @@ MARKS: Mapping[str, str] = {
 
 PERCENT = 100.0
 LONGEST_TEXT = 1000
-_CURSOR = struct.Struct(">8sdq")
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,7 @@ class ImageQuery:
         margin: Label margin that the images exceed.
         q: Text in the sample id.
         mark: One of MARKS.
+        area: Area of the map, as `Area.parse` reads it.
         sort: One of SORTS.
         after: Cursor of the page before; empty for the first page.
     """
@@ -62,6 +60,7 @@ class ImageQuery:
     margin: str = ""
     q: str = ""
     mark: str = ""
+    area: str = ""
     sort: str = "doubtful"
     after: str = ""
 
@@ -93,22 +92,27 @@ class ImagePage:
 
 
 def find_images(
-    samples: ScoredSamples, query: ImageQuery, marked: Mapping[int, str], limit: int
+    samples: ScoredSamples,
+    query: ImageQuery,
+    marked: Collection[int],
+    limit: int,
+    drawn: ImageMap | None = None,
 ) -> ImagePage:
     """One page of the images that fulfil the conditions.
 
     Args:
         samples: The scores.
         query: The conditions.
-        marked: Mark of each row that has one.
+        marked: Rows with the mark of the query; with any, where it asks for those with none.
         limit: Largest number of images.
+        drawn: The map, for a condition on the area.
 
     Raises:
         BadQuery: A parameter cannot be read.
     """
     if query.sort not in SORTS:
         raise BadQuery("sort", f"there is no order {query.sort[:100]!r}; use {', '.join(SORTS)}")
-    matching = matching_rows(samples, query, marked)
+    matching = matching_rows(samples, query, marked, drawn)
     keys = _keys(samples, query.sort, matching)
     rows, keys, following = _following(query, matching, keys)
     # One image more than shown says whether there is another page.
@@ -120,25 +124,32 @@ def find_images(
         rows=found.tolist(),
         matching=matching,
         num_matching=following,
-        next="" if is_last else _write_cursor(query, float(keys[shown[-1]]), int(found[-1])),
+        next=""
+        if is_last
+        else write_cursor(query.conditions, float(keys[shown[-1]]), int(found[-1])),
     )
 
 
 def neighbours(
-    samples: ScoredSamples, query: ImageQuery, marked: Mapping[int, str], row: int
+    samples: ScoredSamples,
+    query: ImageQuery,
+    marked: Collection[int],
+    row: int,
+    drawn: ImageMap | None = None,
 ) -> tuple[int | None, int | None]:
     """Rows of the images before and after one in the order of a query; None at the ends.
 
     Args:
         samples: The scores.
         query: The conditions; the image itself need not fulfil them.
-        marked: Mark of each row that has one.
+        marked: Rows with the mark of the query; with any, where it asks for those with none.
         row: Row of the image.
+        drawn: The map, for a condition on the area.
 
     Raises:
         BadQuery: A parameter cannot be read.
     """
-    rows = matching_rows(samples, query, marked)
+    rows = matching_rows(samples, query, marked, drawn)
     rows = np.arange(len(samples)) if rows is None else rows
     keys = _keys(samples, query.sort, rows)
     own = _keys(samples, query.sort, np.array([row]))[0]
@@ -155,13 +166,28 @@ def neighbours(
 
 
 def matching_rows(
-    samples: ScoredSamples, query: ImageQuery, marked: Mapping[int, str]
+    samples: ScoredSamples,
+    query: ImageQuery,
+    marked: Collection[int],
+    drawn: ImageMap | None = None,
 ) -> NDArray[np.int64] | None:
     """Rows of the images that fulfil the conditions, ascending; None for every image.
 
     Raises:
         BadQuery: A parameter cannot be read.
     """
+    masks = _score_masks(samples, query)
+    if query.q:
+        found = pc.match_substring(samples.ids, query.q[:LONGEST_TEXT])
+        masks.append(found.to_numpy(zero_copy_only=False))
+    if query.mark:
+        masks.append(_marked_mask(len(samples), query.mark, marked))
+    if query.area:
+        masks.append(_area_mask(len(samples), query.area, drawn))
+    return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+
+
+def _score_masks(samples: ScoredSamples, query: ImageQuery) -> list[NDArray[np.bool_]]:
     masks: list[NDArray[np.bool_]] = []
     if query.label:
         masks.append(samples.labels == _class_index(samples, "label", query.label))
@@ -173,12 +199,7 @@ def matching_rows(
         masks.append(samples.percentiles <= high / PERCENT)
     if (margin := _number("margin", query.margin)) is not None:
         masks.append(samples.margins > margin)
-    if query.q:
-        found = pc.match_substring(samples.ids, query.q[:LONGEST_TEXT])
-        masks.append(found.to_numpy(zero_copy_only=False))
-    if query.mark:
-        masks.append(_marked_mask(len(samples), query.mark, marked))
-    return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+    return masks
 
 
 def _class_index(samples: ScoredSamples, field: str, name: str) -> int:
@@ -200,17 +221,24 @@ def _number(field: str, text: str) -> float | None:
     return number
 
 
-def _marked_mask(num_samples: int, wanted: str, marked: Mapping[int, str]) -> NDArray[np.bool_]:
+def _marked_mask(num_samples: int, wanted: str, marked: Collection[int]) -> NDArray[np.bool_]:
     if wanted not in MARKS:
         raise BadQuery(
             "mark", f"there is no mark {wanted[:100]!r}; use {', '.join(filter(None, MARKS))}"
         )
-    chosen: Collection[int] = [
-        row for row, mark in marked.items() if wanted in (mark, "any", "none") and row < num_samples
-    ]
+    rows = np.fromiter(marked, np.int64)
     mask = np.zeros(num_samples, bool)
-    mask[list(chosen)] = True
+    mask[rows[rows < num_samples]] = True
     return ~mask if wanted == "none" else mask
+
+
+def _area_mask(num_samples: int, text: str, drawn: ImageMap | None) -> NDArray[np.bool_]:
+    area = Area.parse(text)
+    if drawn is None:
+        raise BadQuery("area", "this job has no map")
+    mask = np.zeros(num_samples, bool)
+    mask[area.rows(drawn)] = True
+    return mask
 
 
 def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:
@@ -234,7 +262,7 @@ def _following(
     """Rows and keys after the cursor, and the number of rows before it was applied."""
     if not query.after:
         return rows, keys, len(keys)
-    last_key, last_row = _read_cursor(query)
+    last_key, last_row = read_cursor(query.conditions, query.after)
     numbers = np.arange(len(keys)) if rows is None else rows
     follows = (keys > last_key) | ((keys == last_key) & (numbers > last_row))
     return numbers[follows], keys[follows], len(keys)
@@ -250,28 +278,3 @@ def _first(keys: NDArray[np.float64], number: int) -> NDArray[np.int64]:
     else:
         candidates = np.arange(len(keys))
     return candidates[np.lexsort((candidates, keys[candidates]))]
-
-
-def _identity(query: ImageQuery) -> bytes:
-    """Digest of the conditions, which tells their cursors from those of others."""
-    text = json.dumps(sorted(query.conditions.items()))
-    return hashlib.sha256(text.encode(errors="replace")).digest()[:8]
-
-
-def _write_cursor(query: ImageQuery, key: float, row: int) -> str:
-    packed = _CURSOR.pack(_identity(query), key, row)
-    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
-
-
-def _read_cursor(query: ImageQuery) -> tuple[float, int]:
-    text = query.after
-    try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        identity, key, row = _CURSOR.unpack(packed)
-    except (binascii.Error, struct.error, ValueError):
-        raise BadQuery("after", "this is not a cursor; begin with the first page") from None
-    if identity != _identity(query) or np.isnan(key):
-        raise BadQuery(
-            "after", "this cursor belongs to other conditions; begin with the first page"
-        )
-    return key, row

@@ -1,18 +1,24 @@
-"""The scores of finished jobs, kept open for the pages."""
+"""The scores of finished jobs, kept open for the pages.
 
+A job publishes the columns that the pages read. Those of another version, damaged ones and those
+that an older worker did not write are made from the score file when they are first asked for.
+"""
+
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
 from api.bounded_cache import BoundedCache
-from api.http.problems import Problem
-from api.jobs.files import SCORES_FILE, columns_file
+from api.jobs.files import COLUMNS_FILE, SCORES_FILE, columns_file
 from api.jobs.rows import Job
-from api.results.overview import Overview, make_overview
+from api.jobs.stored_files import open_stored
+from api.results.overview import Overview
 from api.results.score_columns import ScoreColumns, map_columns, write_columns
 from api.settings import Settings
-from api.storage.artifacts import Artifacts
+from api.storage.artifacts import COPY_BYTES, Artifacts
+from difficulty_service.files.atomic_file import replacing
 from difficulty_service.reporting.samples import COLUMNS
 from difficulty_service.score_file import read_scores
 
@@ -20,10 +26,10 @@ MAX_OPEN = 8
 
 
 class OpenScores:
-    """Opens the scores of finished jobs; the columns are written when a job is first asked for.
+    """Opens the scores of finished jobs.
 
     Args:
-        settings: Settings with the folder of the columns.
+        settings: Settings with the folder for columns that are not in a folder of this machine.
         artifacts: Results of the jobs.
     """
 
@@ -31,44 +37,52 @@ class OpenScores:
         self._settings = settings
         self._artifacts = artifacts
         self._open: BoundedCache[str, ScoreColumns] = BoundedCache(MAX_OPEN)
-        self._overviews: BoundedCache[str, Overview] = BoundedCache(MAX_OPEN)
 
     def get(self, job: Job) -> ScoreColumns:
         """The scores of a succeeded job.
 
         Raises:
-            Problem: Its files are gone.
+            Problem: Its files are gone or damaged.
             ScoreFileError: Its score file cannot be read.
         """
         return self._open.get(job.id, lambda: self._load(job))
 
     def overview(self, job: Job) -> Overview:
         """The facts of the whole dataset of a succeeded job; errors as for `get`."""
-        return self._overviews.get(job.id, lambda: make_overview(self.get(job).samples))
+        return self.get(job).overview
 
     def _load(self, job: Job) -> ScoreColumns:
         path = columns_file(self._settings, job)
-        columns = map_columns(path)
+        columns = map_columns(path) or self._published(job, path)
         if columns is None:
             self._write(job, path)
             columns = map_columns(path)
         assert columns is not None  # noqa: S101 - it was just written
         return columns
 
-    def _write(self, job: Job, path: Path) -> None:
+    def _published(self, job: Job, path: Path) -> ScoreColumns | None:
+        """The columns that the job has published, of which a remote storage needs a copy here."""
         assert job.result is not None  # noqa: S101 - because it succeeded
-        key = f"{job.result['prefix']}/{SCORES_FILE}"
+        key = f"{job.result['prefix']}/{COLUMNS_FILE}"
+        if (local := self._artifacts.local_path(key)) is not None:
+            return map_columns(local)
+        try:
+            with (
+                self._artifacts.open(key) as source,
+                replacing(path) as temporary,
+                temporary.open("wb") as target,
+            ):
+                shutil.copyfileobj(source, target, COPY_BYTES)
+        except FileNotFoundError:
+            return None
+        return map_columns(path)
+
+    def _write(self, job: Job, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent) as folder:
             local = Path(folder) / SCORES_FILE
-            try:
-                with self._artifacts.open(key) as source, local.open("wb") as target:
-                    while chunk := source.read(1 << 22):
-                        target.write(chunk)
-            except FileNotFoundError:
-                raise Problem(
-                    410, "gone", f"the files of job {job.id} are gone", "submit the dataset again"
-                ) from None
+            with open_stored(self._artifacts, job, SCORES_FILE) as source, local.open("wb") as file:
+                shutil.copyfileobj(source, file, COPY_BYTES)
             write_columns(path, read_scores(local, COLUMNS))
         # The whole table was in memory once; what is left of it is of no use.
         pa.default_memory_pool().release_unused()

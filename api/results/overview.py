@@ -1,12 +1,16 @@
 """What the first pages of a finished job show: classes, confused pairs and a summary."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from difficulty_service.reporting.charts import Bar, Scale
 from difficulty_service.reporting.classes import ClassFacts, rank_classes
+from difficulty_service.reporting.pairs import ConfusedPair
 from difficulty_service.reporting.samples import ScoredSamples
 from difficulty_service.reporting.sections import (
     ClassRow,
@@ -16,34 +20,37 @@ from difficulty_service.reporting.sections import (
     matrix_of,
     summarise,
 )
-from difficulty_service.reporting.selection import Limits, Selection, select
+from difficulty_service.reporting.selection import SHOWN_CLASSES, Limits, Selection, select
 
 LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8)
+
+NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
 class Overview:
     """The facts of the whole dataset.
 
+    Its classes and pairs have no `rows`, of which there may be as many as samples.
+
     Attributes:
-        ranked: All classes, the hardest first.
+        num_classes: Number of classes with scores.
         selection: Samples that stand for the others.
         summary: The numbers of the summary.
-        class_rows: The first classes with the outlines of their scores.
+        class_rows: The hardest classes with the outlines of their scores, the hardest first.
         matrix: Confusions of all classes; None where there are too many.
     """
 
-    ranked: Sequence[ClassFacts]
+    num_classes: int
     selection: Selection
     summary: Summary
     class_rows: Sequence[ClassRow]
     matrix: Sequence[Sequence[MatrixCell]] | None
 
     @property
-    def typical(self) -> list[int]:
-        """The easiest sample of each of the easiest classes."""
-        easiest = self.selection.easiest
-        return [easiest[facts.label][0] for facts in self.ranked[::-1] if easiest.get(facts.label)]
+    def pictured_classes(self) -> Sequence[ClassFacts]:
+        """The hardest classes, of which pictures are shown."""
+        return [row.facts for row in self.class_rows[:SHOWN_CLASSES]]
 
 
 def make_overview(samples: ScoredSamples) -> Overview:
@@ -51,13 +58,73 @@ def make_overview(samples: ScoredSamples) -> Overview:
     ranked = rank_classes(samples)
     selection = select(samples, ranked, LIMITS)
     summary = summarise(samples, ranked, selection)
+    rows = class_rows(samples, ranked, summary.scale)
+    hardest, easiest = summary.hardest, summary.easiest
     return Overview(
-        ranked,
-        selection,
-        summary,
-        class_rows(samples, ranked, summary.scale),
+        len(ranked),
+        replace(selection, pairs=[replace(pair, rows=NO_ROWS) for pair in selection.pairs]),
+        replace(
+            summary,
+            hardest=hardest and replace(hardest, rows=NO_ROWS),
+            easiest=easiest and replace(easiest, rows=NO_ROWS),
+            confused=summary.confused and replace(summary.confused, rows=NO_ROWS),
+        ),
+        [replace(row, facts=replace(row.facts, rows=NO_ROWS)) for row in rows],
         matrix_of(samples),
     )
+
+
+def to_json(overview: Overview) -> str:
+    """The overview as JSON, in which a number may be NaN."""
+    return json.dumps(asdict(overview), default=lambda rows: rows.tolist())
+
+
+def from_json(text: str) -> Overview:
+    """The overview that `to_json` has written.
+
+    Raises:
+        LookupError, TypeError, ValueError: It is damaged.
+    """
+    values = json.loads(text)
+    rows = [ClassRow(_facts(row["facts"]), row["outline"]) for row in values["class_rows"]]
+    matrix = values["matrix"]
+    return Overview(
+        values["num_classes"],
+        _selection(values["selection"]),
+        _summary(values["summary"]),
+        rows,
+        None if matrix is None else [[MatrixCell(**cell) for cell in row] for row in matrix],
+    )
+
+
+def _selection(values: Mapping[str, Any]) -> Selection:
+    by_class = {
+        name: {int(label): rows for label, rows in values[name].items()}
+        for name in ("hardest", "easiest", "typical")
+    }
+    others = {
+        "pairs": [_pair(pair) for pair in values["pairs"]],
+        "copies": [tuple(pair) for pair in values["copies"]],
+    }
+    return Selection(**{**values, **by_class, **others})
+
+
+def _summary(values: Mapping[str, Any]) -> Summary:
+    readers = {"hardest": _facts, "easiest": _facts, "confused": _pair, "scale": _scale}
+    known = {name: values[name] and read(values[name]) for name, read in readers.items()}
+    return Summary(**{**values, **known, "bars": [Bar(**bar) for bar in values["bars"]]})
+
+
+def _facts(values: Mapping[str, Any]) -> ClassFacts:
+    return ClassFacts(**{**values, "rows": NO_ROWS})
+
+
+def _pair(values: Mapping[str, Any]) -> ConfusedPair:
+    return ConfusedPair(**{**values, "rows": NO_ROWS})
+
+
+def _scale(values: Mapping[str, Any]) -> Scale:
+    return Scale(**values)
 
 
 def typical_rows(samples: ScoredSamples, label: int, number: int, without: int) -> list[int]:
@@ -69,10 +136,8 @@ def typical_rows(samples: ScoredSamples, label: int, number: int, without: int) 
         number: Largest number of samples.
         without: Row that is not among them.
     """
-    rows = samples.by_class.get(label)
-    if rows is None:
-        return []
-    easiest = rows[: 4 * number]
+    rows = np.flatnonzero((samples.labels == label) & ~np.isnan(samples.rmd))
+    easiest = rows[np.argsort(samples.rmd[rows], kind="stable")][: 4 * number]
     is_first = [not samples.copy_of[row].is_valid and row != without for row in easiest.tolist()]
     kept: list[int] = easiest[is_first][:number].tolist()
     return kept

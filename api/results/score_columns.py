@@ -1,10 +1,12 @@
-"""The columns of a score file that the pages read, in a memory-mapped file beside it.
+"""What the pages read of a score file, in a memory-mapped file beside it.
 
 Parquet has to be decoded for every request; this file is used as it lies on disk, so that a page of
-a million samples takes milliseconds, and its memory is the system's file cache.
+a million samples takes milliseconds, and its memory is the system's file cache. It also holds the
+overview, which takes a second to compute.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from api.results.overview import Overview, from_json, make_overview, to_json
 from difficulty_service.files.atomic_file import replacing
-from difficulty_service.reporting.charts import Scale, scale_of
+from difficulty_service.files.checksum import append_checksum, verify_path
+from difficulty_service.reporting.charts import Scale
 from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.score_file import ScoreFile
 
-FORMAT = 1
+FORMAT = 3
 """Version of the layout; a file of another version is made anew."""
 
 _KEY = b"difficulty-columns"
@@ -32,16 +36,21 @@ class ScoreColumns:
     Attributes:
         samples: Columns by name, memory-mapped.
         provenance: Where the scores come from.
-        scale: Axis of the histograms of `rmd`; None where the scores do not differ.
+        overview: The facts of the whole dataset.
     """
 
     samples: ScoredSamples
     provenance: dict[str, Any]
-    scale: Scale | None
+    overview: Overview
+
+    @property
+    def scale(self) -> Scale | None:
+        """Axis of the histograms of `rmd`; None where the scores do not differ."""
+        return self.overview.summary.scale
 
 
-def write_columns(path: Path, scores: ScoreFile) -> None:
-    """Writes the file; it appears whole or not at all.
+def write_columns(path: Path, scores: ScoreFile) -> Path:
+    """Writes the file, which appears whole or not at all, and returns its path.
 
     Args:
         path: File to write.
@@ -55,31 +64,44 @@ def write_columns(path: Path, scores: ScoreFile) -> None:
         "format": FORMAT,
         "names": list(samples.names.items()),
         "provenance": dict(scores.provenance),
+        "overview": to_json(make_overview(samples)),
     }
     schema = batch.schema.with_metadata({_KEY: json.dumps(description).encode()})
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, pa.ipc.new_file(temporary, schema) as file:
-        file.write_batch(batch.replace_schema_metadata(schema.metadata))
+    with replacing(path) as temporary:
+        with pa.ipc.new_file(temporary, schema) as file:
+            file.write_batch(batch.replace_schema_metadata(schema.metadata))
+        append_checksum(temporary)
+    return path
 
 
 def map_columns(path: Path) -> ScoreColumns | None:
-    """Maps a file that `write_columns` has written; None if there is none of this version."""
+    """Maps a file that `write_columns` has written; None if none of this version can be read."""
     try:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    except FileNotFoundError:
+        checksum = verify_path(path)
+        if checksum is None:
+            return None
+        columns = pa.memory_map(str(path)).read_buffer(checksum.position)
+        reader = pa.ipc.open_file(pa.BufferReader(columns))
+        description = json.loads((reader.schema.metadata or {})[_KEY])
+        if description["format"] != FORMAT:
+            return None
+        return ScoreColumns(
+            _to_samples(reader.get_batch(0), description["names"]),
+            description["provenance"],
+            from_json(description["overview"]),
+        )
+    except (OSError, pa.ArrowException, LookupError, TypeError, ValueError):
         return None
-    description = json.loads(reader.schema.metadata[_KEY])
-    if description["format"] != FORMAT:
-        return None
-    batch = reader.get_batch(0)
 
+
+def _to_samples(batch: pa.RecordBatch, names: Sequence[tuple[int, str]]) -> ScoredSamples:
     def array(name: str) -> NDArray[Any]:
         return np.asarray(batch[name].to_numpy(zero_copy_only=True))
 
-    samples = ScoredSamples(
+    return ScoredSamples(
         ids=batch["ids"],
         copy_of=batch["copy_of"],
-        names={int(label): str(name) for label, name in description["names"]},
+        names={int(label): str(name) for label, name in names},
         **{name: array(name) for name in _ARRAYS},
     )
-    return ScoreColumns(samples, description["provenance"], scale_of(samples.rmd))

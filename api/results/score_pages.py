@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from api.http.decimals import parse_decimal
 from difficulty_service.score_file import METADATA_KEY, SCHEMA
 
 BATCH_ROWS = 1 << 16
@@ -143,8 +144,9 @@ def _label(file: pq.ParquetFile, text: str | None) -> str | int | None:
     names = metadata.get("class_names", [])
     if text in names:
         return text
-    if text.isascii() and text.isdigit() and int(text[:10]) < len(names):
-        return int(text[:10])
+    index = parse_decimal(text, len(names) - 1) if names else None
+    if index is not None:
+        return index
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")  # noqa: PLR2004
     raise BadQuery("label", f"there is no class {text[:100]!r}; the classes are: {shown}")
 

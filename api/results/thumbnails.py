@@ -2,23 +2,41 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
 from sqlalchemy import Engine
 
 from api.bounded_cache import BoundedCache
 from api.jobs.dataset import find_dataset, open_job_dataset
 from api.jobs.files import thumbnail_folder
 from api.jobs.rows import Job
+from api.results.picture_processes import PictureProcesses
 from api.settings import Settings
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.files.atomic_file import replacing
-from difficulty_service.images.decoding import decode_to_pil
-from difficulty_service.images.header import open_header, read_encoded
+from difficulty_service.images.header import read_encoded
 
-QUALITY = 85
 MAX_DATASETS = 4
+AT_ONCE = 2
+"""Number of thumbnails made at once; together they hold that many decoded images in memory."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A thumbnail that a client asks for.
+
+    Attributes:
+        job: Job whose dataset has the sample.
+        sample_id: Id of the sample in the score file.
+        size: Maximum number of pixels of the longer side; smaller images keep their size.
+        row: Row of the sample in the score file, if known, with which it is found at once.
+    """
+
+    job: Job
+    sample_id: str
+    size: int
+    row: int = 0
 
 
 class Thumbnails:
@@ -33,46 +51,53 @@ class Thumbnails:
         self._settings = settings
         self._engine = engine
         self._datasets: BoundedCache[str, Dataset] = BoundedCache(MAX_DATASETS)
+        self._processes = PictureProcesses(AT_ONCE, settings.max_pixels)
 
-    def get(self, job: Job, sample_id: str, size: int, row: int = 0) -> Path | None:
-        """The JPEG thumbnail of a sample, created if needed; None if there is no such sample.
+    def stored(self, wanted: Wanted) -> Path | None:
+        """The JPEG of a thumbnail that was made before; None if it was not."""
+        path = self._path(wanted)
+        return path if path.exists() else None
 
-        Args:
-            job: Job whose dataset has the sample.
-            sample_id: Id of the sample in the score file.
-            size: Maximum number of pixels of the longer side; smaller images keep their size.
-            row: Row of the sample in the score file, if known, with which it is found at once.
+    def make(self, wanted: Wanted) -> Path | None:
+        """The JPEG of a thumbnail, made if it was not before; None if there is no such sample.
 
         Raises:
             ImageError: The image cannot be read.
             Problem: The dataset no longer exists.
             DatasetError: The dataset can no longer be read.
         """
-        name = hashlib.sha256(sample_id.encode()).hexdigest()[:32]
-        path = thumbnail_folder(self._settings, job.id) / f"{name}-{size}.jpg"
+        path = self._path(wanted)
         if path.exists():
             return path
-        opener = self._find(job, sample_id, row)
+        opener = self._find(wanted)
         if opener is None:
             return None
         data = read_encoded(opener, self._settings.max_pixels)
-        picture = _small(data, size, self._settings.max_pixels)
+        picture = self._processes.shrink(data, wanted.size)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
-            picture.save(temporary, "JPEG", quality=QUALITY)
+            temporary.write_bytes(picture)
         return path
 
-    def _find(self, job: Job, sample_id: str, row: int) -> ImageOpener | None:
+    def close(self) -> None:
+        """Ends the processes that make them."""
+        self._processes.close()
+
+    def _path(self, wanted: Wanted) -> Path:
+        name = hashlib.sha256(wanted.sample_id.encode()).hexdigest()[:32]
+        return thumbnail_folder(self._settings, wanted.job.id) / f"{name}-{wanted.size}.jpg"
+
+    def _find(self, wanted: Wanted) -> ImageOpener | None:
         """Opener of one image; no other image is read."""
-        dataset = self._datasets.get(job.id, lambda: self._open_dataset(job))
-        position = _position(dataset.sample_ids, sample_id, row)
+        dataset = self._datasets.get(wanted.job.id, lambda: self._open_dataset(wanted.job))
+        position = _position(dataset.sample_ids, wanted.sample_id, wanted.row)
         if position is None:
             return None
         return next(iter(dataset.open_images(range(position, position + 1))))
 
     def _open_dataset(self, job: Job) -> Dataset:
         location = find_dataset(job, self._settings, self._engine)
-        return open_job_dataset(job, location)
+        return open_job_dataset(job, location, self._settings)
 
 
 def _position(sample_ids: Sequence[str], sample_id: str, row: int) -> int | None:
@@ -86,11 +111,3 @@ def _position(sample_ids: Sequence[str], sample_id: str, row: int) -> int | None
         except ValueError:
             continue
     return None
-
-
-def _small(data: bytes, size: int, max_pixels: int) -> Image.Image:
-    header = open_header(data, max_pixels)
-    header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
-    picture = decode_to_pil(header)
-    picture.thumbnail((size, size), Image.Resampling.BICUBIC)
-    return picture

@@ -9,6 +9,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.http.api_keys import ReadKey
+from api.http.decimals import parse_decimal
+from api.http.key_watch import KeyWatch
 from api.http.problems import Problem
 from api.jobs.event_stream import EventStreams, Subscription, is_complete, new_events
 from api.routes.jobs import find_job
@@ -20,7 +22,8 @@ NO_CONTENT = 204
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The events, one after the other: `event` is state, progress or warning, "
-        "`data` a JSON object with `at` in seconds since 1970"
+        "`data` a JSON object with `at` in seconds since 1970; `event` is problem, and `data` a "
+        "problem, where the key is revoked in the meantime"
     },
     NO_CONTENT: {
         "description": "The job is finished and its last event is known: do not reconnect"
@@ -54,7 +57,8 @@ async def subscribe(
     response.headers["Cache-Control"] = "no-store"
     streams: EventStreams = state.event_streams
     with streams.opened(key.owner):
-        yield Subscription(state.engine, job_id, last_id, state.stopping)
+        watch = KeyWatch(state.engine, key.owner)
+        yield Subscription(state.engine, job_id, last_id, state.stopping, watch)
 
 
 @router.get(
@@ -66,10 +70,16 @@ async def subscribe(
 async def follow(
     subscription: Annotated[Subscription, Depends(subscribe)],
 ) -> AsyncIterator[ServerSentEvent]:
-    """Server-sent events, from the beginning or from the last one received; ends with the job."""
-    async for event in new_events(subscription):
-        data = {"at": event.at, **event.data}
-        yield ServerSentEvent(id=str(event.id), event=event.kind, data=data)
+    """Server-sent events, from the beginning or from the last one received; ends with the job.
+
+    The last one is a problem where the key is revoked in the meantime.
+    """
+    try:
+        async for event in new_events(subscription):
+            data = {"at": event.at, **event.data}
+            yield ServerSentEvent(id=str(event.id), event=event.kind, data=data)
+    except Problem as problem:
+        yield ServerSentEvent(event="problem", data=problem.body())
 
 
 def _last_id(header: str | None, after: int | None) -> int:
@@ -80,7 +90,8 @@ def _last_id(header: str | None, after: int | None) -> int:
     """
     if not header:
         return after or 0
-    if not (header.isascii() and header.isdigit()) or int(header[:20]) > LARGEST_ID:
+    last_id = parse_decimal(header, LARGEST_ID)
+    if last_id is None:
         raise Problem(
             422,
             "invalid-request",
@@ -88,4 +99,4 @@ def _last_id(header: str | None, after: int | None) -> int:
             "send the `id` of an event received, or leave the header out",
             field="Last-Event-ID",
         )
-    return int(header)
+    return last_id

@@ -1,20 +1,23 @@
 """Scores of new images or feature vectors against the Gaussians of a finished job."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-import torch
 from fastapi import APIRouter, Request
+from numpy.typing import NDArray
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
 
-from api.http.api_keys import ReadKey
+from api.http.api_keys import ReadKey, client_of
+from api.http.fair_queue import FairQueue
 from api.http.problems import CONTENT_TYPE, Problem
 from api.jobs.rows import Job
-from api.online.encoder import ScoringModel
+from api.online.answers import Encoded
 from api.online.feature_bodies import (
     ARROW_STREAM,
     FeatureBody,
@@ -24,8 +27,8 @@ from api.online.feature_bodies import (
     read_arrow,
     read_json,
 )
-from api.online.models import ScoringModels
-from api.online.process import EncoderProcess
+from api.online.models import JobGaussians, ScoringModels
+from api.online.process import ScoringProcess
 from api.routes.jobs import find_job
 from api.settings import Settings
 
@@ -33,6 +36,8 @@ router = APIRouter(tags=["single samples"])
 
 MULTIPART = "multipart/form-data"
 JSON = "application/json"
+IMAGES_PER_TURN = 8
+"""Number of images after which the work of another client comes first."""
 
 
 class ClassLabel(BaseModel):
@@ -101,9 +106,26 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         415: "The body is of another kind",
         422: "A field is wrong",
         429: "Too many requests",
-        503: "The process that runs the backbones ended",
+        507: "The server has no space left",
+        503: "The process that scores samples ended",
     }.items()
 }
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A client and the queue in which its work waits for its turn."""
+
+    queue: FairQueue
+    client: str
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Result of a function, in a thread."""
+        return await self.queue.run(self.client, function, *args, **kwargs)
 
 
 @router.post(
@@ -119,9 +141,15 @@ async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
     image that cannot be read has an `error` instead of scores.
     """
     job = await run_in_threadpool(find_job, request, key, job_id)
+    caller = Caller(request.app.state.scoring_queue, client_of(key.owner, request.scope))
+    with caller.queue.request(caller.client):
+        return await _score(job, request, caller)
+
+
+async def _score(job: Job, request: Request, caller: Caller) -> ScoredSamples:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
-        return await _score_images(job, request)
+        return await _score_images(job, request, caller)
     readers = {JSON: read_json, ARROW_STREAM: read_arrow}
     if kind not in readers:
         raise Problem(
@@ -131,21 +159,23 @@ async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
             f"send {MULTIPART} with images, or {JSON} or {ARROW_STREAM} with feature vectors",
         )
     body = await request.body()
-    return await run_in_threadpool(_score_vectors, job, request, readers[kind], body)
+    return await caller.run(_score_vectors, job, request, readers[kind], body)
 
 
 def _score_vectors(
-    job: Job, request: Request, read: Callable[[bytes, int], Vectors], body: bytes
+    job: Job, request: Request, read: Callable[[bytes, int, int], Vectors], body: bytes
 ) -> ScoredSamples:
     models: ScoringModels = request.app.state.scoring_models
-    model = models.get(job)
-    vectors = read(body, model.dim)
-    labels = label_indices(vectors.labels, model.class_names)
-    rows = model.score(vectors.features, labels)
+    gaussians = models.get(job)
+    settings: Settings = request.app.state.settings
+    vectors = read(body, gaussians.dim, settings.max_vectors_per_request)
+    labels = label_indices(vectors.labels, gaussians.class_names)
+    process: ScoringProcess = request.app.state.scoring_process
+    rows = process.score(gaussians.job, vectors.features, labels).rows(gaussians.class_names)
     return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])
 
 
-async def _score_images(job: Job, request: Request) -> ScoredSamples:
+async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSamples:
     settings: Settings = request.app.state.settings
     limit = settings.max_images_per_request
     try:
@@ -159,7 +189,15 @@ async def _score_images(job: Job, request: Request) -> ScoredSamples:
             400, "bad-request", error.message, f"send at most {limit} files as `images`"
         ) from None
     _check(contents, labels, settings)
-    return await run_in_threadpool(_score_contents, job, request, names, contents, labels)
+    models: ScoringModels = request.app.state.scoring_models
+    gaussians = await caller.run(models.get, job)
+    names_or_indices: Sequence[Label | None] = labels or [None] * len(contents)
+    indices = label_indices(names_or_indices, gaussians.class_names)
+    process: ScoringProcess = request.app.state.scoring_process
+    encoded = await _encode(contents, gaussians, process, caller)
+    rows = await run_in_threadpool(_score_rows, process, gaussians, encoded, indices)
+    samples = [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
+    return ScoredSamples(gaussians=job.id, samples=samples)
 
 
 def _check(contents: Sequence[bytes], labels: Sequence[str], settings: Settings) -> None:
@@ -186,28 +224,29 @@ def _check(contents: Sequence[bytes], labels: Sequence[str], settings: Settings)
             )
 
 
-def _score_contents(
-    job: Job,
-    request: Request,
-    names: Sequence[str | None],
-    contents: Sequence[bytes],
-    labels: Sequence[str],
-) -> ScoredSamples:
-    models: ScoringModels = request.app.state.scoring_models
-    encoder: EncoderProcess = request.app.state.encoder
-    model: ScoringModel = models.get(job)
-    names_or_indices: Sequence[Label | None] = labels or [None] * len(contents)
-    indices = label_indices(names_or_indices, model.class_names)
-    encoded = encoder.encode(contents, model.description)
+async def _encode(
+    contents: Sequence[bytes], gaussians: JobGaussians, process: ScoringProcess, caller: Caller
+) -> list[Encoded]:
+    """Features of each image or the reason why it cannot be read, in pieces between others'."""
+    starts = range(0, len(contents), IMAGES_PER_TURN)
+    pieces = [contents[start : start + IMAGES_PER_TURN] for start in starts]
+    encoded = await asyncio.gather(
+        *(caller.run(process.encode, piece, gaussians.description) for piece in pieces)
+    )
+    return [each for piece in encoded for each in piece]
+
+
+def _score_rows(
+    process: ScoringProcess,
+    gaussians: JobGaussians,
+    encoded: Sequence[Encoded],
+    indices: NDArray[np.int64],
+) -> list[dict[str, Any]]:
+    """Fields of each sample: its scores, or the reason why there are none."""
     readable = [row for row, each in enumerate(encoded) if not isinstance(each, str)]
     scored: Iterator[dict[str, Any]] = iter(())
     if readable:
         features = np.stack([each for each in encoded if not isinstance(each, str)])
-        scored = iter(model.score(torch.from_numpy(features), indices[readable]))
-    samples = [
-        ScoredSample(name=name, error=each)
-        if isinstance(each, str)
-        else ScoredSample(name=name, **next(scored))
-        for name, each in zip(names, encoded, strict=True)
-    ]
-    return ScoredSamples(gaussians=job.id, samples=samples)
+        scores = process.score(gaussians.job, features, indices[readable])
+        scored = iter(scores.rows(gaussians.class_names))
+    return [{"error": each} if isinstance(each, str) else next(scored) for each in encoded]

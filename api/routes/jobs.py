@@ -13,14 +13,13 @@ from sqlalchemy import Engine
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
 from api.jobs.applied_marks import encode_marks, requested_marks
-from api.jobs.files import delete_job_files
+from api.jobs.deletion import delete_finished
 from api.jobs.store import (
     Cursor,
     IdempotencyConflict,
     Job,
     SubmitLimits,
     TooManyJobs,
-    delete_job,
     get_job,
     list_jobs,
     request_cancel,
@@ -118,12 +117,12 @@ def list_all(
     ] = None,
     owner: Annotated[
         str | None,
-        Query(max_length=100, description="Id of the key whose jobs to list; needs scope admin"),
+        Query(max_length=100, description="Id of the key whose jobs to list; needs scope read-all"),
     ] = None,
 ) -> JobPage:
-    """Newest first, a page at a time; those of all keys where the key has the scope admin."""
+    """Newest first, a page at a time; those of all keys where the key has the scope read-all."""
     if owner is not None:
-        key.require("admin")
+        key.require("read-all")
     cursor = None if before is None else read_cursor(before)
     jobs = list_jobs(
         request.app.state.engine,
@@ -159,8 +158,15 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
     """Cancels a job within seconds if it is not finished; otherwise deletes it permanently."""
     engine: Engine = request.app.state.engine
     job = find_job(request, key, job_id)
+    if not key.manages(job.owner):
+        raise Problem(
+            403,
+            "forbidden",
+            f"job {job_id} belongs to another key",
+            "use that key, or one with the scope admin",
+        )
     if job.state not in FINAL_STATES:
-        cancelled = request_cancel(engine, key.visible_owner, job_id)
+        cancelled = request_cancel(engine, job.owner, job_id)
         if cancelled is None:
             raise not_found("job", job_id)
         status = 202 if cancelled.state == "running" else 200
@@ -168,9 +174,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
         return Response(body, status, media_type="application/json")
     settings: Settings = request.app.state.settings
     artifacts: Artifacts = request.app.state.artifacts
-    # Files first: after a crash in between, the row still leads to them.
-    delete_job_files(settings, artifacts, job.id)
-    delete_job(engine, key.visible_owner, job.id)
+    delete_finished(engine, settings, artifacts, job.owner, job.id)
     return Response(status_code=204)
 
 

@@ -1,8 +1,8 @@
 """Marks of a job's samples, which `difficulty clean --marks` reads."""
 
+import functools
 import io
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -12,10 +12,20 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy import Engine
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem
-from api.jobs.marks import MarkedMeanwhile, SampleMark, list_marks, marks_table, set_marks
+from api.jobs.marks import (
+    MARKS_SCHEMA,
+    MarkedMeanwhile,
+    SampleMark,
+    count_marks,
+    list_marks,
+    marks_table,
+    set_marks,
+    stream_marks,
+)
 from api.jobs.rows import Job
 from api.results.open_scores import OpenScores
 from api.routes.results import BYTES, NOT_FINISHED, PARQUET, succeeded_job
@@ -49,12 +59,12 @@ def read_marks(
 ) -> MarkPage:
     """The marks of this key, in the order of the score file."""
     job = succeeded_job(request, key, job_id)
-    marks = list_marks(request.app.state.engine, key.owner, job.id)
-    following = [mark for mark in marks if mark.row >= after]
+    engine = request.app.state.engine
+    following = list_marks(engine, key.owner, job.id, after, limit + 1)
     is_last = len(following) <= limit
     return MarkPage(
         marks=[_public(mark) for mark in following[:limit]],
-        counts=counts_of(marks),
+        counts=_counts(engine, key, job),
         next=None if is_last else following[limit].row,
     )
 
@@ -64,7 +74,7 @@ def change_marks(job_id: str, body: MarkChanges, request: Request, key: WriteKey
     """Stores or removes up to 1000 marks of this key, all of them or none."""
     job = succeeded_job(request, key, job_id)
     apply_changes(request, key, job, body.marks)
-    return MarksChanged(counts=counts_of(list_marks(request.app.state.engine, key.owner, job.id)))
+    return MarksChanged(counts=_counts(request.app.state.engine, key, job))
 
 
 @router.get(
@@ -75,14 +85,12 @@ def change_marks(job_id: str, body: MarkChanges, request: Request, key: WriteKey
 )
 def export_csv(job_id: str, request: Request, key: ReadKey) -> Response:
     """A file for `difficulty clean --marks`, which spreadsheets can open as well."""
-    table = _table(request, key, succeeded_job(request, key, job_id))
-    for name in ("sample_id", "label"):
-        column = pa.array([_protected(text) for text in table[name].to_pylist()], pa.string())
-        table = table.set_column(table.column_names.index(name), name, column)
     written = io.BytesIO()
     written.write(b"\xef\xbb\xbf")  # by which spreadsheets recognise UTF-8
-    pyarrow.csv.write_csv(table, written)
-    return _download(written.getvalue(), CSV, f"{job_id}-marks.csv")
+    with pyarrow.csv.CSVWriter(written, MARKS_SCHEMA) as writer:
+        for table in _tables(request, key, job_id):
+            writer.write_table(_protected(table))
+    return _download(written.getvalue(), CSV, _file_name(request, job_id, "csv"))
 
 
 @router.get(
@@ -94,10 +102,10 @@ def export_csv(job_id: str, request: Request, key: ReadKey) -> Response:
 def export_parquet(job_id: str, request: Request, key: ReadKey) -> Response:
     """A file for `difficulty clean --marks`."""
     written = io.BytesIO()
-    pq.write_table(
-        _table(request, key, succeeded_job(request, key, job_id)), written, compression="zstd"
-    )
-    return _download(written.getvalue(), PARQUET, f"{job_id}-marks.parquet")
+    with pq.ParquetWriter(written, MARKS_SCHEMA, compression="zstd") as writer:
+        for table in _tables(request, key, job_id):
+            writer.write_table(table)
+    return _download(written.getvalue(), PARQUET, _file_name(request, job_id, "parquet"))
 
 
 def apply_changes(
@@ -135,10 +143,9 @@ def apply_changes(
         ) from None
 
 
-def counts_of(marks: Sequence[SampleMark]) -> MarkCounts:
-    """Number of samples with each mark."""
-    counts = Counter(mark.mark.value for mark in marks)
-    return MarkCounts(**{mark.value: counts[mark.value] for mark in Mark})
+def _counts(engine: Engine, key: Principal, job: Job) -> MarkCounts:
+    counts = count_marks(engine, key.owner, job.id)
+    return MarkCounts(**{mark.value: number for mark, number in counts.items()})
 
 
 def _rows_of(samples: ScoredSamples, changes: Sequence[MarkChange]) -> list[int]:
@@ -162,13 +169,27 @@ def _invalid(field: str, detail: str) -> Problem:
     return Problem(422, "invalid-request", detail, "see the score file of the job", field=field)
 
 
-def _table(request: Request, key: Principal, job: Job) -> pa.Table:
-    return marks_table(list_marks(request.app.state.engine, key.owner, job.id))
+def _tables(request: Request, key: Principal, job_id: str) -> Iterator[pa.Table]:
+    job = succeeded_job(request, key, job_id)
+    return map(marks_table, stream_marks(request.app.state.engine, key.owner, job.id))
 
 
-def _protected(text: str | None) -> str | None:
-    """A cell that no spreadsheet runs as a formula; `difficulty clean` removes the `'` again."""
-    return f"'{text}" if text is not None and text.startswith(FORMULA_STARTS) else text
+def _protected(table: pa.Table) -> pa.Table:
+    """Cells that no spreadsheet runs as formulas; `difficulty clean` removes the `'` again."""
+    for name in ("sample_id", "label"):
+        texts = table[name]
+        starts = [pc.starts_with(texts, start) for start in FORMULA_STARTS]
+        risky = functools.reduce(pc.or_, starts)
+        protected = pc.if_else(risky, pc.binary_join_element_wise("'", texts, ""), texts)
+        index = table.column_names.index(name)
+        table = table.set_column(index, table.schema.field(name), protected)
+    return table
+
+
+def _file_name(request: Request, job_id: str, ending: str) -> str:
+    """Name of a file of marks; where there is one job only, the one that commands name."""
+    prefix = f"{job_id}-" if request.app.state.settings.takes_jobs else ""
+    return f"{prefix}marks.{ending}"
 
 
 def _download(content: bytes, media_type: str, name: str) -> Response:

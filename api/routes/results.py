@@ -1,42 +1,43 @@
-"""Results of a job: its score file, pages of scores, unreadable images and thumbnails."""
+"""Results of a job: its score file, pages of scores, and what has no score."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.http.api_keys import Principal, ReadKey
-from api.http.byte_ranges import PARTIAL, UNCHANGED, RequestedBytes, Unsatisfiable, parse_range
-from api.http.problems import Problem, not_found
-from api.jobs.failures import hide_paths, public_names
-from api.jobs.files import ERRORS_FILE, MAP_FILE, SCORES_FILE
+from api.http.byte_ranges import (
+    PARTIAL,
+    UNCHANGED,
+    RequestedBytes,
+    Unsatisfiable,
+    parse_range,
+    unsatisfiable,
+)
+from api.http.problems import Problem
+from api.jobs.files import ERRORS_FILE, SCORES_FILE
 from api.jobs.rows import Job
+from api.jobs.stored_files import open_stored, open_stored_parquet
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
-from api.results.thumbnails import Thumbnails
 from api.routes.jobs import address, find_job
 from api.schemas.results import ErrorPage, ScorePage, ScoreRow, UnreadableImage
-from api.storage.artifacts import Artifacts
-from difficulty_service.errors import DatasetError, ImageError
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
 
 PARQUET = "application/vnd.apache.parquet"
-JPEG = "image/jpeg"
 CHUNK = 1 << 20
 LONGEST_PAGE = 1000
 LARGEST_OFFSET = 2**53
-CACHED = "private, max-age=86400"
 
 TextHeader = Annotated[str | None, Header(max_length=1000)]
 BYTES = {"schema": {"type": "string", "format": "binary"}}
-NOT_FINISHED: dict[int | str, dict[str, Any]] = {409: {}, 410: {}}
+NOT_FINISHED: dict[int | str, dict[str, Any]] = {409: {}, 410: {}, 500: {}}
 FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "The whole file", "content": {PARQUET: BYTES}},
     206: {"description": "The requested bytes", "content": {PARQUET: BYTES}},
@@ -74,14 +75,7 @@ async def read_file(
             size, etag, requested=range_, if_range=if_range, none_match=if_none_match
         )
     except Unsatisfiable as error:
-        raise Problem(
-            416,
-            "range-not-satisfiable",
-            str(error),
-            "request bytes within the size of the file",
-            field="Range",
-            headers={"Content-Range": f"bytes */{size}"},
-        ) from None
+        raise unsatisfiable(error, size) from None
     if part.status == UNCHANGED:
         return Response(status_code=UNCHANGED, headers=headers)
     headers |= {
@@ -90,9 +84,10 @@ async def read_file(
     }
     if part.status == PARTIAL:
         headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{size}"
+    file = await run_in_threadpool(open_stored, request.app.state.artifacts, job, SCORES_FILE)
     if request.method == "HEAD":
+        file.close()
         return Response(status_code=part.status, headers=headers, media_type=PARQUET)
-    file = await run_in_threadpool(_open, request, job, SCORES_FILE)
     return StreamingResponse(_chunks(file, part), part.status, headers, PARQUET)
 
 
@@ -151,41 +146,6 @@ def read_errors(
     )
 
 
-@router.get(
-    "/thumbnails/{sample_id:path}",
-    summary="A thumbnail of an image",
-    response_class=Response,
-    responses={200: {"description": "A JPEG", "content": {JPEG: BYTES}}, **NOT_FINISHED},
-)
-def read_thumbnail(
-    job_id: str,
-    sample_id: str,
-    request: Request,
-    key: ReadKey,
-    size: Annotated[int, Query(ge=16, le=512, description="Pixels of the longer side")] = 128,
-) -> Response:
-    """Created on the first request; images are shrunk, never enlarged."""
-    job = succeeded_job(request, key, job_id)
-    thumbnails: Thumbnails = request.app.state.thumbnails
-    try:
-        path = thumbnails.get(job, sample_id, size)
-    except ImageError as error:
-        names = public_names(request.app.state.settings)
-        raise Problem(
-            422,
-            "unreadable",
-            f"{sample_id[:200]}: {hide_paths(error.problem, names)}",
-            "see the job's errors for all such images",
-        ) from None
-    except DatasetError:
-        raise Problem(
-            410, "gone", "the dataset of this job can no longer be read", "submit it again"
-        ) from None
-    if path is None:
-        raise not_found("sample", sample_id[:200])
-    return FileResponse(path, media_type=JPEG, headers={"Cache-Control": CACHED})
-
-
 def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
     """The succeeded job of an address.
 
@@ -204,30 +164,8 @@ def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
     )
 
 
-def read_map(request: Request, job: Job) -> pa.Table | None:
-    """Positions of the images of a finished job on a map; None where it has none."""
-    try:
-        with _parquet(request, job, MAP_FILE) as file:
-            return file.read()
-    except Problem:
-        return None
-
-
-def _open(request: Request, job: Job, name: str) -> pa.NativeFile:
-    artifacts: Artifacts = request.app.state.artifacts
-    assert job.result is not None  # noqa: S101 - because it succeeded
-    try:
-        return artifacts.open(f"{job.result['prefix']}/{name}")
-    except FileNotFoundError:
-        raise Problem(
-            410, "gone", f"the files of job {job.id} are gone", "submit the dataset again"
-        ) from None
-
-
-@contextmanager
-def _parquet(request: Request, job: Job, name: str) -> Iterator[pq.ParquetFile]:
-    with _open(request, job, name) as opened, pq.ParquetFile(opened) as file:
-        yield file
+def _parquet(request: Request, job: Job, name: str) -> AbstractContextManager[pq.ParquetFile]:
+    return open_stored_parquet(request.app.state.artifacts, job, name)
 
 
 async def _chunks(file: pa.NativeFile, part: RequestedBytes) -> AsyncIterator[bytes]:

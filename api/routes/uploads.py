@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.key_watch import KeyWatch
 from api.http.problems import Problem, not_found
 from api.settings import Settings
 from api.uploads.checks import check_upload
@@ -151,7 +152,8 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     path = upload_path(settings, upload.id, upload.format)
     limit = min(settings.max_upload_bytes, size or settings.max_upload_bytes)
     refuse_too_long(span, request.headers.get("content-length"), limit)
-    received = await receive(engine, upload, path, request.stream(), span, limit)
+    body = KeyWatch(engine, key.owner).watched(request.stream())
+    received = await receive(engine, upload, path, body, span, limit)
     upload = replace(upload, received=received)
     if received == size or last:
         upload = await run_in_threadpool(_complete, engine, upload, path, size)

@@ -5,7 +5,8 @@ A file never changes once it is written: every attempt of a job has a folder of 
 
 import os
 import posixpath
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from difficulty_service.datasets.storage import StoredPath, resolve
 from difficulty_service.files.atomic_file import replacing
 
 COPY_BYTES = 4 << 20
+MOST_CHECKED = 10_000
+"""Number of files that are remembered as checked."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Artifacts:
     """
 
     root: StoredPath
+    _checked: set[tuple[object, ...]] = field(default_factory=set, compare=False)
 
     def put(self, local: Path, key: str) -> None:
         """Copies a local file; it appears whole or not at all, and survives a power cut.
@@ -49,6 +53,10 @@ class Artifacts:
         info = self.root.filesystem.get_file_info(self._path(key))
         return int(info.size) if info.type == FileType.File else None
 
+    def local_path(self, key: str) -> Path | None:
+        """Where a file is, or would be, in a folder of this machine; None in other storages."""
+        return Path(self._path(key)) if self.root.is_local else None
+
     def open(self, key: str) -> pa.NativeFile:
         """Opens a file for reading anywhere in it; the caller closes it.
 
@@ -56,6 +64,30 @@ class Artifacts:
             FileNotFoundError: It is not there.
         """
         return self.root.filesystem.open_input_file(self._path(key))
+
+    def open_checked(self, key: str, check: Callable[[pa.NativeFile], None]) -> pa.NativeFile:
+        """Opens a file as `open` does, after a check of its content.
+
+        Args:
+            key: Key of the file.
+            check: Raises an error where the content is damaged; not called again for a file that
+                passed and has had the same size and time since.
+        """
+        info = self.root.filesystem.get_file_info(self._path(key))
+        identity = (key, info.size, info.mtime_ns)
+        file = self.open(key)
+        if identity in self._checked:
+            return file
+        try:
+            check(file)
+            file.seek(0)
+        except BaseException:
+            file.close()
+            raise
+        if len(self._checked) >= MOST_CHECKED:
+            self._checked.clear()
+        self._checked.add(identity)
+        return file
 
     def list_folders(self, prefix: str) -> list[str]:
         """Keys of the folders directly in a folder, sorted."""

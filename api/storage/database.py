@@ -21,10 +21,19 @@ from sqlalchemy import (
     make_url,
     text,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from api.settings import Settings
-from difficulty_service.errors import ConfigError, DifficultyError
+from api.storage.unusable import DatabaseUnusable, naming_damage
+from difficulty_service.errors import ConfigError
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 BUSY_TIMEOUT = 30.0  # seconds that a writer waits for another in SQLite
@@ -39,6 +48,9 @@ MAX_RETRY_SECONDS = 10.0  # after which nothing is retried: the caller waits for
 TRANSIENT_STATES = ("40001", "40P01", "53300", "57P01", "57P02", "57P03")
 TRANSIENT_SQLITE_CODES = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 
+TRANSIENT_ERRORS = (OperationalError, InterfaceError, InternalError, PoolTimeout)
+"""Errors of a database that is down, full or busy; the same may succeed later."""
+
 CLOCKS = {
     # julianday() is the only sub-second clock of SQLite before 3.42.
     "sqlite": text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
@@ -48,10 +60,6 @@ CLOCKS = {
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class DatabaseUnusable(DifficultyError):
-    """The database is of a kind or at a revision that this program does not support."""
 
 
 def connect(url: str) -> Engine:
@@ -242,12 +250,13 @@ def open_database(settings: Settings) -> Iterator[Engine]:
 
     Raises:
         ConfigError: The database does not answer.
-        DatabaseUnusable: It is of a kind that this program does not support.
+        DatabaseUnusable: It is of a kind that this program does not support, or damaged.
     """
     engine = connect(settings.resolved_database_url.get_secret_value())
     try:
-        migrate(engine)
-        yield engine
+        with naming_damage(engine):
+            migrate(engine)
+            yield engine
     except SQLAlchemyError as error:
         # Not the whole message, which may contain a statement and its values.
         reason = " ".join(str(getattr(error, "orig", None) or type(error).__name__).split())

@@ -16,7 +16,8 @@ from difficulty_service.errors import DifficultyError
 SCOPES = {
     "read": ("read",),
     "write": ("read", "write"),
-    "admin": ("read", "write", "admin"),
+    "read-all": ("read", "read-all"),
+    "admin": ("read", "write", "read-all", "admin"),
 }
 """Scopes that each scope implies."""
 
@@ -103,6 +104,15 @@ def find_key(engine: Engine, secret: str) -> Key | None:
     if row is None or not secrets.compare_digest(row.secret_sha256, digest):
         return None
     return _key(row) if row.revoked_at is None else None
+
+
+def is_in_force(engine: Engine, key_id: str) -> bool:
+    """Whether a key still allows what it did; "", for no key, until there is one."""
+    if not key_id:
+        return not any_keys(engine)
+    valid = select(KEYS.c.id).where(KEYS.c.id == key_id, KEYS.c.revoked_at.is_(None))
+    with engine.connect() as connection:
+        return connection.execute(valid).one_or_none() is not None
 
 
 def any_keys(engine: Engine) -> bool:

@@ -33,6 +33,9 @@ State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 STATES: tuple[State, ...] = get_args(State)
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 
+DELETING = "deleting"
+"""State of a job whose files are being deleted; to every client it is gone."""
+
 # SQLite generates ids only for columns whose type is exactly INTEGER.
 EVENT_ID = BigInteger().with_variant(Integer, "sqlite")
 
@@ -52,7 +55,7 @@ JOBS = Table(
     METADATA,
     Column("id", String(32), primary_key=True),
     Column("owner", String(32), nullable=False),  # id of the key, "" without keys
-    Column("state", String(16), nullable=False),
+    Column("state", String(16), nullable=False),  # a `State`, or DELETING
     Column("request", Text, nullable=False),  # JSON, as validated
     Column("request_sha256", String(64), nullable=False),
     Column("idempotency_key", String(200)),

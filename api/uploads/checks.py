@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from api.http.problems import Problem
 from difficulty_service.datasets.archive_index import read_archive
+from difficulty_service.datasets.parquet_pages import read_pages
 from difficulty_service.datasets.storage import StoredFile, resolve
 from difficulty_service.datasets.table_columns import holds_bytes
 from difficulty_service.datasets.tar_headers import TAR_ERRORS, open_tar, read_headers
@@ -72,6 +73,7 @@ def _check_parquet(path: Path) -> None:
             schema, metadata = parquet.schema_arrow, parquet.metadata
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(str(error)) from error
+    _check_pages(path, metadata)
     groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     if sum(groups) != metadata.num_rows or min(groups, default=0) < 0:
         raise DatasetError("its row groups do not add up to its rows")
@@ -84,6 +86,15 @@ def _check_parquet(path: Path) -> None:
             f"none of the columns {schema.names[:20]} holds images as encoded bytes",
             "store the files of the images in a binary column; paths mean nothing here",
         )
+
+
+def _check_pages(path: Path, metadata: pq.FileMetaData) -> None:
+    """Refuses pages that unpack to gigabytes, by the headers from which a reader takes the size."""
+    with pa.OSFile(str(path)) as file:
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                for _ in read_pages(file, column):
+                    pass
 
 
 def _refuse_extension_types(field: pa.Field) -> None:

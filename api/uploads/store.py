@@ -6,7 +6,7 @@ from sqlalchemy import Engine, Row, Select, delete, insert, select, update
 
 from api.storage.database import now, retry, write_transaction
 from api.storage.identifiers import is_id, new_id
-from api.storage.tables import FINAL_STATES, JOBS, UPLOADS
+from api.storage.tables import DELETING, FINAL_STATES, JOBS, UPLOADS
 
 FORMATS = ("tar", "zip", "parquet")
 
@@ -114,6 +114,13 @@ def expired_uploads(engine: Engine, unused_for: float) -> list[Upload]:
         return [_upload(row) for row in connection.execute(select(UPLOADS).where(old))]
 
 
+def received_uploads(engine: Engine) -> list[Upload]:
+    """Uploads that are open although all their bytes have arrived."""
+    with engine.connect() as connection:
+        received = (UPLOADS.c.state == "open") & (UPLOADS.c.received == UPLOADS.c.size)
+        return [_upload(row) for row in connection.execute(select(UPLOADS).where(received))]
+
+
 @retry
 def delete_upload(engine: Engine, upload_id: str) -> None:
     """Deletes the row of an upload."""
@@ -133,7 +140,7 @@ def list_uploads(engine: Engine, owner: str, limit: int, before: str | None = No
 
 def is_needed(engine: Engine, upload_id: str) -> bool:
     """Whether an unfinished job needs an upload."""
-    unfinished = JOBS.c.state.not_in(FINAL_STATES)
+    unfinished = JOBS.c.state.not_in((*FINAL_STATES, DELETING))
     # Ids are so long that nothing else in a request contains one by chance.
     needing = select(JOBS.c.id).where(unfinished, JOBS.c.request.contains(upload_id)).limit(1)
     with engine.connect() as connection:

@@ -1,6 +1,5 @@
 """Streams the body of a request to the file of an upload."""
 
-import errno
 import os
 import re
 from collections.abc import AsyncIterator, Callable
@@ -14,13 +13,12 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from api.http.problems import Problem, not_found
+from api.http.problems import STORAGE_REASONS, Problem, not_found
 from api.uploads.files import appending, write_all
 from api.uploads.store import Upload, advance, get_upload
 
 WRITE_BYTES = 1 << 20
 RECORD_BYTES = 64 << 20
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 RETRY_AFTER = 60
 LENGTH = re.compile(r"[0-9]{1,18}")
 RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
@@ -242,11 +240,11 @@ def _too_long(span: Span, limit: int) -> Problem:
 
 def _disk_problem(error: OSError, received: int) -> Problem:
     """A problem for a file that cannot be written."""
-    reason = "the disk is full" if error.errno in NO_SPACE else "the file cannot be written"
+    is_full = error.errno in STORAGE_REASONS
     return Problem(
-        503,
-        "unavailable",
-        reason,
+        507 if is_full else 503,
+        "storage" if is_full else "unavailable",
+        "the disk is full" if is_full else "the file cannot be written",
         f"tell the operator, or wait, then resume at byte {received:,}",
         headers={"Retry-After": str(RETRY_AFTER), "Upload-Offset": str(received)},
     )

@@ -15,14 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from api.worker.cache_size import shrink
 from difficulty_service.feature_store.previous import OF_DATASET
 from difficulty_service.feature_store.store import FREE_TO_CHANGE, PREVIOUS_FOLDER, FeatureStore
 from difficulty_service.files.atomic_file import replacing
-
-PARTS = "*/*.parquet"
+from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet_schema
 
 
 @dataclass(frozen=True)
@@ -76,36 +73,11 @@ class FeatureCache:
         return self.folder / hashlib.sha256(named.encode()).hexdigest()
 
 
-def shrink(folder: Path, max_bytes: int, unused_since: float = 0.0) -> int:
-    """Deletes files of a cache, those that were not used for longest first.
-
-    Args:
-        folder: Folder of the cache.
-        max_bytes: Size that remains at most.
-        unused_since: Time in seconds since the epoch; what was not used after it is deleted, too.
-
-    Returns:
-        Number of deleted files.
-    """
-    files = []
-    for file in folder.glob(PARTS):
-        with suppress(FileNotFoundError):  # another worker has deleted it
-            status = file.stat()
-            files.append((status.st_mtime, status.st_size, file))
-    size, deleted = sum(size for _, size, _ in files), 0
-    for used, file_size, file in sorted(files):
-        if size <= max_bytes and used >= unused_since:
-            break
-        file.unlink(missing_ok=True)
-        size, deleted = size - file_size, deleted + 1
-    return deleted
-
-
 def _is_whole(file: Path) -> bool:
     """Whether a file can be read; one that cannot is deleted, or every later job would fail."""
     try:
-        pq.read_schema(file)
-    except (pa.ArrowInvalid, OSError):
+        read_parquet_schema(file)
+    except UNREADABLE:
         file.unlink(missing_ok=True)
         return False
     return True

@@ -1,7 +1,7 @@
-"""A thread that sends the heartbeats of a worker and of its job while the job runs in another one.
+"""A thread that sends the heartbeats of a worker and of its job while another thread follows it.
 
-After every batch the job calls `RunningJob.check`, which reads the last answer that the thread got
-and never the database. So a database that is down stops no job: the thread keeps retrying, and if
+The worker keeps calling `RunningJob.check`, which reads the last answer that the thread got and
+never the database. So a database that is down stops no job: the thread keeps retrying, and if
 another worker claims the job after the lease has expired, the attempt tells the two apart.
 """
 
@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import structlog
@@ -24,6 +24,9 @@ from api.storage.worker_registry import record_heartbeat, remove_worker
 
 MAX_TICK = 1.0
 """Maximum number of seconds until a cancellation is noticed."""
+
+PATIENCE = 5.0
+"""Seconds that a job has to stop by itself before its process is killed."""
 
 NOTHING_DONE = Progress(done=0, total=None, bad=0, rate=None)
 
@@ -41,12 +44,18 @@ class LeaseLost(Stopped):
 
 
 class OutOfTime(Stopped):
-    """The worker was told to stop and its grace period is over."""
+    """The worker was told to stop and its grace period is as good as over."""
+
+
+def stopping_seconds(grace: float, stopped: Stopped | None = None) -> float:
+    """Seconds that a job has to stop by itself: at the end of the grace period a part of it."""
+    at_the_end = stopped is None or isinstance(stopped, OutOfTime)
+    return min(PATIENCE, grace / 4) if at_the_end else PATIENCE
 
 
 @dataclass
 class RunningJob:
-    """The state that the thread of a job shares with that of the heartbeat.
+    """The state that the thread that follows a job shares with that of the heartbeat.
 
     Attributes:
         job: Job as it was claimed.
@@ -55,6 +64,7 @@ class RunningJob:
         progress: Progress of the job; None until the first batch.
         images: Number of images that this attempt has processed itself.
         answer: Answer to the last heartbeat.
+        answered: Monotonic time at which the process of the job was last heard of.
     """
 
     job: Job
@@ -62,6 +72,7 @@ class RunningJob:
     progress: Progress | None = None
     images: int = 0
     answer: Literal["ok", "cancel", "lost"] = "ok"
+    answered: float = field(default_factory=time.monotonic)
 
     def check(self, progress: Progress) -> None:
         """Records the progress of the job, and stops the job where it must not continue.
@@ -72,6 +83,14 @@ class RunningJob:
         if self.progress is not None:
             self.images += progress.done - self.progress.done
         self.progress = progress
+        self.require_continuing()
+
+    def require_continuing(self) -> None:
+        """Stops the job where it must not continue.
+
+        Raises:
+            Stopped: As for `check`.
+        """
         if self.answer == "cancel":
             raise Cancelled
         if self.answer == "lost":
@@ -125,12 +144,15 @@ class Heartbeat:
             self._images += running.images
 
     def _deadline(self) -> float:
-        """Monotonic end of the grace period; infinite unless the worker was told to stop."""
+        """Monotonic time to stop the job, shortly before the end of the grace period.
+
+        Infinite unless the worker was told to stop.
+        """
         if self._stopped_at is None:
             if not self._stop():
                 return float("inf")
             self._stopped_at = time.monotonic()
-        return self._stopped_at + self._settings.grace
+        return self._stopped_at + self._settings.grace - stopping_seconds(self._settings.grace)
 
     def _run(self) -> None:
         tick = min(MAX_TICK, self._settings.heartbeat)
@@ -150,7 +172,9 @@ class Heartbeat:
             record_heartbeat(self._engine, self._worker_id, device, None, self._images)
             return
         images = self._images + running.images
-        record_heartbeat(self._engine, self._worker_id, device, running.job.id, images)
+        # The lease is renewed all the same: this worker ends the job once a time limit is exceeded.
+        if time.monotonic() - running.answered < self._settings.lease:
+            record_heartbeat(self._engine, self._worker_id, device, running.job.id, images)
         if running.answer != "ok":
             return
         progress = running.progress or NOTHING_DONE

@@ -2,52 +2,55 @@
 
 import hashlib
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
+from api.http.public_text import hide_paths, public_names
 from api.jobs.applied_marks import applied_marks, apply_marks
 from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
-from api.jobs.failures import hide_paths, public_names
-from api.jobs.files import GAUSSIANS_FILE, MAP_FILE, SCORES_FILE, attempt_prefix, work_folder
-from api.jobs.queue import Progress
+from api.jobs.files import (
+    COLUMNS_FILE,
+    GAUSSIANS_FILE,
+    SCORES_FILE,
+    attempt_prefix,
+    work_folder,
+)
 from api.jobs.rows import Job
 from api.jobs.store import get_job
+from api.results.score_columns import write_columns
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.worker.feature_cache import FeatureCache
+from api.worker.job_messages import Stage
+from api.worker.job_observer import Observer, Reporter
+from api.worker.page_files import write_page_files
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.errors_file import write_errors
-from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.pipeline import (
     Callbacks,
     ExtractedDataset,
-    ExtractProgress,
     ExtractRequest,
     ScoredDataset,
     ScoreRequest,
     score_dataset,
 )
-from difficulty_service.reporting.map import place_samples
+from difficulty_service.reporting.samples import COLUMNS
+from difficulty_service.score_file import read_scores
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
 
 FEATURES_FOLDER = "features"
-
-Check = Callable[[Progress], None]
-"""Called with every batch and between the stages; raises if the job must stop."""
 
 
 def run_job(
@@ -55,7 +58,7 @@ def run_job(
     settings: Settings,
     engine: Engine,
     artifacts: Artifacts,
-    check: Check,
+    observer: Observer,
     load: Loader = load_backbone,
 ) -> dict[str, Any]:
     """Extracts, fits and scores; resumes where an earlier attempt ended.
@@ -65,7 +68,7 @@ def run_job(
         settings: Settings with work folder and device.
         engine: Database with uploads and other jobs.
         artifacts: Storage for the files, in a folder of this attempt.
-        check: Ends the attempt by raising.
+        observer: Follows the job, and may end the attempt by raising.
         load: Loads the backbone.
 
     Returns:
@@ -89,50 +92,45 @@ def run_job(
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
         )
-        extraction = replace(extraction, lend=cache.lend)
+        extraction = replace(extraction, lend=cache.lend, watch=observer.images)
         files = [scoring.out]
         used = [scoring.fitted]
-        reporter = _Reporter(check)
+        reporter = Reporter(observer)
 
         def save_gaussians(fitted: FittedGaussians) -> None:
             used.append(fitted)
             files.append(folder / GAUSSIANS_FILE)
             fitted.save(files[-1])
-            reporter.between_stages()
+            reporter.enter(Stage.SCORING)
 
         def keep_features(extracted: ExtractedDataset) -> None:
             if extracted.reuse is None or extracted.reuse.num_new:
                 cache.keep(extracted.store, job.id)
-            reporter.between_stages()
+            reporter.enter(Stage.FITTING)
 
         callbacks = Callbacks(reporter.update, keep_features, save_gaussians)
         with _deleted_if_unusable(extraction.out):
-            dataset = open_job_dataset(job, location)
+            observer.enter(Stage.LISTING)
+            dataset = open_job_dataset(job, location, settings)
             if marks := applied_marks(engine, job):
                 dataset = apply_marks(dataset, marks, job.request["marks"])
+            observer.enter(Stage.EXTRACTING)
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
-        reporter.between_stages()
+        reporter.enter(Stage.PUBLISHING)
         extracted = scored.extracted
         errors = [
             replace(error, reason=hide_paths(error.reason, public_names(settings)))
             for error in (*extracted.skipped, *extracted.bad_images)
         ]
         files.append(write_errors(extracted.store.folder, errors))
-        files += _write_map(extracted.store, used[-1], folder / MAP_FILE)
-        reporter.between_stages()
+        files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, COLUMNS)))
+        if (fitted := used[-1]) is not None:
+            num_rows = scored.scores.num_samples
+            files += write_page_files(extracted.store, fitted.gaussians, folder, num_rows)
+        reporter.enter(Stage.PUBLISHING)
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
-        return _result(job, scored, scoring.out)
-
-
-def _write_map(store: FeatureStore, fitted: FittedGaussians | None, out: Path) -> list[Path]:
-    """Positions of the images on a map, which the features are needed for; no file without one."""
-    placed = None if fitted is None else place_samples(store, fitted.gaussians)
-    if placed is None:
-        return []
-    with replacing(out) as temporary:
-        pq.write_table(placed, temporary, compression="zstd")
-    return [out]
+        return _result(job, scored, scoring.out, public_names(settings))
 
 
 def _fetch_gaussians(
@@ -198,38 +196,9 @@ def _deleted_if_unusable(features: Path) -> Iterator[None]:
         raise
 
 
-class _Reporter:
-    """Calls the check of a job with its progress.
-
-    Args:
-        check: The check; whatever it raises ends the attempt.
-    """
-
-    def __init__(self, check: Check) -> None:
-        self._check = check
-        self._began = 0.0
-        self._first: ExtractProgress | None = None
-        self._last = Progress(done=0, total=None, bad=0, rate=None)
-
-    def update(self, progress: ExtractProgress) -> None:
-        """Reports the progress of the extraction, and the rate of this attempt."""
-        rate = None
-        if self._first is None:
-            self._began, self._first = time.monotonic(), progress
-        else:
-            # One batch always takes some time, but a clock may be too coarse to measure it.
-            seconds = max(time.monotonic() - self._began, 1e-3)
-            rate = (progress.done - self._first.done) / seconds
-        self._last = Progress(progress.done, progress.total, progress.bad, rate)
-        self._check(self._last)
-
-    def between_stages(self) -> None:
-        """Reports that no image is being extracted."""
-        self._last = replace(self._last, rate=None)
-        self._check(self._last)
-
-
-def _result(job: Job, scored: ScoredDataset, scores: Path) -> dict[str, Any]:
+def _result(
+    job: Job, scored: ScoredDataset, scores: Path, names: Mapping[str, str]
+) -> dict[str, Any]:
     with scores.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     store = scored.extracted.store
@@ -243,6 +212,6 @@ def _result(job: Job, scored: ScoredDataset, scores: Path) -> dict[str, Any]:
         "num_skipped": len(scored.extracted.skipped),
         "scores_bytes": scores.stat().st_size,
         "scores_sha256": digest,
-        "warnings": list(scored.scores.warnings),
+        "warnings": [hide_paths(warning, names) for warning in scored.scores.warnings],
         "class_names": list(store.class_names),
     }

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import structlog
 from api.logs import set_up_logging
 from api.parent_process import call_after_parent
 from api.settings import Settings
+from difficulty_service.errors import DifficultyError
 from difficulty_service.runtime.process_setup import keep_freed_memory
 
 FIRST_DELAY, MAX_DELAY = 1.0, 60.0
@@ -34,7 +36,11 @@ def run_child(settings: Settings, index: int) -> None:
     keep_freed_memory()
     # A server that was killed sends no signal. As any other SIGTERM, this one hands back the job.
     call_after_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    run_worker(settings.model_copy(update={"device": device_of(settings.device, index)}))
+    try:
+        run_worker(settings.model_copy(update={"device": device_of(settings.device, index)}))
+    except DifficultyError as error:
+        structlog.get_logger().error("worker-cannot-run", reason=str(error))
+        sys.exit(1)
 
 
 def device_of(device: str, index: int) -> str:

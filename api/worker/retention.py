@@ -6,15 +6,14 @@ from collections.abc import Iterator
 import structlog
 from sqlalchemy import Engine
 
-from api.jobs.files import JOBS_PREFIX, delete_job_files, delete_work, jobs_with_work
+from api.jobs.deletion import delete_finished, delete_left_files, finish_deletions
 from api.jobs.rows import Job
-from api.jobs.store import Cursor, delete_job, expired_jobs, get_job, list_jobs
+from api.jobs.store import Cursor, expired_jobs, list_jobs
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
-from api.storage.tables import FINAL_STATES
 from api.uploads.files import delete_upload_file
 from api.uploads.store import delete_upload, expired_uploads, touch
-from api.worker.feature_cache import shrink
+from api.worker.cache_size import shrink
 
 PAGE = 200
 
@@ -24,7 +23,8 @@ def delete_expired(engine: Engine, settings: Settings, artifacts: Artifacts) -> 
     deleted = {
         "jobs": delete_expired_jobs(engine, settings, artifacts),
         "uploads": delete_expired_uploads(engine, settings),
-        "folders": delete_orphans(engine, settings, artifacts),
+        "unfinished_deletions": finish_deletions(engine, settings, artifacts),
+        "folders": delete_left_files(engine, settings, artifacts),
         "features": shrink(
             settings.feature_cache_dir,
             settings.feature_cache_mb * MEBIBYTE,
@@ -40,9 +40,7 @@ def delete_expired_jobs(engine: Engine, settings: Settings, artifacts: Artifacts
     deleted = 0
     while jobs := expired_jobs(engine, settings.keep_jobs):
         for job in jobs:
-            # Files first: after a crash in between, the row leads the next run to them.
-            delete_job_files(settings, artifacts, job.id)
-            deleted += delete_job(engine, job.owner, job.id) is not None
+            deleted += delete_finished(engine, settings, artifacts, job.owner, job.id)
     return deleted
 
 
@@ -60,24 +58,6 @@ def delete_expired_uploads(engine: Engine, settings: Settings) -> int:
         delete_upload_file(settings, upload.id, upload.format)
         delete_upload(engine, upload.id)
     return len(uploads)
-
-
-def delete_orphans(engine: Engine, settings: Settings, artifacts: Artifacts) -> int:
-    """Deletes folders whose job is gone or finished; returns their number.
-
-    The row of a job exists before its first file, so no file of a new job is an orphan.
-    """
-    deleted = 0
-    for job_id in jobs_with_work(settings.work_dir):
-        job = get_job(engine, None, job_id)
-        if job is None or job.state in FINAL_STATES:
-            delete_work(settings.work_dir, job_id)
-            deleted += 1
-    for prefix in artifacts.list_folders(JOBS_PREFIX):
-        if get_job(engine, None, prefix.removeprefix(f"{JOBS_PREFIX}/")) is None:
-            artifacts.delete_prefix(prefix)
-            deleted += 1
-    return deleted
 
 
 def _unfinished(engine: Engine) -> Iterator[Job]:

@@ -9,29 +9,25 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.context import BaseContext
 from types import FrameType
 from typing import Literal
 
 import structlog
 from sqlalchemy import Engine
-from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from api.jobs.failures import describe_failure, public_names
+from api.http.public_text import public_names
+from api.jobs.failures import Failure, describe_failure
 from api.jobs.files import attempt_prefix, delete_other_attempts, delete_work
 from api.jobs.queue import claim, fail, hand_back, succeed
 from api.jobs.rows import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from api.storage.database import DatabaseUnusable, connect, require_current
-from api.worker.backbone_cache import cached_loader
+from api.storage.database import TRANSIENT_ERRORS, connect, require_current
+from api.storage.unusable import DatabaseUnusable, naming_damage
 from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, RunningJob
-from api.worker.job_runner import run_job
+from api.worker.job_process import AttemptFailed, JobInterrupted, JobProcess
 from api.worker.retention import delete_expired
-from difficulty_service.backbones import Loader
-
-TRANSIENT_ERRORS = (OperationalError, InterfaceError, InternalError, PoolTimeout)
-"""Errors of a database that is down, full or busy; the same may succeed later."""
 
 FIRST_DELAY, MAX_DELAY = 0.25, 5.0
 MAX_SLEEP = 0.2
@@ -58,7 +54,7 @@ class Worker:
         settings: Settings, the same for all workers and servers.
         engine: The database.
         artifacts: Storage for results.
-        load: Loads backbones.
+        jobs: Process that runs the jobs.
         heartbeat: Sends the heartbeats of the worker and its job.
         stop: Whether the worker has been told to stop.
     """
@@ -67,12 +63,16 @@ class Worker:
     settings: Settings
     engine: Engine
     artifacts: Artifacts
-    load: Loader
+    jobs: JobProcess
     heartbeat: Heartbeat
     stop: Callable[[], bool]
 
 
-def run_worker(settings: Settings, is_done: Callable[[], bool] = lambda: False) -> None:
+def run_worker(
+    settings: Settings,
+    is_done: Callable[[], bool] = lambda: False,
+    context: BaseContext | None = None,
+) -> None:
     """Runs jobs until SIGTERM or SIGINT, or until it is done; a second signal exits at once."""
     stopping = threading.Event()
 
@@ -84,18 +84,20 @@ def run_worker(settings: Settings, is_done: Callable[[], bool] = lambda: False) 
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop_or_exit)
-    work(settings, lambda: stopping.is_set() or is_done())
+    work(settings, lambda: stopping.is_set() or is_done(), context)
 
 
-def work(settings: Settings, stop: Callable[[], bool]) -> None:
+def work(settings: Settings, stop: Callable[[], bool], context: BaseContext | None = None) -> None:
     """Claims and runs jobs until told to stop.
 
     Args:
         settings: Settings of database, artifacts and datasets, and how often to poll for jobs.
         stop: Whether to claim no more jobs; the current one has `settings.grace` seconds left.
+        context: How the process of the jobs is started; None for a new interpreter.
 
     Raises:
-        DatabaseUnusable: The database is of a kind that this program does not support.
+        DatabaseUnusable: The database is of a kind that this program does not support, or its
+            file is damaged.
     """
     worker_id = f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
     engine = connect(settings.resolved_database_url.get_secret_value())
@@ -104,17 +106,20 @@ def work(settings: Settings, stop: Callable[[], bool]) -> None:
         settings=settings,
         engine=engine,
         artifacts=open_artifacts(settings.artifact_root),
-        load=cached_loader(),
+        jobs=JobProcess(settings, context),
         heartbeat=Heartbeat(engine, worker_id, settings, stop),
         stop=stop,
     )
     log = structlog.get_logger().bind(worker=worker_id)
     log.info("worker-started", device=settings.device)
     try:
-        if _wait_for_tables(worker):
-            with worker.heartbeat.started():
-                _work_on(worker)
+        worker.jobs.start()
+        with naming_damage(engine):
+            if _wait_for_tables(worker):
+                with worker.heartbeat.started():
+                    _work_on(worker)
     finally:
+        worker.jobs.close()
         engine.dispose()
         log.info("worker-stopped")
 
@@ -145,11 +150,12 @@ def _work_on(worker: Worker) -> None:
             job = claim(worker.engine, worker.id, worker.settings.device, worker.settings.lease)
             if job is not None:
                 run_attempt(worker, job)
+                if not worker.stop():
+                    worker.jobs.start()  # another one, where that of the job had to be killed
                 continue
-        except (*TRANSIENT_ERRORS, OSError) as error:
-            structlog.get_logger().warning(
-                "worker-interrupted", worker=worker.id, reason=type(error).__name__
-            )
+        except (*TRANSIENT_ERRORS, OSError, JobInterrupted) as error:
+            reason = str(error) if isinstance(error, JobInterrupted) else type(error).__name__
+            structlog.get_logger().warning("worker-interrupted", worker=worker.id, reason=reason)
         _idle(worker)
 
 
@@ -164,8 +170,8 @@ def run_attempt(worker: Worker, job: Job) -> None:
     """Runs a claimed job until its end is recorded, by this worker or another.
 
     Raises:
-        SQLAlchemyError: The database is down; the job is retried when its lease has expired,
-            unless its end was recorded after all.
+        SQLAlchemyError, JobInterrupted: The database is down; the job is retried when its lease has
+            expired, unless its end was recorded after all.
     """
     log = structlog.get_logger().bind(worker=worker.id, job=job.id, attempt=job.attempt)
     log.info("job-claimed")
@@ -179,27 +185,28 @@ def run_attempt(worker: Worker, job: Job) -> None:
             ended = "cancelled"
         except LeaseLost:
             ended = "lost"
-        except TRANSIENT_ERRORS:
+        except AttemptFailed as failed:
+            log.warning("attempt-failed", type=failed.failure.type, detail=failed.failure.detail)
+            ended = _write_failure(worker, running, failed.failure)
+        except (*TRANSIENT_ERRORS, JobInterrupted):
             raise
         except Exception as error:
             log.warning("attempt-failed", exc_info=error)
-            ended = _write_failure(worker, running, error)
+            failure = describe_failure(error, public_names(worker.settings))
+            ended = _write_failure(worker, running, failure)
     log.info("attempt-ended", how=ended)
     _clean_up(worker, job, ended)
 
 
 def _run_and_publish(worker: Worker, running: RunningJob) -> Ending:
     job = running.job
-    result = run_job(
-        job, worker.settings, worker.engine, worker.artifacts, running.check, worker.load
-    )
+    result = worker.jobs.run(running)
     published = _record_end(lambda: succeed(worker.engine, job, result), running)
     return "succeeded" if published else "lost"
 
 
-def _write_failure(worker: Worker, running: RunningJob, error: Exception) -> Ending:
+def _write_failure(worker: Worker, running: RunningJob, failure: Failure) -> Ending:
     job = running.job
-    failure = describe_failure(error, public_names(worker.settings))
     retry = failure.retry and job.attempt < job.max_attempts
     delay = worker.settings.retry_delay * 2 ** (job.attempt - 1) if retry else None
     written = _record_end(lambda: fail(worker.engine, job, failure.body(), retry_in=delay), running)

@@ -29,16 +29,29 @@ def read_attributes(path: Path = SHIPPED_ATTRIBUTES) -> list[str]:
             f"the attributes in {path} cannot be read: {error}", parameter="attributes"
         ) from error
     phrases = [line for line in lines if line and not line.startswith("#")]
+    return check_attributes(phrases, str(path))
+
+
+def check_attributes(phrases: list[str], place: str) -> list[str]:
+    """The phrases, if images can be compared by them.
+
+    Args:
+        phrases: The attributes.
+        place: Where they come from, for the message.
+
+    Raises:
+        AuditError: They are too few, or one of them is there twice.
+    """
     if len(phrases) < FEWEST_ATTRIBUTES:
         raise AuditError(
-            f"{path} has {len(phrases)} attributes, but images are compared by at least "
+            f"{place} has {len(phrases)} attributes, but images are compared by at least "
             f"{FEWEST_ATTRIBUTES}",
             "write one phrase on each line",
             parameter="attributes",
         )
     repeated = sorted({phrase for phrase in phrases if phrases.count(phrase) > 1})
     if repeated:
-        raise AuditError(f"{path} has {repeated[0]!r} more than once", parameter="attributes")
+        raise AuditError(f"{place} has {repeated[0]!r} more than once", parameter="attributes")
     return phrases
 
 

@@ -1,6 +1,6 @@
 """What the hard samples of a class share that its easy samples do not, in words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,11 @@ class _Group:
 def explanation_file(scores: Path) -> Path:
     """Where the explanation of a score file is, or will be."""
     return scores.with_suffix(".explained.json")
+
+
+def scored_by(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """The network whose features were scored: scores of another one have another explanation."""
+    return {name: provenance.get(name) for name in ("backbone", "weights_sha256")}
 
 
 def explain(

@@ -1,6 +1,5 @@
 """Reads the files that scores are compared with as one table, and writes results."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from difficulty_service.datasets.table_files import (
 )
 from difficulty_service.errors import AuditError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_json import dump_checked, load_checked
 
 
 def read_columns(
@@ -57,7 +57,7 @@ def read_columns(
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
     """Writes JSON values as a file that appears whole or not at all."""
     with replacing(path) as temporary:
-        text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
+        text = dump_checked(values, indent=1, ensure_ascii=False, allow_nan=False)
         temporary.write_text(text + "\n", "utf-8")
 
 
@@ -68,7 +68,7 @@ def read_explanation(path: Path) -> Mapping[str, Any] | None:
         AuditError: The file is damaged, or has a version that this package does not know.
     """
     try:
-        values: Mapping[str, Any] = json.loads(path.read_text("utf-8"))
+        values: Mapping[str, Any] = load_checked(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
     except ValueError as error:

@@ -1,20 +1,30 @@
-"""Pretrained networks by name, which turn each image into one feature vector."""
+"""Pretrained networks by name, which turn each image into one feature vector.
+
+Only building one imports torch; names can be checked and listed without it.
+"""
 
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
-from difficulty_service.backbones import builtin, clip, timm_models
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions
-from difficulty_service.backbones.weights import cached_weights
+from difficulty_service.backbones.weights_files import (
+    BUILTIN_WEIGHTS,
+    CLIP_FILENAMES,
+    TIMM_FILENAMES,
+    cached_weights,
+)
 from difficulty_service.errors import BackboneError
+
+if TYPE_CHECKING:
+    from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 
 DEFAULT_BACKBONE = "clip-vit-b16"
 OPEN_CLIP_PREFIX, TIMM_PREFIX = "open_clip:", "timm:"
 FEATURE_KINDS = ("penultimate", "projected")
 
-Loader = Callable[[str, BackboneOptions], Backbone]
+Loader = Callable[[str, "BackboneOptions"], "Backbone"]
 
 
 @dataclass(frozen=True)
@@ -52,83 +62,104 @@ class BackboneListing:
     weights: str
 
 
+def load_clip(name: str, options: "BackboneOptions", *, architecture: str, tag: str) -> "Backbone":
+    """Calls `clip.load_clip`, which is imported here."""
+    from difficulty_service.backbones import clip
+
+    return clip.load_clip(name, options, architecture=architecture, tag=tag)
+
+
+def _load_timm(
+    name: str, options: "BackboneOptions", *, model: str, size: int | None = None
+) -> "Backbone":
+    from difficulty_service.backbones.timm_models import load_timm
+
+    return load_timm(name, options, model=model, size=size)
+
+
+def _load_builtin(name: str, options: "BackboneOptions") -> "Backbone":
+    from difficulty_service.backbones.builtin import load_builtin
+
+    return load_builtin(name, options)
+
+
 BACKBONES: dict[str, BackboneSpec] = {
     "clip-vit-b16": BackboneSpec(
         "CLIP ViT-B/16 by OpenAI, 224 px",
         768,
         "timm/vit_base_patch16_clip_224.openai",
-        partial(clip.load_clip, architecture="ViT-B-16", tag="openai"),
+        partial(load_clip, architecture="ViT-B-16", tag="openai"),
     ),
     "clip-vit-b32": BackboneSpec(
         "CLIP ViT-B/32 by OpenAI, 224 px, four times faster",
         768,
         "timm/vit_base_patch32_clip_224.openai",
-        partial(clip.load_clip, architecture="ViT-B-32", tag="openai"),
+        partial(load_clip, architecture="ViT-B-32", tag="openai"),
     ),
     "clip-rn50": BackboneSpec(
         "CLIP ResNet-50 by OpenAI, 224 px",
         2048,
         "timm/resnet50_clip.openai",
-        partial(clip.load_clip, architecture="RN50", tag="openai"),
+        partial(load_clip, architecture="RN50", tag="openai"),
     ),
     "dinov2-vit-s14": BackboneSpec(
         "DINOv2 ViT-S/14, self-supervised, 224 px",
         384,
         "timm/vit_small_patch14_dinov2.lvd142m",
-        partial(timm_models.load_timm, model="vit_small_patch14_dinov2.lvd142m", size=224),
+        partial(_load_timm, model="vit_small_patch14_dinov2.lvd142m", size=224),
     ),
     "dinov2-vit-b14": BackboneSpec(
         "DINOv2 ViT-B/14, self-supervised, 224 px",
         768,
         "timm/vit_base_patch14_dinov2.lvd142m",
-        partial(timm_models.load_timm, model="vit_base_patch14_dinov2.lvd142m", size=224),
+        partial(_load_timm, model="vit_base_patch14_dinov2.lvd142m", size=224),
     ),
     "dinov2-vit-l14": BackboneSpec(
         "DINOv2 ViT-L/14, self-supervised, 224 px",
         1024,
         "timm/vit_large_patch14_dinov2.lvd142m",
-        partial(timm_models.load_timm, model="vit_large_patch14_dinov2.lvd142m", size=224),
+        partial(_load_timm, model="vit_large_patch14_dinov2.lvd142m", size=224),
     ),
     "mae-vit-b16": BackboneSpec(
         "MAE ViT-B/16, self-supervised on ImageNet, 224 px (weights not for commercial use)",
         768,
         "timm/vit_base_patch16_224.mae",
-        partial(timm_models.load_timm, model="vit_base_patch16_224.mae"),
+        partial(_load_timm, model="vit_base_patch16_224.mae"),
     ),
     "vit-b16-in21k": BackboneSpec(
         "ViT-B/16 trained on ImageNet-21k, 224 px",
         768,
         "timm/vit_base_patch16_224.augreg_in21k",
-        partial(timm_models.load_timm, model="vit_base_patch16_224.augreg_in21k"),
+        partial(_load_timm, model="vit_base_patch16_224.augreg_in21k"),
     ),
     "resnet34": BackboneSpec(
         "ResNet-34 trained on ImageNet, 224 px",
         512,
         "timm/resnet34.tv_in1k",
-        partial(timm_models.load_timm, model="resnet34.tv_in1k"),
+        partial(_load_timm, model="resnet34.tv_in1k"),
     ),
     "resnet50": BackboneSpec(
         "ResNet-50 trained on ImageNet, 224 px",
         2048,
         "timm/resnet50.tv_in1k",
-        partial(timm_models.load_timm, model="resnet50.tv_in1k"),
+        partial(_load_timm, model="resnet50.tv_in1k"),
     ),
     "resnet101": BackboneSpec(
         "ResNet-101 trained on ImageNet, 224 px",
         2048,
         "timm/resnet101.tv_in1k",
-        partial(timm_models.load_timm, model="resnet101.tv_in1k"),
+        partial(_load_timm, model="resnet101.tv_in1k"),
     ),
     "builtin": BackboneSpec(
         "small convolutional network trained on CIFAR-100, 32 px, works offline",
         512,
         None,
-        builtin.load_builtin,
+        _load_builtin,
     ),
 }
 
 
-def load_backbone(name: str, options: BackboneOptions) -> Backbone:
+def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
     """Builds a backbone on its device, with pretrained weights.
 
     Args:
@@ -157,11 +188,11 @@ def find_loader(name: str) -> Loader:
     if name in BACKBONES:
         return BACKBONES[name].load
     if name.startswith(TIMM_PREFIX):
-        return partial(timm_models.load_timm, model=name.removeprefix(TIMM_PREFIX))
+        return partial(_load_timm, model=name.removeprefix(TIMM_PREFIX))
     if name.startswith(OPEN_CLIP_PREFIX):
         architecture, slash, tag = name.removeprefix(OPEN_CLIP_PREFIX).rpartition("/")
         if slash:
-            return partial(clip.load_clip, architecture=architecture, tag=tag)
+            return partial(load_clip, architecture=architecture, tag=tag)
         raise BackboneError(
             f"{name!r} names no pretraining",
             "expected open_clip:ARCH/TAG",
@@ -196,7 +227,7 @@ def list_backbones() -> list[BackboneListing]:
 def weights_state(name: str, spec: BackboneSpec) -> str:
     """`in the package`, `missing`, `cached` or `to download`, from local files only."""
     if spec.repository is None:
-        return "in the package" if builtin.WEIGHTS_FILE.is_file() else "missing"
-    family = clip if name.startswith("clip-") else timm_models
-    cached = cached_weights(spec.repository, family.DEFAULT_FILENAMES)
+        return "in the package" if BUILTIN_WEIGHTS.is_file() else "missing"
+    filenames = CLIP_FILENAMES if name.startswith("clip-") else TIMM_FILENAMES
+    cached = cached_weights(spec.repository, filenames)
     return "to download" if cached is None else "cached"

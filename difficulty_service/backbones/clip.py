@@ -13,11 +13,11 @@ from difficulty_service.backbones.backbone import (
     no_projection,
 )
 from difficulty_service.backbones.frozen_network import freeze
-from difficulty_service.backbones.weights import load_checked, locate_weights, read_weights
+from difficulty_service.backbones.weights import load_checked, read_weights
+from difficulty_service.backbones.weights_files import CLIP_FILENAMES, locate_weights
 from difficulty_service.errors import BackboneError
 
 TOWER_PREFIX = "visual."
-DEFAULT_FILENAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 
 
 def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: str) -> Backbone:
@@ -72,7 +72,7 @@ def find_configs(architecture: str, tag: str) -> tuple[dict[str, Any], dict[str,
 def alternatives(filename: str) -> tuple[str, ...]:
     """File names under which the hub may hold these weights, safetensors first."""
     if not filename:
-        return DEFAULT_FILENAMES
+        return CLIP_FILENAMES
     return (str(Path(filename).with_suffix(".safetensors")), filename)
 
 

@@ -9,20 +9,19 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.backbones import Loader, find_loader
+from difficulty_service.backbones import Loader, find_loader, load_clip
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.clip import (
     TOWER_PREFIX,
     alternatives,
     find_configs,
-    load_clip,
 )
 from difficulty_service.backbones.weights import (
     file_sha256,
     load_checked,
-    locate_weights,
     read_weights,
 )
+from difficulty_service.backbones.weights_files import locate_weights
 from difficulty_service.errors import BackboneError, Setting
 
 TEXT_PREFIX = "text."

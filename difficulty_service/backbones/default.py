@@ -1,7 +1,7 @@
 """The backbone for whoever names none: CLIP, or the built-in encoder where there is no network."""
 
-from difficulty_service.backbones import BACKBONES, DEFAULT_BACKBONE, clip
-from difficulty_service.backbones.weights import locate_weights
+from difficulty_service.backbones import BACKBONES, DEFAULT_BACKBONE
+from difficulty_service.backbones.weights_files import CLIP_FILENAMES, locate_weights
 from difficulty_service.errors import BackboneError
 
 BUILTIN = "builtin"
@@ -16,7 +16,7 @@ def default_backbone() -> tuple[str, list[str]]:
     """
     repository = BACKBONES[DEFAULT_BACKBONE].repository or ""
     try:
-        locate_weights(None, DEFAULT_BACKBONE, repository, clip.DEFAULT_FILENAMES)
+        locate_weights(None, DEFAULT_BACKBONE, repository, CLIP_FILENAMES)
     except BackboneError as error:
         return BUILTIN, [
             f"{error.problem}; the backbone is therefore {BUILTIN}, a small network that tells "

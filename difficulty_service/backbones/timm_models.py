@@ -12,10 +12,9 @@ from difficulty_service.backbones.backbone import (
     no_projection,
 )
 from difficulty_service.backbones.frozen_network import freeze
-from difficulty_service.backbones.weights import describe_difference, locate_weights, read_weights
+from difficulty_service.backbones.weights import describe_difference, read_weights
+from difficulty_service.backbones.weights_files import TIMM_FILENAMES, locate_weights
 from difficulty_service.errors import BackboneError, Setting
-
-DEFAULT_FILENAMES = ("model.safetensors", "pytorch_model.bin")
 
 
 def load_timm(
@@ -45,7 +44,7 @@ def load_timm(
             parameter="weights",
         )
     filename = config.get("hf_hub_filename")
-    filenames = DEFAULT_FILENAMES if filename is None else safe_alternatives(filename)
+    filenames = TIMM_FILENAMES if filename is None else safe_alternatives(filename)
     path = locate_weights(options.weights, name, repository, filenames)
     network = build(model, config, read_weights(path), size, f"{path} as {name}")
     return freeze(name, network, preprocessing_of(config, size), path, options)

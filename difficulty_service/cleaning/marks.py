@@ -9,9 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from difficulty_service.errors import CleaningError
+from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet
 
 ID_COLUMN, MARK_COLUMN, LABEL_COLUMN = "sample_id", "mark", "label"
 
@@ -152,13 +152,13 @@ def _decode(path: Path) -> tuple[str, str]:
 
 def _parquet_rows(path: Path) -> Iterable[tuple[str, Mapping[str, str]]]:
     try:
-        table = pq.read_table(path)
+        table = read_parquet(path)
         _require_columns(path, table.column_names)
         names = [
             name for name in (ID_COLUMN, MARK_COLUMN, LABEL_COLUMN) if name in table.schema.names
         ]
         texts = pa.table({name: table[name].cast(pa.string()) for name in names})
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         raise CleaningError(
             f"{path} cannot be read as a table of marks: {error}", parameter="marks"
         ) from error

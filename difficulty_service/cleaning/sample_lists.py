@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from difficulty_service.cleaning.stored_images import StoredImage
 from difficulty_service.datasets.labels import MAX_LABEL, is_text
+from difficulty_service.errors import CleaningError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_parquet import parquet_writer, write_parquet
 
 BYTES_PER_GROUP = 64 << 20
 """Encoded bytes of the images after which a row group is written."""
@@ -31,7 +32,7 @@ def write_table(table: pa.Table, path: Path) -> None:
         if path.suffix.lower() == ".csv":
             pyarrow.csv.write_csv(table, temporary)
         else:
-            pq.write_table(table, temporary, compression="zstd")
+            write_parquet(temporary, table)
 
 
 def write_csv_list(
@@ -45,11 +46,16 @@ def write_csv_list(
         rows: Columns of the list, with sample_id.
         images: Images by the ids of their samples; a row without one is left out.
         on_problem: Called with the id and the reason where CSV cannot refer to an image.
+
+    Raises:
+        CleaningError: There are images, and none of them has a file of its own.
     """
     folder = path.parent.absolute()
+    num_inside = 0
     paths: dict[str, str] = {}
     for sample_id, image in images:
         if image.path is None:
+            num_inside += 1
             on_problem(
                 sample_id, "its image has no file of its own; Parquet or a folder can hold it"
             )
@@ -57,6 +63,12 @@ def write_csv_list(
             on_problem(sample_id, f"its path {text!r} cannot be written to CSV")
         else:
             paths[sample_id] = text
+    if num_inside and not paths:
+        raise CleaningError(
+            f"{path} would be empty: CSV names files, and no image has a file of its own",
+            "end the name in .parquet, or name a folder",
+            parameter="out",
+        )
     found = rows.filter(
         pa.array([sample_id in paths for sample_id in rows["sample_id"].to_pylist()])
     )
@@ -94,12 +106,12 @@ def write_parquet_list(
 
     with (
         replacing(path) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+        parquet_writer(temporary, schema) as write,
     ):
         for group in _groups(cells()):
             numbers, structs = zip(*group, strict=True)
             column = pa.array(structs, IMAGE_TYPE)
-            writer.write_table(rows.take(pa.array(numbers)).add_column(1, schema.field(1), column))
+            write(rows.take(pa.array(numbers)).add_column(1, schema.field(1), column))
 
 
 def changed_names(path: Path, labels: list[str]) -> list[str]:

@@ -37,16 +37,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from difficulty_service.audit.explanation import Explanation, GroupFindings
-    from difficulty_service.backbones.clip_text import TextEncoder
     from difficulty_service.cleaning.stored_images import ImageSource
     from difficulty_service.feature_store.store import FeatureStore
     from difficulty_service.pipeline import ExtractRequest
-    from difficulty_service.score_file import ScoreFile
 
 GROUPS_SHOWN, FINDINGS_SHOWN = 20, 5
 """Number of classes in the table, and of attributes of each; the file has them all."""
-
-COLUMNS = ("sample_id", "label_name", "rmd", "duplicate_of")
 
 
 def explain(
@@ -87,6 +83,13 @@ def explain(
     each class is compared with its easiest half, and what differs significantly is shown.
     """
     from difficulty_service.audit.attributes import SHIPPED_ATTRIBUTES, read_attributes
+    from difficulty_service.audit.explained_scores import (
+        COLUMNS,
+        choose_clip,
+        explain_scores,
+        find_features,
+        write_explanation,
+    )
     from difficulty_service.audit.explanation import explanation_file
     from difficulty_service.backbones.clip_text import load_text_encoder
     from difficulty_service.datasets.sample import DatasetOptions
@@ -110,46 +113,20 @@ def explain(
     )
     request = build_request(images or "", scores.with_suffix(".projected"), extraction)
     encoder = load_text_encoder(request.backbone, request.network)
-    store = find_features(score_file, scores.with_suffix(".features"), encoder)
+    scored = scores.with_suffix(".features")
+    store = find_features(score_file, scored, encoder)
     if store is None:
         reading = DatasetOptions(split, image_column, label_column, id_column)
         source = find_images(score_file, ImageOptions(images, reading))
         request = replace(request, location=source.dataset.location, dataset=reading)
         store = extract_images(source, request)
-    explanation = compare_hard_and_easy(score_file, store, encoder, phrases)
+    else:
+        err.print(f"the features are those that were scored, in {scored}", markup=False)
+    explanation, warnings = explain_scores(score_file, store, encoder, phrases)
+    print_warnings(warnings)
     report_explanation(explanation)
     write_explanation(out, explanation, score_file, encoder)
-
-
-def choose_clip(scores: "ScoreFile") -> str:
-    """The backbone of the scores where it is a CLIP, else the default one."""
-    from difficulty_service.backbones import DEFAULT_BACKBONE
-    from difficulty_service.backbones.clip_text import is_clip
-
-    backbone = str(scores.provenance.get("backbone"))
-    return backbone if is_clip(backbone) else DEFAULT_BACKBONE
-
-
-def find_features(
-    scores: "ScoreFile", folder: Path, encoder: "TextEncoder"
-) -> "FeatureStore | None":
-    """The features that were scored, if they are in the space that images share with words."""
-    from difficulty_service.feature_store.store import is_store, open_store, read_description
-
-    if not is_store(folder):
-        return None
-    needed = {
-        "backbone": encoder.name,
-        "weights_sha256": encoder.weights_sha256,
-        "features": FeatureKind.PROJECTED.value,
-        "augment_runs": 0,
-        "fingerprint": scores.provenance.get("fingerprint"),
-    }
-    description = read_description(folder)
-    if any(description.get(key) != value for key, value in needed.items()):
-        return None
-    err.print(f"the features are those that were scored, in {folder}", markup=False)
-    return open_store(folder)
+    console.print(f"everything that was found is in {out}", markup=False)
 
 
 def extract_images(source: "ImageSource", request: "ExtractRequest") -> "FeatureStore":
@@ -163,33 +140,6 @@ def extract_images(source: "ImageSource", request: "ExtractRequest") -> "Feature
         extracted = extract_dataset(source.dataset, request, bar.update)
     report_extraction(request, extracted)
     return extracted.store
-
-
-def compare_hard_and_easy(
-    scores: "ScoreFile", store: "FeatureStore", encoder: "TextEncoder", phrases: "Sequence[str]"
-) -> "Explanation":
-    """Compares the samples that have a score and features; of copies, the first one."""
-    import numpy as np
-
-    from difficulty_service.audit.attributes import measure_similarities, rows_of
-    from difficulty_service.audit.explanation import explain as compare
-    from difficulty_service.files.wording import count_of, is_or_are
-
-    table = scores.table.filter(scores.table["rmd"].is_valid())
-    table = table.filter(table["duplicate_of"].is_null())
-    sample_ids, similarities = measure_similarities(store, encoder.encode(phrases))
-    rows = rows_of(sample_ids, table["sample_id"].to_pylist())
-    known = rows >= 0
-    if missing := int((~known).sum()):
-        print_warnings(
-            [f"{count_of(missing, 'sample')} {is_or_are(missing)} left out for want of an image"]
-        )
-    return compare(
-        similarities[rows[known]],
-        table["rmd"].to_numpy()[known],
-        np.array(table["label_name"].to_pylist())[known].tolist(),
-        phrases,
-    )
 
 
 def report_explanation(explanation: "Explanation") -> None:
@@ -253,18 +203,3 @@ def print_findings(groups: "Sequence[GroupFindings]") -> None:
     )
     print_table(("class", "phrase", "effect", "difference", "95 % interval"), rows)
     console.print()
-
-
-def write_explanation(
-    out: Path, explanation: "Explanation", scores: "ScoreFile", encoder: "TextEncoder"
-) -> None:
-    """Writes everything that was found and where it comes from."""
-    from difficulty_service.audit.files import write_json
-
-    origin = {
-        "backbone": encoder.name,
-        "weights_sha256": encoder.weights_sha256,
-        "fingerprint": scores.provenance.get("fingerprint"),
-    }
-    write_json(out, {**explanation.to_json(), **origin})
-    console.print(f"everything that was found is in {out}", markup=False)

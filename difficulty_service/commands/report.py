@@ -88,5 +88,10 @@ def print_report(written: "WrittenReport", scores: Path) -> None:
         f"{count_of(written.num_pictures, 'picture')}); open it in a browser",
         markup=False,
     )
-    command = f"difficulty clean {shlex.quote(str(scores))} --marks marks.csv --out cleaned.csv"
+    print_clean_command(scores)
+
+
+def print_clean_command(scores: Path) -> None:
+    """Prints how marks are applied; Parquet holds images of every kind of dataset."""
+    command = f"difficulty clean {shlex.quote(str(scores))} --marks marks.csv --out cleaned.parquet"
     console.print(f"to apply the marks that you download there: {command}", markup=False)

@@ -102,8 +102,9 @@ def score(
     that a second run with other statistics reads no image.
     """
     from difficulty_service.feature_store.array_files import is_array_file
+    from difficulty_service.feature_store.description import is_store
     from difficulty_service.feature_store.opening import open_features
-    from difficulty_service.feature_store.store import holds_only_parts, is_store
+    from difficulty_service.feature_store.store import holds_only_parts
     from difficulty_service.pipeline import Callbacks, ScoreRequest, score_features
     from difficulty_service.score_file import require_score_file_name
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians

@@ -26,7 +26,7 @@ CLASS_WIDTH = 20
 
 LEAVE_OUT = (
     "see what would change without the clearest of them; without --dry-run it is written",
-    "difficulty clean {scores} --drop 'label_margin > {cut:g}' --out cleaned.csv --dry-run",
+    "difficulty clean {scores} --drop 'label_margin > {cut:g}' --out cleaned.parquet --dry-run",
 )
 """The next step where images look more like another class than their own."""
 LOOK = (
@@ -35,6 +35,7 @@ LOOK = (
 )
 """The first step, unless the report exists."""
 NEXT_STEPS = (
+    ("look at all of them by order and filters in a browser", "difficulty explore {scores}"),
     (
         "look at the images in another tool",
         "difficulty export {scores} --to fiftyone|labelstudio|cleanlab|... --out PLACE",

@@ -144,7 +144,9 @@ def _zip_members(file: StoredFile) -> Iterator[Member]:
     ):
         entries = opened.infolist()
     _refuse_overlaps(entries, file)
-    for entry in entries:
+    for number, entry in enumerate(entries, 1):
+        if not entry.filename:
+            raise DatasetError(f"member {number:,} of {name!r} has no name", "write it again")
         if entry.flag_bits & _ENCRYPTED:
             raise DatasetError(f"{name!r} is encrypted", "write it again without a password")
         yield Member(

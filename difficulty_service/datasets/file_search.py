@@ -1,9 +1,6 @@
 """The files of a location: a single file, the files in a folder, or the matches of a glob."""
 
-import fnmatch
-import glob
 import posixpath
-import re
 from pathlib import Path
 
 from pyarrow.fs import FileSelector, FileType
@@ -17,8 +14,10 @@ from difficulty_service.datasets.storage import (
     resolve,
 )
 from difficulty_service.errors import DatasetError
+from difficulty_service.files.glob_pattern import RECURSIVE, WILDCARD, GlobPattern, parse_glob
 
-_WILDCARD = re.compile(r"[*?[]")
+FolderId = tuple[int, int]
+"""Device and inode of a folder."""
 
 
 def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFile]:
@@ -30,7 +29,8 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
             ignored, so that their names are not disclosed.
 
     Raises:
-        DatasetError: There is no file, no match, or a file is outside the boundary.
+        DatasetError: There is no file, no match, a file is outside the boundary, or the glob has
+            more than four `**`.
     """
     place = resolve(location, boundary)
     try:
@@ -43,7 +43,7 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
         raise DatasetError(f"{location!r} cannot be read: {error}") from error
     if files:
         return sorted(files, key=lambda file: file.place.path)
-    if _WILDCARD.search(place.path):
+    if WILDCARD.search(place.path):
         raise DatasetError(
             f"no file matches {location!r}",
             "check the folder and the pattern",
@@ -72,43 +72,47 @@ def _find(place: StoredPath, location: str) -> list[StoredFile]:
         ]
     if folder is not None:
         return [StoredFile(place, _size(place))]
-    if not _WILDCARD.search(place.path):
+    first = WILDCARD.search(place.path)
+    if first is None:
         return []
-    if place.is_local:
-        matches = (Path(path) for path in glob.glob(place.path, recursive=True))  # noqa: PTH207
-        return [
-            StoredFile(
-                StoredPath(place.filesystem, path.as_posix(), place.boundary), path.stat().st_size
-            )
-            for path in matches
-            if path.is_file()
-        ]
-    return _glob_remote(place)
+    start = posixpath.dirname(place.path[: first.start()])
+    pattern = parse_glob(place.path[len(start) :])
+    base = StoredPath(place.filesystem, start, place.boundary)
+    return _glob_local(base, pattern) if place.is_local else _glob_remote(base, pattern)
 
 
 def _size(place: StoredPath) -> int:
     return int(place.filesystem.get_file_info(place.path).size or 0)
 
 
-def _glob_remote(place: StoredPath) -> list[StoredFile]:
-    start = _WILDCARD.search(place.path)
-    base = posixpath.dirname(place.path[: start.start()]) if start else place.path
-    pattern = place.path[len(base) :].strip("/").split("/")
-    selector = FileSelector(base, allow_not_found=True, recursive=len(pattern) > 1)
+def _glob_local(base: StoredPath, pattern: GlobPattern) -> list[StoredFile]:
+    """The files below a folder that match; enters no folder in which none can."""
+    found: list[StoredFile] = []
+    waiting = [(base, pattern.start, frozenset[FolderId]())]
+    while waiting:
+        folder, states, above = waiting.pop()
+        try:
+            status = Path(folder.path).stat()
+            entries = list_folder(folder)
+        except OSError:  # not a folder, not readable, or outside of the boundary
+            continue
+        here = (status.st_dev, status.st_ino)
+        if here in above:  # a link to a folder above
+            continue
+        for name, is_dir, size in entries:
+            after = pattern.step(states, name)
+            if is_dir and pattern.leads_on(after):
+                waiting.append((folder.join(name), after, above | {here}))
+            elif not is_dir and pattern.accepts(after) and Path(folder.path, name).is_file():
+                found.append(StoredFile(folder.join(name), size))
+    return found
+
+
+def _glob_remote(base: StoredPath, pattern: GlobPattern) -> list[StoredFile]:
+    recursive = len(pattern.parts) > 1 or RECURSIVE in pattern.parts
+    selector = FileSelector(base.path, allow_not_found=True, recursive=recursive)
     return [
-        StoredFile(StoredPath(place.filesystem, info.path, place.boundary), info.size)
-        for info in place.filesystem.get_file_info(selector)
-        if info.type == FileType.File
-        and _matches(info.path[len(base) :].strip("/").split("/"), pattern)
+        StoredFile(StoredPath(base.filesystem, info.path, base.boundary), info.size)
+        for info in base.filesystem.get_file_info(selector)
+        if info.type == FileType.File and pattern.matches(info.path[len(base.path) :])
     ]
-
-
-def _matches(parts: list[str], pattern: list[str]) -> bool:
-    """Whether path parts match glob parts; `**` stands for any number of folders."""
-    if not parts or not pattern:
-        return not parts and not pattern
-    if pattern[0] == "**":
-        return _matches(parts, pattern[1:]) or _matches(parts[1:], pattern)
-    hidden = parts[0].startswith(".") and not pattern[0].startswith(".")
-    same = not hidden and fnmatch.fnmatchcase(parts[0], pattern[0])
-    return same and _matches(parts[1:], pattern[1:])

@@ -98,8 +98,8 @@ def index_labels(
         names = None if names is None else names.take(pa.array(rows))
     if is_text(values.type):
         return IndexedLabels(*_index_text(values), rows, unlabelled)
+    _refuse_too_large(values, source, lambda position: describe(int(rows[position])))
     labels = values.cast(pa.int64()).to_numpy()
-    _refuse_too_large(labels, source, lambda position: describe(int(rows[position])))
     class_names = [str(label) for label in range(int(labels.max(initial=-1)) + 1)]
     class_names[: len(declared)] = declared
     if names is not None:
@@ -163,11 +163,13 @@ def _index_text(values: pa.ChunkedArray) -> tuple[tuple[str, ...], NDArray[np.in
     return tuple(class_names), labels.to_numpy().astype(np.int32)
 
 
-def _refuse_too_large(labels: NDArray[np.int64], source: str, describe: Describe) -> None:
-    wrong = np.flatnonzero(labels > MAX_LABEL)
+def _refuse_too_large(labels: pa.ChunkedArray, source: str, describe: Describe) -> None:
+    # Unsigned numbers of 64 bits may be too large for the signed ones of the class indices.
+    kind = pa.uint64() if pa.types.is_uint64(labels.type) else pa.int64()
+    wrong = np.flatnonzero(pc.greater(labels, pa.scalar(MAX_LABEL, kind)).to_numpy())
     if len(wrong):
         raise DatasetError(
-            f"{source} holds {labels[wrong[0]]} at {describe(int(wrong[0]))}",
+            f"{source} holds {labels[int(wrong[0])]} at {describe(int(wrong[0]))}",
             f"integer labels are class indices from 0 to {MAX_LABEL:,}: renumber them, or store "
             "them as text",
         )

@@ -17,7 +17,10 @@ from difficulty_service.files.wording import count_of, is_or_are, list_names
 OpenAt = Callable[[NDArray[np.int64]], Iterator[ImageOpener]]
 """Function that yields the openers of the images at ascending positions in a listing."""
 
+MAX_NAME_LENGTH = 1000
+MAX_ID_LENGTH = 10_000
 _IDS_PER_HASH = 65_536
+_SHOWN_LENGTH = 200
 _SHOWN = 3
 _SHOWN_REASONS = 5
 
@@ -86,7 +89,7 @@ def build_dataset(
         describe: Function that describes where the sample at a position is, for messages.
 
     Raises:
-        DatasetError: There are no samples.
+        DatasetError: There are no samples, or an id or the name of a class is too long.
         DuplicateSampleId: Two samples have the same id.
     """
     warnings = (*listing.warnings, *skip_warnings(listing.skipped))
@@ -96,6 +99,8 @@ def build_dataset(
             "check the path, the split and the files",
             parameter="location",
         )
+    check_names(listing.class_names)
+    _refuse_long(listing.sample_ids, MAX_ID_LENGTH, "an id")
     _refuse_duplicates(listing.sample_ids, describe)
     chosen = choose_positions(listing.labels, options.limit)
     if len(chosen) < len(listing.labels):
@@ -126,7 +131,7 @@ def skip_warnings(skipped: Sequence[Skipped]) -> list[str]:
     sentences = []
     for reason, names in list(entries.items())[:_SHOWN_REASONS]:
         what = f"{count_of(len(names), 'entry', 'entries')} {is_or_are(len(names))}"
-        shown = list_names([repr(name) for name in names], _SHOWN)
+        shown = list_names([repr(name[:_SHOWN_LENGTH]) for name in names], _SHOWN)
         sentences.append(f"{what} skipped ({reason}): {shown}")
     others = sum(len(names) for names in list(entries.values())[_SHOWN_REASONS:])
     if others:
@@ -138,6 +143,31 @@ def _open_chosen(
     open_at: OpenAt, chosen: NDArray[np.int64], positions: range
 ) -> Iterator[ImageOpener]:
     return open_at(chosen[positions.start : positions.stop : positions.step])
+
+
+def check_names(class_names: Sequence[str]) -> None:
+    """Refuses class names that are too long, or that no file can hold.
+
+    Raises:
+        DatasetError: A name is refused.
+    """
+    _refuse_long(class_names, MAX_NAME_LENGTH, "the name of a class")
+    for name in class_names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise DatasetError(
+                f"the class {name!r} is not valid Unicode", "write its characters as UTF-8"
+            ) from error
+
+
+def _refuse_long(texts: Sequence[str], max_length: int, what: str) -> None:
+    if max(map(len, texts), default=0) > max_length:
+        text = next(text for text in texts if len(text) > max_length)
+        raise DatasetError(
+            f"{what} has {len(text):,} characters, the maximum is {max_length:,}: {text[:50]!r}...",
+            "shorten it",
+        )
 
 
 def _refuse_duplicates(sample_ids: Sequence[str], describe: Callable[[int], str]) -> None:

@@ -52,6 +52,19 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class TableLimits:
+    """Limits for tables of people who are not trusted, such as the clients of a service.
+
+    Attributes:
+        max_rows: Maximum number of rows of all files together.
+        max_text_bytes: Maximum number of bytes of labels and ids in memory, per file.
+    """
+
+    max_rows: int
+    max_text_bytes: int
+
+
+@dataclass(frozen=True)
 class DatasetOptions:
     """Options for reading a dataset; an option that does not apply to its kind is an error.
 
@@ -65,6 +78,7 @@ class DatasetOptions:
         shard_size: Number of samples per shard, the unit of work and of resuming.
         boundary: Root outside which nothing may be read; None to allow links, paths and URIs that
             lead anywhere.
+        limits: Limits for tables; None for those that their owner reads.
     """
 
     split: str | None = None
@@ -74,6 +88,7 @@ class DatasetOptions:
     limit: int | None = None
     shard_size: int = 4096
     boundary: Boundary | None = None
+    limits: TableLimits | None = None
 
 
 @dataclass(frozen=True)

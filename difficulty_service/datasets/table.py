@@ -18,7 +18,12 @@ from difficulty_service.datasets.labels import (
     several_labels_warning,
 )
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.sample import (
+    Dataset,
+    DatasetOptions,
+    ImageOpener,
+    TableLimits,
+)
 from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import (
     IMAGE_NAMES,
@@ -36,7 +41,7 @@ from difficulty_service.datasets.table_files import (
     read_columns,
     read_paths,
 )
-from difficulty_service.errors import DatasetError
+from difficulty_service.errors import DatasetError, Setting
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     """
     check_options(options, "a table", unused=())
     tables = _open_files(location, options)
+    _check_rows(tables, location, options.limits)
     columns = choose_columns(tables[0].schema, options, repr(tables[0].name))
     parts = [read_columns(table, columns.of_labels()) for table in tables]
     for table in tables:
@@ -187,10 +193,22 @@ def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
     folder = common_folder(files)
     special = (options.image_column, options.id_column, "label_name", "split")
     text_columns = tuple(name for name in (*special, *IMAGE_NAMES) if name)
-    return [
+    opened = (
         open_table_file(file, posixpath.relpath(file.place.path, folder), text_columns)
         for file in files
-    ]
+    )
+    return [replace(table, limits=options.limits) for table in opened]
+
+
+def _check_rows(tables: list[TableFile], location: str, limits: TableLimits | None) -> None:
+    """Refuses tables with too many rows by their indices alone, which cost nothing to read."""
+    num_rows = sum(table.num_rows for table in tables)
+    if limits is not None and num_rows > limits.max_rows:
+        raise DatasetError(
+            f"{location!r} has {num_rows:,} rows, the maximum is {limits.max_rows:,}",
+            "split it into several datasets, or raise ",
+            Setting("max_rows"),
+        )
 
 
 def _check_images(table: TableFile, column: str) -> None:

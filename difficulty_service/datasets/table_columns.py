@@ -1,6 +1,7 @@
 """The columns of a table that hold images, labels, class names, ids and splits."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -58,6 +59,7 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
         DatasetError: A column is missing or has an unsuitable type, or several columns may be the
             label column and none has a usual name.
     """
+    _refuse_duplicates(schema, options, source)
     image = _find(schema, options.image_column, _images_first(schema), ("image", source))
     kind = schema.field(image).type
     if not (holds_bytes(kind) or holds_text(kind)):
@@ -78,6 +80,16 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
         other_labels=tuple(other_labels),
         class_names=_declared_class_names(schema, label),
     )
+
+
+def _refuse_duplicates(schema: pa.Schema, options: DatasetOptions, source: str) -> None:
+    """Refuses two columns of one name where that may be a column to use."""
+    twice = [name for name, number in Counter(schema.names).items() if number > 1]
+    chosen = (options.image_column, options.label_column, options.id_column)
+    used = {*chosen, *IMAGE_NAMES, *label_like(twice), "split"}
+    for name in twice:
+        if name in used or name.endswith("_name"):
+            raise DatasetError(f"{source} has two columns {name!r}", "rename or remove one of them")
 
 
 def _label_columns(schema: pa.Schema, chosen: str | None, source: str) -> list[str]:
@@ -107,7 +119,12 @@ def _declared_class_names(schema: pa.Schema, label: str) -> tuple[str, ...]:
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return tuple(map(str, features[label]["names"]))
-    except (KeyError, TypeError, ValueError):  # another writer, or a column of another kind
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ):  # another writer, or a column of another kind
         return ()
 
 

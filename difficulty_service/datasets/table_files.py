@@ -15,6 +15,8 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from difficulty_service.datasets.parquet_rows import read_group, read_texts
+from difficulty_service.datasets.sample import TableLimits
 from difficulty_service.datasets.storage import READ_AHEAD, StoredFile, open_arrow_file
 from difficulty_service.errors import DatasetError
 
@@ -34,6 +36,7 @@ class TableFile:
         schema: Schema of the file.
         num_rows: Number of rows.
         rows: Rows of a CSV or JSON Lines file; None for Parquet.
+        limits: Limits for Parquet; None for a file that its owner reads.
     """
 
     file: StoredFile
@@ -41,6 +44,7 @@ class TableFile:
     schema: pa.Schema
     num_rows: int
     rows: pa.Table | None
+    limits: TableLimits | None = None
 
     @property
     def is_json(self) -> bool:
@@ -63,10 +67,11 @@ def open_table_file(file: StoredFile, name: str, text_columns: tuple[str, ...]) 
         with open_arrow_file(file.place) as source:
             if name.lower().endswith(".parquet"):
                 parquet = pq.ParquetFile(source)
-                rows = parquet.metadata.num_rows
-                return TableFile(file, name, parquet.schema_arrow, rows, None)
+                schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
+                schema.names  # noqa: B018 - raises an error where a name is not UTF-8
+                return TableFile(file, name, schema, rows, None)
             table = _read_text(source, name, text_columns)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeError) as error:
         raise DatasetError(f"{file.place.path!r} cannot be read as a table: {error}") from error
     return TableFile(file, name, table.schema, table.num_rows, table)
 
@@ -104,9 +109,30 @@ def read_columns(table: TableFile, columns: list[str]) -> pa.Table:
 def _read_parquet(table: TableFile, columns: list[str]) -> pa.Table:
     try:
         with open_arrow_file(table.file.place) as source:
-            return pq.ParquetFile(source).read(columns=columns)
-    except (OSError, pa.ArrowException) as error:
+            if table.limits is None:
+                texts = pq.ParquetFile(source).read(columns=columns)
+            else:
+                texts = read_texts(source, columns, table.limits.max_text_bytes)
+    except (OSError, pa.ArrowException, ValueError) as error:
         raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from error
+    _refuse_invalid(texts, table.name)
+    return texts
+
+
+def _refuse_invalid(texts: pa.Table, source: str) -> None:
+    """Refuses text that is not UTF-8, which Parquet does not check.
+
+    Raises:
+        DatasetError: A value of a column is not valid.
+    """
+    for name, column in zip(texts.column_names, texts.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowException as error:
+            raise DatasetError(
+                f"the column {name!r} of {source!r} has a value that is not valid: {error}",
+                "write text as UTF-8",
+            ) from error
 
 
 def read_paths(table: TableFile, column: str) -> pa.ChunkedArray:
@@ -141,7 +167,7 @@ def read_cells(table: TableFile, column: str, rows: NDArray[np.int64]) -> Iterat
     try:
         with open_arrow_file(table.file.place) as source:
             yield from _parquet_cells(source, column, rows)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, ValueError) as error:
         raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from error
 
 
@@ -154,7 +180,7 @@ def _parquet_cells(source: pa.NativeFile, column: str, rows: NDArray[np.int64]) 
     for group in np.unique(np.searchsorted(ends, rows, side="right")).tolist():
         start = int(ends[group]) - lengths[group]
         first, last = np.searchsorted(rows, [start, int(ends[group])])
-        batches = parquet.iter_batches(_ROWS_PER_BATCH, row_groups=[group], columns=[column])
+        batches = read_group(source, parquet, group, [column], _ROWS_PER_BATCH)
         yield from _cells_of_batches(batches, rows[first:last] - start)
 
 
@@ -162,9 +188,16 @@ def _cells_of_batches(
     batches: Iterator[pa.RecordBatch], rows: NDArray[np.int64]
 ) -> Iterator[object]:
     start = 0
+    previous: object = None
     for batch in batches:
         first, last = np.searchsorted(rows, [start, start + len(batch)])
-        yield from batch.column(0).take(pa.array(rows[first:last] - start)).to_pylist()
+        column = batch.column(0)
+        # One by one: all as Python objects at once would take the memory of the batch again.
+        for row in (rows[first:last] - start).tolist():
+            cell = column[row].as_py()
+            # Rows that repeat an image share its bytes, as they do in the file.
+            previous = previous if cell == previous else cell
+            yield previous
         start += len(batch)
         if last == len(rows):
             return

@@ -195,7 +195,7 @@ def _json_values(group: dict[str, TarMember]) -> tuple[dict[str, object], str | 
         return {}, None
     try:
         values = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}, "its .json member is not JSON"
     if not isinstance(values, dict):
         return {}, "its .json member is not a JSON object"

@@ -126,9 +126,13 @@ def _labels(
     kind = pa.int64() if any(numbers) else pa.string()
     try:
         values = pa.chunked_array([pa.array([sample.label for sample in samples], kind)])
+        names = pa.array([sample.label_name for sample in samples], pa.string())
+    except UnicodeEncodeError as error:
+        raise DatasetError(
+            f"a label is not valid Unicode: {error}", "write its characters as UTF-8"
+        ) from error
     except (pa.ArrowException, OverflowError) as error:
         raise DatasetError(f"a label is out of range: {error}") from error
-    names = pa.array([sample.label_name for sample in samples], pa.string())
     return values, pa.chunked_array([names])
 
 

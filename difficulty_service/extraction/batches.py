@@ -15,8 +15,8 @@ from difficulty_service.datasets.sample import ImageOpener, Sample
 from difficulty_service.errors import BackboneError, ImageError, Setting
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.known_images import KnownImages
-from difficulty_service.feature_store.part import BadImage
 from difficulty_service.files.identity import content_digest, file_stamp
 from difficulty_service.images.header import read_encoded
 from difficulty_service.images.preparation import (
@@ -117,7 +117,8 @@ def prepare_batch(
     began, read_before = time.perf_counter(), clock.seconds_here(READ) if clock else 0.0
     for sample in group.samples:
         opener = clock.reading(sample.open, READ) if clock else sample.open
-        views += _prepare_sample(replace(sample, open=opener), backbone, task, batch)
+        with task.watch.working_on(sample.sample_id) if task.watch else nullcontext():
+            views += _prepare_sample(replace(sample, open=opener), backbone, task, batch)
     if clock:
         reading = clock.seconds_here(READ) - read_before
         clock.add(DECODE, time.perf_counter() - began - reading)

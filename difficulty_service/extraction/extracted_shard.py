@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from difficulty_service.extraction.batches import Batch, Image
-from difficulty_service.feature_store.part import BadImage, Part
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.part import Part
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import Dataset
+from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.feature_store.known_images import KnownImages
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode, decoder_name
 
@@ -47,6 +48,7 @@ class ExtractionTask:
         network: Device, precision and weights of the backbone.
         options: Settings by which images become features.
         known: Images whose features are known from an earlier run; None if there are none.
+        watch: Is told which images are being read and decoded in this process; None to tell nobody.
     """
 
     dataset: Dataset
@@ -54,3 +56,4 @@ class ExtractionTask:
     network: BackboneOptions = field(default_factory=BackboneOptions)
     options: ExtractOptions = field(default_factory=ExtractOptions)
     known: KnownImages | None = None
+    watch: ImageWatch | None = None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.errors import DatasetError
-from difficulty_service.feature_store.part import BadImage
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.files.wording import list_names
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,6 +21,8 @@ from difficulty_service.feature_store.array_columns import (
 )
 from difficulty_service.feature_store.array_labels import index_classes
 from difficulty_service.feature_store.arrays import ArrayFeatures, array_features
+from difficulty_service.feature_store.raw_page import read_checked
+from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet_schema
 
 FEATURE_NAMES = ("features", "X", "x", "embeddings", "embedding", "feature", "vector")
 """Default names of features, by priority."""
@@ -58,8 +59,8 @@ def is_array_file(path: Path) -> bool:
     if suffix != ".parquet":
         return True
     try:
-        schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError):
+        schema = read_parquet_schema(path)
+    except UNREADABLE:
         return False  # the reader of tables names what is wrong with it
     if any(holds_bytes(field.type) for field in schema):
         return False
@@ -118,12 +119,12 @@ def _read_npy(path: Path) -> SavedArrays:
 
 
 def _read_parquet(path: Path) -> SavedArrays:
-    schema = pq.read_schema(path)
+    schema = read_parquet_schema(path)
     vectors = _vectors(schema)
     features = _first(FEATURE_NAMES, vectors) or vectors[0]
     labels, ids = (_first(names, schema.names) for names in (LABEL_NAMES, ID_NAMES))
     names = dict.fromkeys(name for name in (features, labels, ids) if name is not None)
-    table = pq.read_table(path, columns=list(names), memory_map=True)
+    table = read_checked(path, list(names))
     return SavedArrays(
         tensor_of(matrix_of_vectors(table.column(features), f"column {features!r} of {path}")),
         None if labels is None else table.column(labels).combine_chunks(),

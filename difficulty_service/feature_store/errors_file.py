@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.feature_store.part import BadImage
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.files.arrow_columns import strings_to_arrow
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet, write_parquet
 
 ERRORS_FILE = "errors.parquet"
 
@@ -29,7 +29,7 @@ def write_errors(folder: Path, errors: Sequence[BadImage]) -> Path:
     """Writes the file into the folder of a feature store; it appears whole or not at all."""
     path = folder / ERRORS_FILE
     with replacing(path) as temporary:
-        pq.write_table(errors_table(errors), temporary, compression="zstd")
+        write_parquet(temporary, errors_table(errors))
     return path
 
 
@@ -43,7 +43,7 @@ def read_errors(folder: Path) -> list[BadImage]:
     if not path.exists():
         return []
     try:
-        table = pq.read_table(path, columns=ERRORS_SCHEMA.names)
-    except (pa.ArrowInvalid, OSError) as error:
+        table = read_parquet(path, ERRORS_SCHEMA.names)
+    except UNREADABLE as error:
         raise FeatureStoreError(f"{path} is damaged ({error})", "delete it") from error
     return [BadImage(**row) for row in table.to_pylist()]

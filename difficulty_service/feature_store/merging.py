@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_store.description import read_description
 from difficulty_service.feature_store.errors_file import read_errors, write_errors
 from difficulty_service.feature_store.store import (
     FREE_TO_CHANGE,
     FeatureStore,
     create_store,
-    read_description,
 )
 from difficulty_service.files.differences import differences
 

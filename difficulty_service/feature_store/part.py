@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.raw_page import (
     Allocate,
     ReadRows,
@@ -23,6 +23,11 @@ from difficulty_service.feature_store.raw_page import (
     write_raw_page,
 )
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_parquet import (
+    UNREADABLE,
+    read_parquet_schema,
+    verified_parquet,
+)
 from difficulty_service.files.identity import CONTENT_BYTES
 
 ERRORS_KEY = b"errors"
@@ -30,23 +35,6 @@ PREFETCH_BYTES = 1 << 20
 """Bytes to prefetch per call; Linux truncates a call to the largest request of the disk."""
 
 NO_IDS = pa.chunked_array([], pa.string())
-
-
-@dataclass(frozen=True)
-class BadImage:
-    """An image without features.
-
-    Attributes:
-        sample_id: Id of the sample.
-        reason: Reason why it could not be read.
-        content: Digest of the encoded image; None where not all of it was read.
-        stamp: Stamp of its file; None where it is not a file of its own.
-    """
-
-    sample_id: str
-    reason: str
-    content: bytes | None = None
-    stamp: int | None = None
 
 
 @dataclass(frozen=True)
@@ -131,16 +119,16 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
         FeatureStoreError: The part is missing or damaged, or is the file of another program.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with verified_parquet(path) as (file, checksum):
             _require_columns(path, file.schema_arrow, ["label", *columns, "features"])
-            read_features = find_raw_page(path, file.metadata)
+            read_features = find_raw_page(path, file.metadata, checksum)
             decoded = [] if read_features else ["features"]
             table = file.read(["label", *columns, *decoded], use_threads=False)
     except FileNotFoundError:
         raise FeatureStoreError(
             f"{path} is missing", "run `difficulty extract` again to complete the store"
         ) from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except UNREADABLE as error:
         raise damaged_part(path, error) from error
     if read_features is None:
         features = _features(table.combine_chunks())
@@ -191,10 +179,11 @@ def read_bad_images(path: Path) -> list[BadImage]:
         FeatureStoreError: The part is damaged.
     """
     try:
-        metadata = pq.read_schema(path).metadata or {}
-    except (pa.ArrowInvalid, OSError) as error:
+        metadata = read_parquet_schema(path).metadata or {}
+        entries = json.loads(metadata.get(ERRORS_KEY, b"[]"))
+        return [_bad_image_from_json(entry) for entry in entries]
+    except UNREADABLE as error:
         raise damaged_part(path, error) from error
-    return [_bad_image_from_json(entry) for entry in json.loads(metadata.get(ERRORS_KEY, b"[]"))]
 
 
 def _bad_image_to_json(bad: BadImage) -> list[Any]:

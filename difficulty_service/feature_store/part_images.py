@@ -5,14 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.known_images import ImageList
-from difficulty_service.feature_store.part import BadImage, damaged_part
-from difficulty_service.feature_store.raw_page import write_raw_page
+from difficulty_service.feature_store.part import damaged_part
+from difficulty_service.feature_store.raw_page import read_checked, write_raw_page
 from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet, read_parquet_schema
 from difficulty_service.files.identity import CONTENT_BYTES
 
 
@@ -23,8 +24,8 @@ def has_digests(path: Path) -> bool:
         FeatureStoreError: The part is damaged.
     """
     try:
-        return "content" in pq.read_schema(path).names
-    except (pa.ArrowInvalid, OSError) as error:
+        return "content" in read_parquet_schema(path).names
+    except UNREADABLE as error:
         raise damaged_part(path, error) from error
 
 
@@ -65,7 +66,7 @@ def keep_images(path: Path, kept: NDArray[np.bool_], runs: int) -> None:
         runs: Number of rows of an image.
     """
     rows = pa.array(np.flatnonzero(np.repeat(kept, runs)))
-    table = pq.read_table(path, use_threads=False).take(rows).combine_chunks()
+    table = read_checked(path, use_threads=False).take(rows).combine_chunks()
     with replacing(path) as temporary:
         write_raw_page(temporary, table.replace_schema_metadata(), ["sample_id"])
 
@@ -82,8 +83,8 @@ def bad_images_list(bad_images: Sequence[BadImage], *, with_ids: bool) -> ImageL
 
 def _read(path: Path, columns: list[str]) -> pa.Table:
     try:
-        return pq.read_table(path, columns=columns, use_threads=False).combine_chunks()
-    except (pa.ArrowInvalid, OSError) as error:
+        return read_parquet(path, columns, use_threads=False).combine_chunks()
+    except UNREADABLE as error:
         raise damaged_part(path, error) from error
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.errors import FeatureStoreError, Setting
+from difficulty_service.feature_store.description import is_store, read_description
 from difficulty_service.feature_store.known_images import (
     ImageList,
     KnownImages,
@@ -40,8 +41,6 @@ from difficulty_service.feature_store.store import (
     UNFINISHED_FILES,
     FeatureStore,
     create_store,
-    is_store,
-    read_description,
 )
 from difficulty_service.files.atomic_file import remove_leftovers
 from difficulty_service.files.differences import differences

@@ -8,17 +8,24 @@ other writers are decoded by Arrow.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from torch import Tensor
 
-from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_store.page_blocks import Page, PageBlocks
+from difficulty_service.files.checked_parquet import reserve_checksum, verified_parquet
+from difficulty_service.files.checksum import Checksum, fill_in
 
 COLUMN = "features"
 PREFIX_KEY = b"features_prefix"
 """Metadata key: position of the features in the file, in bytes."""
+
+BLOCKS_KEY = b"features_blocks"
+"""Metadata key: checksums of the features, as `PageBlocks.to_text`."""
 
 LARGEST_PAGE = 1 << 30
 FLOAT_BYTES = 4
@@ -49,9 +56,16 @@ def write_raw_page(path: Path, table: pa.Table, dictionary_columns: list[str]) -
         before = sink.tell()
         writer.write_table(table, row_group_size=max(1, len(table)))
         end = sink.tell()
-        begin = end - numbers.nbytes
-        if len(numbers) and begin > before and _bytes_are(path, begin, numbers):
-            writer.add_key_value_metadata({PREFIX_KEY.decode(): str(begin)})
+        page = range(end - numbers.nbytes, end)
+        if len(numbers) and page.start > before and _bytes_are(path, page.start, numbers):
+            blocks = PageBlocks.of(numbers.reshape(len(table), -1))
+            writer.add_key_value_metadata(
+                {PREFIX_KEY.decode(): str(page.start), BLOCKS_KEY.decode(): blocks.to_text()}
+            )
+        else:
+            page = range(0)
+        position = reserve_checksum(sink, writer, page)
+    fill_in(path, position, page)
 
 
 Allocate = Callable[[int, int], Tensor]
@@ -61,8 +75,15 @@ ReadRows = Callable[[slice, Allocate], Tensor]
 """Reads a slice of rows, perhaps into memory it allocates; shape (rows, dim), float32."""
 
 
-def find_raw_page(path: Path, metadata: pq.FileMetaData) -> ReadRows | None:
+def find_raw_page(
+    path: Path, metadata: pq.FileMetaData, checksum: Checksum | None
+) -> ReadRows | None:
     """A function that reads the features of a file that `write_raw_page` wrote, on any thread.
+
+    Args:
+        path: The file.
+        metadata: Its metadata.
+        checksum: Its checksum; None where it has none.
 
     Returns:
         None where the file has another layout, so that Arrow has to decode it.
@@ -86,22 +107,41 @@ def find_raw_page(path: Path, metadata: pq.FileMetaData) -> ReadRows | None:
     if not as_written:
         return None
     dim = column.num_values // group.num_rows
+    page = Page(path, begin, group.num_rows, dim * FLOAT_BYTES, _blocks(metadata, checksum))
 
     def read_rows(rows: slice, allocate: Allocate) -> Tensor:
         features = allocate(rows.stop - rows.start, dim)
-        # Faster than mapping the file: the kernel copies a page in less time than it maps one.
-        with path.open("rb", buffering=0) as file:
-            file.seek(begin + rows.start * dim * FLOAT_BYTES)
-            unread = memoryview(features.numpy().ravel().view(np.uint8).data)
-            while unread and (num_bytes := file.readinto(unread)):
-                unread = unread[num_bytes:]
-        if unread:
-            raise FeatureStoreError(
-                f"{path} ends within its features", "delete it and run `difficulty extract` again"
-            )
+        memory = features.numpy().view(np.uint8).reshape(len(features), page.row_bytes)
+        page.read(range(rows.start, rows.stop), memory)
         return features
 
     return read_rows
+
+
+def read_checked(path: Path, columns: list[str] | None = None, **options: Any) -> pa.Table:  # noqa: ANN401
+    """Columns of a Parquet file, decoded by Arrow, after a check of all its bytes.
+
+    Args:
+        path: File of any program.
+        columns: Columns to read; None for all.
+        options: Arguments of `pyarrow.parquet.ParquetFile.read`.
+
+    Raises:
+        FeatureStoreError: The checksum of the features does not match.
+        UNREADABLE: As for `files.checked_parquet.open_parquet`.
+    """
+    with verified_parquet(path, memory_map=True) as (file, checksum):
+        read_rows = find_raw_page(path, file.metadata, checksum)
+        if read_rows is not None and checksum is not None:
+            read_rows(slice(0, file.metadata.num_rows), torch.empty)
+        return file.read(columns, **options)
+
+
+def _blocks(metadata: pq.FileMetaData, checksum: Checksum | None) -> PageBlocks | None:
+    """The checksums of the features; None where another program wrote the file."""
+    if checksum is None:
+        return None
+    return PageBlocks.from_text(metadata.metadata[BLOCKS_KEY].decode())
 
 
 def _bytes_are(path: Path, begin: int, numbers: np.ndarray) -> bool:

@@ -12,12 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from difficulty_service.errors import FeatureStoreError, Setting
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.description import (
+    DESCRIPTION_FILE,
+    is_store,
+    read_description,
+)
 from difficulty_service.feature_store.part import (
-    BadImage,
     OpenPart,
     Part,
     open_part,
@@ -27,9 +29,9 @@ from difficulty_service.feature_store.part import (
 )
 from difficulty_service.feature_store.source import READ_KEYS, require_keys
 from difficulty_service.files.atomic_file import remove_leftovers, replacing
+from difficulty_service.files.checked_json import dump_checked
+from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet_schema
 from difficulty_service.files.differences import differences
-
-DESCRIPTION_FILE = "store.json"
 
 PART_FILES, UNFINISHED_FILES = "part-*.parquet", "partial-*.parquet"
 PREVIOUS_FOLDER, PREVIOUS_FILES = "previous", "[0-9]*.parquet"
@@ -168,7 +170,7 @@ class FeatureStore:
     def write_description(self) -> None:
         """Writes the description into the folder."""
         with replacing(self.folder / DESCRIPTION_FILE) as temporary:
-            temporary.write_text(json.dumps(self.description, indent=1, sort_keys=True))
+            temporary.write_text(dump_checked(self.description, indent=1, sort_keys=True))
 
 
 def create_store(
@@ -233,40 +235,15 @@ def open_store(folder: Path) -> FeatureStore:
     return store
 
 
-def is_store(folder: Path) -> bool:
-    """Whether a folder holds a feature store, complete or not."""
-    return (folder / DESCRIPTION_FILE).is_file()
-
-
 def holds_only_parts(folder: Path) -> bool:
     """Whether a folder holds parts of a feature store, but not its description."""
     first = next(iter(sorted(folder.glob("part-*.parquet"))), None)
     if first is None or is_store(folder):
         return False
     try:
-        return {"sample_id", "features"} <= set(pq.read_schema(first).names)
-    except (pa.ArrowInvalid, OSError):
+        return {"sample_id", "features"} <= set(read_parquet_schema(first).names)
+    except UNREADABLE:
         return False
-
-
-def read_description(folder: Path) -> Mapping[str, Any]:
-    """The description of a store's features.
-
-    Raises:
-        FeatureStoreError: The folder is not a store, or its description is damaged.
-    """
-    path = folder / DESCRIPTION_FILE
-    try:
-        description: Mapping[str, Any] = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        raise FeatureStoreError(
-            f"{folder} is not a feature store: it has no {path.name}, which says how the features "
-            "were made",
-            "make both with `difficulty extract`",
-        ) from None
-    except ValueError as error:
-        raise FeatureStoreError(f"{path} is damaged: {error}") from error
-    return description
 
 
 def _require_same_settings(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

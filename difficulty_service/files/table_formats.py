@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
-import pyarrow.parquet as pq
+
+from difficulty_service.files.checked_parquet import parquet_writer
 
 WriteTable = Callable[[pa.Table], None]
 
@@ -24,13 +25,6 @@ FORMULA = "^'*[=+\\-@\t\r]"
 
 READ_BYTES = 1 << 24
 """Bytes that are parsed at a time; no row may be longer."""
-
-
-@contextmanager
-def parquet_writer(path: Path, schema: pa.Schema) -> Iterator[WriteTable]:
-    """Writes each table as a row group, with the metadata of the schema."""
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        yield writer.write_table
 
 
 @contextmanager

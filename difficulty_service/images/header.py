@@ -6,15 +6,20 @@ import io
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from PIL import Image, ImageFile
 
-from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError, Setting
+from difficulty_service.images.slow_kinds import refuse_slow
+
+if TYPE_CHECKING:  # a process that makes small pictures needs no datasets
+    from difficulty_service.datasets.sample import ImageOpener
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "HEIF", "AVIF")
 DEFAULT_MAX_PIXELS = 50_000_000
+MAX_SIDE = 65_500
+"""Maximum number of pixels of a side, which is that of JPEG: PIL needs memory for each row."""
 
 BYTES_PER_PIXEL = 8
 METADATA_BYTES = 16 << 20
@@ -26,7 +31,7 @@ AVIF_BRANDS = (b"avif", b"avis")
 Plugin = Callable[[BinaryIO, str], ImageFile.ImageFile]
 
 
-def read_encoded(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> bytes:
+def read_encoded(opener: "ImageOpener", max_pixels: int = DEFAULT_MAX_PIXELS) -> bytes:
     """Reads a whole file after checking its size and its first bytes.
 
     Args:
@@ -60,7 +65,8 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
     """Parses only the header: format, mode, size and metadata; `load` decodes the pixels.
 
     Raises:
-        ImageError: Unknown format, damaged header, or more than `max_pixels` pixels.
+        ImageError: Unknown format, damaged header, more than `max_pixels` pixels, a side of more
+            than `MAX_SIDE`, or a kind that takes far too long to decode.
     """
     silence_pil_warnings()
     name, plugin = find_plugin(data[:SIGNATURE_BYTES])
@@ -78,8 +84,14 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
             " if the image is genuine",
             parameter="max_pixels",
         )
+    if max(width, height) > MAX_SIDE:
+        raise ImageError(
+            f"{width} x {height} pixels: a side is longer than the {MAX_SIDE} allowed",
+            "cut the image into pieces, or leave it out",
+        )
     if width < 1 or height < 1:
         raise ImageError(f"{width} x {height} pixels: the image is empty")
+    refuse_slow(data, image)
     return image
 
 

@@ -33,13 +33,14 @@ from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.images.augmentation import Augmentation, Crop, crop_key, draw_crop
-from difficulty_service.images.decoding import decode_to_pil, decode_to_tensor, decoder_name
+from difficulty_service.images.decoding import decode_to_tensor, decoder_name
 from difficulty_service.images.header import (
     DEFAULT_MAX_PIXELS,
     one_line,
     open_header,
     read_encoded,
 )
+from difficulty_service.images.pil_decoding import decode_to_pil
 
 __all__ = [
     "DEFAULT_MAX_PIXELS",

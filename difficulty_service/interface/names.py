@@ -10,6 +10,8 @@ HOMES = {
     "RelativeMahalanobis": "estimator",
     "Scores": "scores",
     "backbone": "encoder",
+    "compare_scores": "compare_scores",
+    "explain": "explain",
     "open_scores": "scores",
     "report": "report",
     "score": "score_arrays",

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.errors import ScoreFileError
+from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.errors_file import errors_table
-from difficulty_service.feature_store.part import BadImage
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import pyarrow as pa
 from difficulty_service.cleaning.stored_images import ImageSource, match_images, open_images
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.errors import DifficultyError, ReportError, Setting
-from difficulty_service.feature_store.store import is_store, open_store
+from difficulty_service.feature_store.description import is_store
+from difficulty_service.feature_store.store import open_store
 from difficulty_service.reporting.compared import ComparedColumn, compare, read_dataset_column
 from difficulty_service.reporting.explained import find_explanation
 from difficulty_service.reporting.map import ImageMap, draw_map, has_tsne

@@ -11,6 +11,7 @@ from difficulty_service.audit.explanation import (
     Explanation,
     Finding,
     GroupFindings,
+    scored_by,
 )
 from difficulty_service.audit.files import read_explanation
 from difficulty_service.errors import AuditError
@@ -68,6 +69,13 @@ def find_explanation(
             return None, (
                 f"{path.name} is not shown: it explains the scores of a dataset with another "
                 "fingerprint; run `difficulty explain` again",
+            )
+        if values["scores"] != (scored := scored_by(provenance)):
+            named = values["scores"]["backbone"], scored["backbone"]
+            network = "other weights" if named[0] == named[1] else f"the backbone {named[0]}"
+            return None, (
+                f"{path.name} is not shown: it explains scores of {network}, and these are those "
+                f"of {named[1]}; run `difficulty explain` again",
             )
         return _to_shown(str(values["backbone"]), _to_explanation(values)), ()
     except AuditError as error:

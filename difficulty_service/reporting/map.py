@@ -1,24 +1,25 @@
-"""A map on which images with similar features lie close to each other."""
+"""A map on which images with similar features lie close to each other.
+
+Drawing a map needs torch, showing one does not.
+"""
 
 import base64
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.reporting.samples import ScoredSamples
-from difficulty_service.scoring.fit_store import fit_store
-from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.gaussian import Gaussians
+
+if TYPE_CHECKING:
+    from difficulty_service.feature_store.store import FeatureStore
+    from difficulty_service.statistics.gaussian import Gaussians
 
 MAX_POINTS = 20_000
-MAX_DIRECTIONS = 50
-"""Number of discriminants that t-SNE gets; more of them separate no more classes on a plane."""
-
 SEED = 0
 EXAGGERATED_STEPS, STEPS = 100, 250
 EDGE = 0.002
@@ -79,7 +80,7 @@ def has_tsne() -> bool:
     return find_spec("openTSNE") is not None
 
 
-def draw_map(samples: ScoredSamples, store: FeatureStore) -> ImageMap | None:
+def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
     """Places samples by the directions in which classes differ most.
 
     Uses t-SNE where openTSNE is installed, otherwise the first two discriminants.
@@ -95,26 +96,29 @@ def draw_map(samples: ScoredSamples, store: FeatureStore) -> ImageMap | None:
         FeatureStoreError: A part of the store is damaged.
         StatisticsError: No Gaussian can be fitted.
     """
+    from difficulty_service.reporting.directions import discriminants
+    from difficulty_service.scoring.fit_store import fit_store
+    from difficulty_service.statistics.fit_options import FitOptions
+
     gaussians = fit_store(store, FitOptions("auto", "auto")).gaussians
-    directions = _discriminants(gaussians)
-    ids, coordinates = _read(store, gaussians, directions)
+    ids, places = _read(store, gaussians, discriminants(gaussians))
     rows = pc.index_in(ids, value_set=samples.ids)
     found = rows.is_valid().to_numpy(zero_copy_only=False)
-    coordinates, rows = coordinates[found], rows.drop_null().cast(pa.int64()).to_numpy()
-    if coordinates.shape[1] < 2 or len(rows) < 10:  # noqa: PLR2004 - a plane, and enough points
+    places, rows = places[found], rows.drop_null().cast(pa.int64()).to_numpy()
+    if places.shape[1] < 2 or len(rows) < 10:  # noqa: PLR2004 - a plane, and enough points
         return None
     chosen = np.linspace(0, len(rows) - 1, min(len(rows), MAX_POINTS)).astype(np.int64)
     if not has_tsne():
-        plane, method = coordinates[chosen, :2], TWO_DIRECTIONS
+        plane, method = places[chosen, :2], TWO_DIRECTIONS
     else:
         plane, method = (
-            _tsne(coordinates[chosen]),
+            _tsne(places[chosen]),
             "t-SNE of the directions between classes",
         )
     return ImageMap(rows[chosen], _within_unit(plane), method, len(rows))
 
 
-def place_samples(store: FeatureStore, gaussians: Gaussians) -> pa.Table | None:
+def place_samples(store: "FeatureStore", gaussians: "Gaussians") -> pa.Table | None:
     """Positions of up to `MAX_POINTS` samples by the two directions in which classes differ most.
 
     Args:
@@ -125,8 +129,10 @@ def place_samples(store: FeatureStore, gaussians: Gaussians) -> pa.Table | None:
         The columns sample_id, x and y, both between 0 and 1; None where there are fewer than three
         classes or ten samples to place.
     """
-    directions = _discriminants(gaussians)[:, :2]
-    step = -(-int(store.description["num_samples"]) // MAX_POINTS)
+    from difficulty_service.reporting.directions import discriminants
+
+    directions = discriminants(gaussians)[:, :2]
+    step = _step(int(store.description["num_samples"]))
     ids, plane = _read(store, gaussians, directions, step)
     if plane.shape[1] < 2 or len(ids) < 10:  # noqa: PLR2004 - a plane, and enough points
         return None
@@ -136,59 +142,43 @@ def place_samples(store: FeatureStore, gaussians: Gaussians) -> pa.Table | None:
 
 def placed_map(placed: pa.Table, samples: ScoredSamples) -> ImageMap:
     """The map of what `place_samples` has placed."""
-    rows = pc.index_in(placed["sample_id"], value_set=samples.ids).combine_chunks()
-    found = rows.is_valid().to_numpy(zero_copy_only=False)
-    positions = np.stack([placed[name].to_numpy() for name in ("x", "y")], 1)[found]
-    return ImageMap(
-        rows.drop_null().cast(pa.int64()).to_numpy(),
-        positions.astype(np.float64),
-        TWO_DIRECTIONS,
-        len(samples),
-    )
+    positions = np.stack([placed[name].to_numpy() for name in ("x", "y")], 1).astype(np.float64)
+    rows = np.arange(0, len(samples), _step(len(samples)))
+    # Scores have the order of the features, so that a million ids need not be searched.
+    if not samples.ids.take(pa.array(rows)).equals(placed["sample_id"].combine_chunks()):
+        # The placed samples are few, so a hash table of them is small, unlike one of all samples.
+        places = pc.index_in(samples.ids, value_set=placed["sample_id"])
+        rows = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+        positions = positions[places.drop_null().to_numpy()]
+    return ImageMap(rows, positions, TWO_DIRECTIONS, len(samples))
 
 
-def _discriminants(gaussians: Gaussians) -> NDArray[np.float64]:
-    """Whitened directions, the one in which class means differ most first. Shape (rank, count)."""
-    means = gaussians.whitened_means.numpy()
-    counts = gaussians.moments.counts.numpy().astype(np.float64)
-    used = counts > 0
-    weighted = means[used] * np.sqrt(counts[used] / counts.sum())[:, None]
-    if not np.isfinite(weighted).all():
-        return np.empty((means.shape[1], 0))
-    _, spread, directions = np.linalg.svd(weighted, full_matrices=False)
-    kept = spread > 1e-6 * spread[0]
-    return directions[kept][: min(MAX_DIRECTIONS, int(used.sum()) - 1)].T
+def _step(num_samples: int) -> int:
+    """Of so many samples each, one is placed."""
+    return -(-num_samples // MAX_POINTS)
 
 
 def _read(
-    store: FeatureStore, gaussians: Gaussians, directions: NDArray[np.float64], step: int = 1
+    store: "FeatureStore", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
 ) -> tuple[pa.Array, NDArray[np.float64]]:
-    """Ids of every `step`-th sample and coordinates, of the first augmentation run alone."""
-    ids: list[str] = []
-    blocks: list[NDArray[np.float64]] = []
-    seen = 0
-    for shard in range(store.num_parts):
-        part = store.read_part(shard)
-        first = (part.runs == part.runs.min()) if len(part.runs) else part.runs.bool()
-        places = first.nonzero().flatten()
-        chosen = places[-seen % step :: step]
-        seen += len(places)
-        ids += [part.sample_ids[place] for place in chosen.tolist()]
-        blocks.append(gaussians.whiten(part.features[chosen]).numpy() @ directions)
-    return pa.array(ids, pa.string()), np.concatenate(blocks)
+    """Ids and coordinates of every `step`-th sample."""
+    from difficulty_service.reporting.directions import coordinates
+
+    ids, blocks = zip(*coordinates(store, gaussians, directions, step), strict=True)
+    return pa.concat_arrays(ids), np.concatenate(blocks)
 
 
-def _tsne(coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
+def _tsne(places: NDArray[np.float64]) -> NDArray[np.float64]:
     from openTSNE import TSNE
 
     embedding = TSNE(
-        perplexity=min(30.0, (len(coordinates) - 1) / 3),
+        perplexity=min(30.0, (len(places) - 1) / 3),
         initialization="pca",
         early_exaggeration_iter=EXAGGERATED_STEPS,
         n_iter=STEPS,
         random_state=SEED,
         n_jobs=1,
-    ).fit(coordinates)
+    ).fit(places)
     return np.asarray(embedding, np.float64)
 
 

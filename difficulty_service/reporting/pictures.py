@@ -10,8 +10,8 @@ from PIL import Image
 
 from difficulty_service.cleaning.stored_images import ImageSource, StoredImage
 from difficulty_service.errors import ImageError
-from difficulty_service.images.decoding import decode_to_pil
 from difficulty_service.images.header import open_header
+from difficulty_service.images.pil_decoding import decode_to_pil
 from difficulty_service.runtime.parallel import map_in_order, num_workers
 
 LARGE, SMALL = 224, 128

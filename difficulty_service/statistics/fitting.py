@@ -174,10 +174,11 @@ def _sample(source: ChunkSource[Chunk], moments: Moments, runs: int) -> Labelled
     work = Workspace()
     for chunk in source.chunks():
         for rows, row_labels in with_labels(*source.read(chunk, work)):
-            samples = rows.view(-1, runs, rows.shape[1])
-            kept = slice(-seen % step, None, step)
+            # A block may end between the rows of a sample.
+            numbers = torch.arange(seen, seen + len(rows), device=rows.device) // runs
+            kept = numbers % step == 0
             # Copies, because the next block is read into the same memory.
-            features.append(samples[kept].double().cpu().flatten(0, 1))
-            labels.append(row_labels[::runs][kept].cpu())
-            seen += len(samples)
-    return LabelledRows(torch.cat(features), torch.cat(labels).long(), runs)
+            features.append(rows[kept].double().cpu())
+            labels.append(row_labels[kept.to(row_labels.device)].cpu())
+            seen += len(rows)
+    return LabelledRows(torch.cat(features), torch.cat(labels).long()[::runs], runs)

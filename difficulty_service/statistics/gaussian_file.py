@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from torch import Tensor
 
 from difficulty_service.errors import StatisticsError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_safetensors import UNREADABLE, read_tensors, write_tensors
+from difficulty_service.files.checksum import DamagedFile
 from difficulty_service.statistics.factor import Factor
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.gaussian import Gaussians
@@ -17,6 +18,7 @@ from difficulty_service.statistics.moments import Moments
 
 FORMAT_VERSION = 1
 METADATA_KEY = "difficulty"
+REMEDY = "make it again with `difficulty fit`"
 
 BY_NUMBER = "classes of a single sample get no score: labels "
 """Beginning of a warning of version 0.1, in place of which the class names are given now."""
@@ -49,13 +51,7 @@ def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, An
             key: value for key, value in vars(factor).items() if key != "whitening"
         }
     with replacing(path) as temporary:
-        # The save function of safetensors makes files that only their owner can read.
-        temporary.write_bytes(
-            save(
-                {name: tensor.contiguous() for name, tensor in tensors.items()},
-                metadata={METADATA_KEY: json.dumps(description, sort_keys=True)},
-            )
-        )
+        write_tensors(temporary, tensors, {METADATA_KEY: json.dumps(description, sort_keys=True)})
 
 
 def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
@@ -65,14 +61,22 @@ def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
         StatisticsError: The file is missing or damaged, or was not written by `save_gaussians`.
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors, metadata = read_tensors(path)
+        return _to_gaussians(path, tensors, json.loads(metadata.get(METADATA_KEY, "{}")))
     except FileNotFoundError:
         raise StatisticsError(f"there is no Gaussians file {path}") from None
-    except (SafetensorError, OSError) as error:
-        raise StatisticsError(f"{path} is not a whole safetensors file: {error}") from error
-    description = json.loads(metadata.get(METADATA_KEY, "{}"))
+    except DamagedFile as error:
+        raise StatisticsError(f"{path} is damaged: {error}", REMEDY) from error
+    except UNREADABLE as error:
+        raise StatisticsError(f"{path} is not a whole safetensors file: {error}", REMEDY) from error
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise StatisticsError(f"{path} is damaged ({error!r})", REMEDY) from error
+
+
+def _to_gaussians(
+    path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]
+) -> tuple[Gaussians, Mapping[str, Any]]:
+    """The Gaussians of a file, and their provenance."""
     if description.get("format_version") != FORMAT_VERSION:
         raise StatisticsError(
             f"{path} is not a Gaussians file of format {FORMAT_VERSION}",

@@ -16,7 +16,8 @@ from api.app import create_app
 from api.http.api_keys import OPEN_PATHS
 from api.http.problems import CONTENT_TYPE, TITLES, Problem
 from api.settings import Settings
-from api.storage.database import DatabaseUnusable, require_current
+from api.storage.database import require_current
+from api.storage.unusable import DatabaseUnusable
 from difficulty_service.errors import (
     BackboneError,
     ConfigError,
@@ -24,6 +25,7 @@ from difficulty_service.errors import (
     DifficultyError,
     ImageError,
     Setting,
+    StatisticsError,
 )
 
 FAILURES: dict[str, Exception] = {
@@ -34,6 +36,7 @@ FAILURES: dict[str, Exception] = {
     "schema": DatabaseUnusable("the database is at revision 1"),
     "down": OperationalError("SELECT secret", {}, Exception("no route to db.internal")),
     "value": DataError("INSERT", {}, Exception("NUL")),
+    "damage": StatisticsError("/srv/data/gaussians.safetensors is damaged", "delete /srv/data/x"),
     "teapot": HTTPException(418, "short and stout"),
     "upstream": HTTPException(502, "db.internal"),
     "bug": ZeroDivisionError("division of secret"),
@@ -46,6 +49,7 @@ EXPECTED = {
     "schema": (503, "unavailable"),
     "down": (503, "unavailable"),
     "value": (422, "invalid-request"),
+    "damage": (422, "unreadable"),
     "teapot": (400, "bad-request"),
     "upstream": (500, "internal"),
     "bug": (500, "internal"),
@@ -77,7 +81,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
 @pytest.fixture(scope="module")
 def client(app: FastAPI) -> Iterator[TestClient]:
     add_failing_routes(app)
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         yield client
 
 
@@ -184,6 +188,13 @@ def test_an_error_of_the_library_brings_its_remedy(client: TestClient) -> None:
     assert response.json()["remedy"] == "see GET /v1/backbones"
 
 
+def test_an_error_of_the_library_names_no_folder_of_the_server(client: TestClient) -> None:
+    response = client.get("/fail/damage").json()
+
+    assert response["detail"] == "gaussians.safetensors is damaged"
+    assert response["remedy"] == "delete x"
+
+
 def test_a_remedy_that_names_no_field_of_the_request_is_left_out(client: TestClient) -> None:
     response = client.get("/fail/image")
 
@@ -256,3 +267,13 @@ def test_a_wrong_method_is_answered_with_all_that_are_right(
 
     assert answer.status_code == 405
     assert answer.headers["Allow"] == allowed
+
+
+def test_a_device_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    app = create_app(Settings(data_dir=tmp_path, device="cuda:99"))
+
+    with (
+        pytest.raises(BackboneError, match="device 'cuda:99' cannot be used here"),
+        TestClient(app),
+    ):
+        pass

@@ -1,19 +1,33 @@
 """A score file is explored without a service, and marks stay with it."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import torch
 from fastapi.testclient import TestClient
 from PIL import Image
 
 from api.app import create_app
-from api.explore import explore, explorer_settings, import_scores, root_and_path
+from api.explore import (
+    explore,
+    explorer_settings,
+    find_errors,
+    import_scores,
+    root_and_path,
+)
+from api.explored_features import add_features
 from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
 from difficulty_service.errors import ConfigError
-from difficulty_service.score_file import read_scores, write_scores
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.errors_file import write_errors
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import create_store
+from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 
 @pytest.fixture
@@ -47,13 +61,13 @@ def scores(tmp_path: Path) -> Path:
     return tmp_path / "scores.csv"
 
 
-def opened(scores: Path) -> tuple[TestClient, Job]:
+def opened(scores: Path, errors: Sequence[BadImage] = ()) -> tuple[TestClient, Job]:
     content = read_scores(scores)
     location = str(content.provenance["dataset"])
     settings = explorer_settings(scores, location, 0)
     with open_database(settings) as engine:
         artifacts = open_artifacts(settings.artifact_root)
-        job = import_scores(engine, artifacts, content, location)
+        job = import_scores(engine, artifacts, content, location, errors)
     return TestClient(create_app(settings), base_url="http://localhost"), job
 
 
@@ -110,11 +124,65 @@ def test_jobs_are_shown_but_not_taken(scores: Path) -> None:
     assert answer.status_code == 403
 
 
+def with_a_bad_image(scores: Path) -> ScoreFile:
+    """The scores with a note that one image could not be read."""
+    content = read_scores(scores)
+    write_scores(scores, content.table, {**content.provenance, "num_bad_images": 1})
+    return read_scores(scores)
+
+
+@pytest.mark.parametrize("folder", ["scores.features", "."])
+def test_images_without_a_score_are_listed_with_the_reasons(scores: Path, folder: str) -> None:
+    place = scores.parent / folder
+    place.mkdir(exist_ok=True)
+    write_errors(place, [BadImage("dog/damaged.png", "it is truncated")])
+    errors = find_errors(scores, with_a_bad_image(scores))
+
+    client, job = opened(scores, errors)
+    with client:
+        page = client.get(f"/jobs/{job.id}/errors").text
+
+    assert "dog/damaged.png" in page
+    assert "it is truncated" in page
+    assert "1 entry of the dataset" in page
+
+
+def test_without_a_list_of_errors_the_page_says_where_it_is_written(scores: Path) -> None:
+    errors = find_errors(scores, with_a_bad_image(scores))
+
+    client, job = opened(scores, errors)
+    with client:
+        page = client.get(f"/jobs/{job.id}/errors").text
+
+    assert "1 unreadable image<" in page
+    assert str(scores.with_suffix(".features") / "errors.parquet") in page
+
+
+def test_errors_of_another_dataset_are_not_shown(scores: Path) -> None:
+    write_errors(scores.parent, [BadImage("dog/0.png", "it has a score here")])
+
+    (error,) = find_errors(scores, with_a_bad_image(scores))
+
+    assert error.sample_id == "1 unreadable image"
+
+
+def test_a_damaged_list_of_errors_is_named(scores: Path) -> None:
+    (scores.parent / "errors.parquet").write_text("no Parquet")
+
+    (error,) = find_errors(scores, with_a_bad_image(scores))
+
+    assert "errors.parquet is damaged" in error.reason
+
+
+def test_a_file_without_bad_images_has_no_errors(scores: Path) -> None:
+    assert not find_errors(scores, read_scores(scores))
+
+
 def test_a_folder_that_cannot_be_made_is_explained(scores: Path) -> None:
     scores.with_suffix(".explorer").write_text("in the way")
 
     with pytest.raises(ConfigError, match="where marks are kept"):
-        explore(scores, None, 0, print)
+        explore(scores, None, None, 0, print, print)
 
 
 def test_the_server_answers_this_machine_only(scores: Path) -> None:
@@ -144,3 +212,85 @@ def test_a_name_of_another_site_that_leads_here_is_not_answered(scores: Path) ->
     assert own.status_code == 200
     assert other.status_code == 400
     assert job.id not in other.text
+
+
+def keep_features(scores: Path, folder: Path, ids: list[str]) -> None:
+    """Features of the images in a folder as `difficulty score` keeps them: cats unlike dogs."""
+    description = {
+        "class_names": ["cat", "dog"],
+        "num_shards": 1,
+        "augment_runs": 0,
+        "shard_size": len(ids),
+        "num_samples": len(ids),
+        "dataset": str(scores.parent / "photos"),
+        "fingerprint": "0",
+    }
+    labels = torch.tensor([each.startswith("dog") for each in ids]).long()
+    noise = torch.randn(len(ids), 3, generator=torch.Generator().manual_seed(0))
+    features = noise + 9 * labels[:, None]
+    store = create_store(folder, description)
+    store.write_part(0, Part(ids, labels, torch.zeros(len(ids)), features), [])
+
+
+def open_with_features(scores: Path, folder: Path) -> tuple[TestClient, Job]:
+    client, job = opened(scores)
+    settings = explorer_settings(scores, str(scores.parent / "photos"), 0)
+    add_features(settings.artifact_root, job, folder)
+    return client, job
+
+
+def test_features_beside_the_scores_show_similar_images(scores: Path) -> None:
+    folder = scores.with_suffix(".features")
+    # In another order than the score file, and with an image that it does not have.
+    order = ["dog/1.png", "cat/0.png", "dog/9.png", "dog/0.png", "cat/1.png"]
+    keep_features(scores, folder, order)
+    client, job = open_with_features(scores, folder)
+
+    with client:
+        page = client.get(f"/jobs/{job.id}/images/0").text
+
+    strip = page.partition('id="similar"')[2].partition("</ul>")[0]
+    assert re.findall(r"/images/(\d)/picture", strip)[0] == "1"
+    assert sorted(re.findall(r"/images/(\d)/picture", strip)) == ["1", "2", "3"]
+
+
+def test_without_features_the_page_names_the_command_that_makes_them(scores: Path) -> None:
+    client, job = opened(scores)
+
+    with client:
+        page = client.get(f"/jobs/{job.id}/images/0").text
+        drawn = client.get(f"/jobs/{job.id}/map").text
+
+    for text in (page, drawn):
+        assert "<code>difficulty score DATASET --out scores.parquet</code>" in text
+        assert "--features FOLDER" in text
+
+
+def test_other_features_replace_those_of_an_earlier_time(scores: Path, tmp_path: Path) -> None:
+    ids = ["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"]
+    keep_features(scores, tmp_path / "first", ids)
+    keep_features(scores, tmp_path / "second", [ids[0], *ids[2:]])
+    client, job = open_with_features(scores, tmp_path / "first")
+    with client:
+        before = client.get(f"/jobs/{job.id}/images/0").text
+
+    client, job = open_with_features(scores, tmp_path / "second")
+    with client:
+        after = client.get(f"/jobs/{job.id}/images/0").text
+        without = client.get(f"/jobs/{job.id}/images/1").text
+
+    assert [text.count("loading=") for text in (before, after)] == [3 + 2, 2 + 2]
+    assert "There are no features of this image" in without
+
+
+@pytest.mark.parametrize(
+    ("ids", "reason"), [(None, "holds no features"), (["a.png", "b.png"], "none of the images")]
+)
+def test_features_that_do_not_fit_are_refused(
+    scores: Path, tmp_path: Path, ids: list[str] | None, reason: str
+) -> None:
+    if ids is not None:
+        keep_features(scores, tmp_path / "features", ids)
+
+    with pytest.raises(ConfigError, match=reason):
+        explore(scores, None, tmp_path / "features", 0, print, print)

@@ -178,7 +178,7 @@ def test_settings_are_shown_without_passwords() -> None:
 def client(tmp_path: Path, read_log: ReadLog) -> Iterator[TestClient]:
     app = create_app(Settings(data_dir=tmp_path, device="cpu"))
     add_routes(app)
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         read_log()
         yield client
 

@@ -83,7 +83,8 @@ def test_requests_are_counted_while_the_database_is_down(tmp_path: Path) -> None
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(data_dir=tmp_path, device="cpu"))) as client:
+    app = create_app(Settings(data_dir=tmp_path, device="cpu"))
+    with TestClient(app, base_url="http://localhost") as client:
         yield client
 
 

@@ -19,7 +19,7 @@ from difficulty_service.reporting.assemble import ReportOptions, make_report, re
 from difficulty_service.score_file import SCHEMA, read_scores, write_scores
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
@@ -43,10 +43,11 @@ HOSTILE_CLASSES = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
 SAMPLES = 90
 
 OpenPage = Callable[..., "Page"]
+MakeContext = Callable[..., "BrowserContext"]
 Findings = Callable[["Page"], list[tuple[str, str]]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
     """A browser without network and sandbox, for every test of this folder."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -60,39 +61,57 @@ def browser() -> Iterator["Browser"]:
 
 
 @pytest.fixture
-def open_page(browser: "Browser") -> Iterator[OpenPage]:
-    """Opens a file offline in a profile of its own.
+def problems() -> list[str]:
+    """What a browser complained about; a test that expects something removes it."""
+    return []
 
-    At the end, nothing may have been written to the console, and nothing but the file and the
-    data in it may have been asked for.
+
+@pytest.fixture
+def make_context(browser: "Browser", problems: list[str]) -> Iterator[MakeContext]:
+    """Makes a profile of the browser that may only ask for addresses with some beginnings.
+
+    At the end, nothing may have been asked for elsewhere, written to the console or shown in a
+    dialog of the browser.
     """
-    contexts, problems = [], []
+    contexts = []
 
-    def watch(page: "Page") -> None:
-        page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on(
-            "request",
-            lambda request: (
-                problems.append(request.url)
-                if not request.url.startswith(("file:", "data:", "blob:"))
-                else None
-            ),
-        )
+    def make(allowed: tuple[str, ...], **options: object) -> "BrowserContext":
+        def watch(page: "Page") -> None:
+            page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
+            page.on(
+                "request",
+                lambda request: (
+                    None if request.url.startswith(allowed) else problems.append(request.url)
+                ),
+            )
+
+        context = browser.new_context(**options)
+        context.set_default_timeout(20_000)
+        context.on("page", watch)
+        contexts.append(context)
+        return context
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+@pytest.fixture
+def open_page(make_context: MakeContext) -> OpenPage:
+    """Opens a file offline in a profile of its own."""
 
     def open_file(path: Path, device: str = "desktop", **options: object) -> "Page":
-        context = browser.new_context(offline=True, **DEVICES[device], **options)
-        context.set_default_timeout(20_000)
-        contexts.append(context)
-        context.on("page", watch)
+        context = make_context(
+            ("file:", "data:", "blob:"), offline=True, **DEVICES[device], **options
+        )
         page = context.new_page()
         page.goto(path.as_uri())
         return page
 
-    yield open_file
-    for context in contexts:
-        context.close()
-    assert problems == []
+    return open_file
 
 
 @pytest.fixture

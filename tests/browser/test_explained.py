@@ -11,6 +11,7 @@ from difficulty_service.audit.explanation import (
     Finding,
     GroupFindings,
     explanation_file,
+    scored_by,
 )
 from difficulty_service.audit.files import write_json
 from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
@@ -39,8 +40,9 @@ def explained(make_scored: Callable[..., Path]) -> Path:
         GroupFindings("cat", 10, 50, []),
     ]
     values = Explanation(350, 1050, groups, 1).to_json()
-    origin = {"backbone": "clip", "fingerprint": reported.provenance["fingerprint"]}
-    write_json(explanation_file(scores), {**values, **origin})
+    provenance = reported.provenance
+    origin = {"backbone": "clip", "fingerprint": provenance["fingerprint"]}
+    write_json(explanation_file(scores), {**values, **origin, "scores": scored_by(provenance)})
     path = scores.with_suffix(".html")
     make_report(reported, path, ReportOptions(explanation=explanation_file(scores)))
     return path

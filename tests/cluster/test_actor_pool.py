@@ -14,7 +14,8 @@ from difficulty_service.engines.actor_pool import ActorDied, ActorPool
 from difficulty_service.engines.cluster import ActorPlan, ClusterOptions, plan_actors
 from difficulty_service.errors import BackboneError, EngineError
 from difficulty_service.extraction.extracted_shard import ExtractedShard
-from difficulty_service.feature_store.part import BadImage, Part
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.part import Part
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 NOTHING = Part([], torch.empty(0), torch.empty(0), torch.empty(0, 1))

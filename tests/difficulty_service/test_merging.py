@@ -18,6 +18,7 @@ from difficulty_service.feature_store.errors_file import read_errors
 from difficulty_service.feature_store.merging import merge_stores
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
+from difficulty_service.files.checked_json import load_checked
 from difficulty_service.pipeline import ExtractRequest, extract
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
@@ -103,7 +104,7 @@ def test_a_merge_that_was_killed_is_completed(subsets: list[Path], tmp_path: Pat
 def test_stores_of_other_settings_are_refused_with_what_differs(
     subsets: list[Path], tmp_path: Path
 ) -> None:
-    described = json.loads((subsets[1] / "store.json").read_text())
+    described = load_checked((subsets[1] / "store.json").read_text())
     described |= {"backbone": "timm:resnet18", "class_names": ["cat", "fox"]}
     (subsets[1] / "store.json").write_text(json.dumps(described))
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from difficulty_service.feature_store.store import open_store
+from difficulty_service.files.checked_json import load_checked
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -205,7 +206,7 @@ def test_features_of_version_0_1_are_not_mixed_with_a_changed_dataset(
 ) -> None:
     extract(few_photos)
     store = tmp_path / "store"
-    described = json.loads((store / "store.json").read_text())
+    described = load_checked((store / "store.json").read_text())
     (store / "store.json").write_text(json.dumps(described | {"fingerprint": "of version 0.1"}))
     for part in store.glob("part-*"):
         pq.write_table(pq.read_table(part).drop_columns(["content", "stamp"]), part)

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from difficulty_service.backbones import BACKBONES
-from difficulty_service.backbones.builtin import WEIGHTS_FILE
+from difficulty_service.backbones.weights_files import BUILTIN_WEIGHTS
 from difficulty_service.score_file import SCHEMA, read_scores
 
 Done = subprocess.CompletedProcess[str]
@@ -241,7 +241,9 @@ def test_the_version_is_that_of_the_package(difficulty: Command) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not WEIGHTS_FILE.is_file(), reason="the encoder's weights are not trained yet")
+@pytest.mark.skipif(
+    not BUILTIN_WEIGHTS.is_file(), reason="the encoder's weights are not trained yet"
+)
 def test_the_demo_scores_the_digits_and_draws_them(
     difficulty_process: Command, tmp_path: Path
 ) -> None:

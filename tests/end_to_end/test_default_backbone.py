@@ -74,7 +74,7 @@ def test_the_first_of_the_next_steps_works_as_it_is_printed(
     command = next(line for line in done.stdout.splitlines() if "difficulty clean" in line)
     doubtful = read_scores(folder / "scores.parquet").table["label_margin"].to_numpy()
     words = [
-        str(tmp_path / word) if word == "cleaned.csv" else word for word in shlex.split(command)
+        str(tmp_path / word) if word == "cleaned.parquet" else word for word in shlex.split(command)
     ]
 
     shown = difficulty(*words[1:])

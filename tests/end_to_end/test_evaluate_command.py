@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from trainer.recipes.file import recipe_from_dict
+from trainer.run_folder import read_json
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 
 Done = subprocess.CompletedProcess[str]
@@ -114,7 +115,7 @@ def test_evaluate_takes_other_data_and_several_ood_datasets(
 
     assert done.returncode == 0, done.stderr
     assert "| against | by | logits | AUROC (%) ↑ |" in done.stdout
-    record = json.loads((quick / "seed-1" / "ood.json").read_text())
+    record = read_json(quick / "seed-1" / "ood.json")
     assert list(record) == [other, data["train"]]
     kept, before = (
         json.loads((quick / "seed-1" / name).read_text())
@@ -146,7 +147,7 @@ def test_compare_shows_both_runs_with_intervals_and_writes_its_files(
     assert float(nll["low"]) < float(nll["difference"]) < 0
     assert float(nll["difference"]) < float(nll["high"])
     written = json.loads((tmp_path / "table.json").read_text())
-    assert written.keys() == {"metrics", "seeds", "differences", "objectives"}
+    assert written.keys() == {"metrics", "seeds", "differences", "objectives", "checksum"}
     for name in ("table-reliability.png", "table-risk-coverage.png"):
         with Image.open(tmp_path / name) as picture:
             picture.load()

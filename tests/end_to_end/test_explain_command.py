@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,13 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
+import difficulty_service as ds
 from difficulty_service.audit.attributes import read_attributes
 from difficulty_service.audit.files import read_explanation
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.feature_store.store import open_store
+from difficulty_service.files.checked_json import load_checked
 from difficulty_service.score_file import read_scores, write_scores
 
 Done = subprocess.CompletedProcess[str]
@@ -151,12 +154,11 @@ def test_the_planted_phrase_is_found_where_it_is_and_nowhere_else(
     done = difficulty("explain", photos.scores, *clip)
 
     assert done.returncode == 0, done.stderr
-    written = json.loads(photos.scores.with_suffix(".explained.json").read_text())
+    written = load_checked(photos.scores.with_suffix(".explained.json").read_text())
     groups = {group["class_name"]: group for group in written["groups"]}
     assert groups["cat"]["num_hard"] == 12
     assert groups["cat"]["num_easy"] == 60
-    found = [finding["attribute"] for finding in groups["cat"]["findings"]]
-    assert found == [PLANTED]
+    assert [finding["attribute"] for finding in groups["cat"]["findings"]] == [PLANTED]
     assert groups["cat"]["findings"][0]["effect"] > 1
     assert groups["dog"]["findings"] == []
     assert PLANTED in done.stdout
@@ -206,7 +208,7 @@ def test_random_scores_stand_for_nothing(
 
     assert done.returncode == 0, done.stderr
     assert "nothing stands out: hard images are described as easy ones are" in done.stdout
-    written = json.loads((tmp_path / "random.explained.json").read_text())
+    written = load_checked((tmp_path / "random.explained.json").read_text())
     assert not any(group["findings"] for group in written["groups"])
 
 
@@ -225,7 +227,7 @@ def test_samples_without_an_image_and_copies_are_left_out(
 
     assert done.returncode == 0, done.stderr
     assert "1 sample is left out for want of an image" in done.stderr
-    groups = json.loads((tmp_path / "scores.explained.json").read_text())["groups"]
+    groups = load_checked((tmp_path / "scores.explained.json").read_text())["groups"]
     assert [group["num_easy"] for group in groups] == [59 + 55, 59, 55]
 
 
@@ -242,7 +244,7 @@ def test_projected_features_that_were_scored_are_used_without_the_images(
 
     assert done.returncode == 0, done.stderr
     assert "the features are those that were scored" in done.stderr
-    assert json.loads((tmp_path / "scores.explained.json").read_text())["backbone"] == BACKBONE
+    assert load_checked((tmp_path / "scores.explained.json").read_text())["backbone"] == BACKBONE
 
 
 def test_attributes_of_ones_own_take_the_place_of_those_of_the_package(
@@ -257,7 +259,26 @@ def test_attributes_of_ones_own_take_the_place_of_those_of_the_package(
 
     assert done.returncode == 0, done.stderr
     assert "by 2 attributes" in done.stdout
-    assert json.loads((tmp_path / "own.json").read_text())["num_attributes"] == 2
+    assert load_checked((tmp_path / "own.json").read_text())["num_attributes"] == 2
+
+
+@pytest.mark.filterwarnings("ignore:.* images are found by their sample id")
+def test_python_finds_what_the_command_finds(
+    difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path
+) -> None:
+    difficulty("explain", photos.scores, *clip, "--out", tmp_path / "command.json")
+    scores, copy = ds.open_scores(photos.scores), tmp_path / "copy.parquet"
+    shutil.copy(photos.scores, copy)
+    call = partial(ds.explain, backbone=BACKBONE, weights=str(clip[3]), progress=False)
+
+    found = call(scores, out=tmp_path / "own.json")
+    call(copy, images=photos.folder)
+
+    expected = (tmp_path / "command.json").read_bytes()
+    assert [group.findings[0].attribute for group in found.groups if group.findings][-1] == PLANTED
+    assert (tmp_path / "own.json").read_bytes() == expected
+    assert (tmp_path / "copy.explained.json").read_bytes() == expected
+    assert json.loads(expected)["scores"] == {"backbone": "builtin", "weights_sha256": None}
 
 
 @pytest.mark.parametrize(

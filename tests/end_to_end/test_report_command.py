@@ -26,7 +26,7 @@ def test_a_report_finds_the_images_of_the_scores(
     page = (tmp_path / "page.html").read_text("utf-8")
     assert page.count("data:image/webp") > 100
     assert f"the report is in {tmp_path / 'page.html'} (" in done.stdout
-    assert f"difficulty clean {scores} --marks marks.csv --out cleaned.csv" in done.stdout
+    assert f"difficulty clean {scores} --marks marks.csv --out cleaned.parquet" in done.stdout
 
 
 def test_scores_can_be_followed_by_a_report_at_once(

@@ -21,6 +21,7 @@ from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.settings import Settings
+from difficulty_service.files.checked_json import load_checked
 
 WRITTEN = Path(__file__).parent.parent / "data" / "version_0_1"
 CENTURY = 100 * 365.25 * 86400
@@ -53,10 +54,10 @@ def test_extraction_goes_on_with_a_store_that_was_begun(files: Path, difficulty:
     parts = [store / f"part-0000{number}.parquet" for number in (0, 1)]
     before = [pq.read_table(part) for part in parts]
     photos = make_photos(files / "photos")
-    described = json.loads((store / "store.json").read_text())
+    described = load_checked((store / "store.json").read_text())
     options = ("--backbone", "builtin", "--device", "cpu", "--shard-size", 16)
     difficulty("extract", photos, "--out", "new", *options)
-    fingerprint = json.loads((files / "new" / "store.json").read_text())["fingerprint"]
+    fingerprint = load_checked((files / "new" / "store.json").read_text())["fingerprint"]
     (store / "store.json").write_text(json.dumps(described | {"fingerprint": fingerprint}))
     parts[1].unlink()
 
@@ -138,7 +139,7 @@ def test_a_finished_run_is_evaluated_and_compared(files: Path, difficulty: Comma
 def client(files: Path) -> Iterator[TestClient]:
     """The service on the database and the results of the old one, as the key that used it."""
     settings = Settings(data_dir=files / "service", device="cpu", keep_jobs=CENTURY)
-    with TestClient(create_app(settings)) as client:
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
         client.headers["Authorization"] = f"Bearer {known(files)['secret']}"
         yield client
 

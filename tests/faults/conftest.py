@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+TINY_DISK_BYTES = 32 << 20
 DISK_BYTES = 1 << 30  # a job of the campaign leaves 6 MB
 
 
@@ -22,12 +24,30 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """Folder of a small file system in memory; a plain folder where mounting is forbidden."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
-    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:  # noqa: S603
+    with mounted(folder, DISK_BYTES):
         yield folder
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """Folder of a file system that a test can fill at once."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    with mounted(folder, TINY_DISK_BYTES) as is_mounted:
+        if not is_mounted:
+            pytest.skip("mounting a file system is forbidden here")
+        yield folder
+
+
+@contextmanager
+def mounted(folder: Path, size: int) -> Iterator[bool]:
+    """Mounts a file system in memory of `size` bytes; False where that is forbidden."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:  # noqa: S603
+        yield False
         return
     try:
-        yield folder
+        yield True
     finally:
         # Killed processes may take a moment to release it.
         subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S603, S607

@@ -1,103 +1,40 @@
 """Under every fault each job ends once, with the scores it would have had without.
 
-DIFFICULTY_FAULTS=short runs a small campaign instead of the whole one.
+DIFFICULTY_KILLS is the number of kills on each database, 500 in `make campaign`. Kills, pauses and
+outages come in rounds; at the end of each round every job must be as if there were none.
 """
 
-import hashlib
+import logging
 import os
 import random
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import TypeVar
 
 import httpx2
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from sqlalchemy import Engine, select
-from sqlalchemy.exc import SQLAlchemyError
+from pydantic import SecretStr
 
-from api.jobs.store import counts, events_after, get_job
-from api.server import run_server
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import connect, migrate
-from api.storage.tables import FINAL_STATES, JOBS
-from api.worker.worker import run_worker
+from tests.faults.service import Service
+from tests.faults.strikes import KILLS_PER_ROUND, LEASE, WAITING, Target, planned_faults
+from tests.faults.submitted_jobs import POLL_SECONDS, SubmittedJobs
 
-DATASETS = ("one", "two", "three")
+NUM_KILLS = int(os.environ.get("DIFFICULTY_KILLS", "20"))
+MAX_SECONDS = max(900, 1.8 * NUM_KILLS)  # on one database
+
+DATASETS = tuple(f"dataset-{number}" for number in range(8))
 CLASSES = ("bird", "cat")
-EACH = 24  # images of a class: shards enough to lose some and keep some
+EACH = 12  # images of a class: shards enough to lose some and keep some
 
-POLL_SECONDS = 0.02
-MAX_DELAY_SECONDS = 0.6  # between a claim and the kill
-OUTAGE_SECONDS = 1.5
+WORKERS = 4
 ATTEMPTS = 100  # what is killed by chance must not run out of them
-
-
-Answer = TypeVar("Answer")
-Fault = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class Campaign:
-    """Numbers of jobs, workers and faults."""
-
-    jobs: int
-    workers: int
-    kills: int
-    server_kills: int
-
-
-CAMPAIGNS = {"short": Campaign(12, 2, 4, 1), "full": Campaign(100, 4, 40, 5)}
-
-
-class Service:
-    """One server and some workers, as processes that are killed and replaced.
-
-    Args:
-        settings: Settings of the server and of every worker.
-        context: Starts processes that need not load torch.
-    """
-
-    def __init__(self, settings: Settings, context: ForkServerContext) -> None:
-        self._settings = settings
-        self._context = context
-        self._server = self._start(run_server, settings, 0)
-        self.workers: list[ForkServerProcess] = []
-
-    def add_workers(self, number: int) -> None:
-        self.workers += [self._start(run_worker, self._settings) for _ in range(number)]
-
-    def replace_worker(self, worker: ForkServerProcess) -> None:
-        worker.kill()
-        worker.join()
-        self.workers[self.workers.index(worker)] = self._start(run_worker, self._settings)
-
-    def replace_server(self) -> None:
-        self._server.kill()
-        self._server.join()
-        self._server = self._start(run_server, self._settings, 0)
-
-    def close(self) -> None:
-        for process in (*self.workers, self._server):
-            process.terminate()
-        for process in (*self.workers, self._server):
-            process.join()
-
-    def _start(self, target: Callable[..., None], *arguments: object) -> ForkServerProcess:
-        process = self._context.Process(target=target, args=arguments, daemon=True)
-        process.start()
-        return process
+ENDING_SECONDS = 10.0  # that the job of a killed worker has to notice
 
 
 @pytest.fixture(scope="module")
@@ -122,13 +59,13 @@ def settings(root: Path, disk: Path, database: tuple[str, object]) -> Settings:
     return Settings(
         roots={"root": str(root)},
         data_dir=disk,
-        database_url=database[0],
+        database_url=SecretStr(database[0]),
         port=port,
         device="cpu",
-        lease=3.0,
+        lease=LEASE,
         heartbeat=0.3,
         poll=0.1,
-        retry_delay=0.1,
+        retry_delay=0.05,
         max_attempts=ATTEMPTS,
         max_queued_jobs=1000,
         rate_limit="1000000/minute",
@@ -137,154 +74,53 @@ def settings(root: Path, disk: Path, database: tuple[str, object]) -> Settings:
 
 
 @pytest.fixture
-def service(settings: Settings, forkserver: ForkServerContext) -> Iterator[Service]:
-    service = Service(settings, forkserver)
+def service(settings: Settings, forkserver: ForkServerContext, tmp_path: Path) -> Iterator[Service]:
+    (tmp_path / "notes").mkdir()
+    service = Service(settings, forkserver, tmp_path / "notes")
     yield service
     service.close()
 
 
 @pytest.fixture
-def client(settings: Settings) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=f"http://127.0.0.1:{settings.port}", timeout=10) as client:
-        yield client
-
-
-@pytest.fixture
-def engine(settings: Settings) -> Iterator[Engine]:
+def submitted(settings: Settings) -> Iterator[SubmittedJobs]:
     engine = connect(settings.resolved_database_url.get_secret_value())
     migrate(engine)
-    yield engine
+    with httpx2.Client(base_url=f"http://127.0.0.1:{settings.port}", timeout=1) as client:
+        yield SubmittedJobs(client, engine, settings, DATASETS)
     engine.dispose()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_every_job_ends_once_with_the_scores_of_an_uninterrupted_run(
+@pytest.mark.timeout(MAX_SECONDS)
+def test_every_job_ends_once_with_the_scores_of_an_undisturbed_run(
     service: Service,
-    client: httpx2.Client,
-    engine: Engine,
+    submitted: SubmittedJobs,
     settings: Settings,
-    database: tuple[str, Fault | None],
+    database: tuple[str, Callable[[], None] | None],
 ) -> None:
-    campaign = CAMPAIGNS[os.environ.get("DIFFICULTY_FAULTS", "full")]
     chance = random.Random(40)  # noqa: S311 - moments, not secrets
-    faults = planned_faults(campaign, settings.data_dir, database[1])
-    expected = {dataset: submit(client, dataset, dataset) for dataset in DATASETS}
-    service.add_workers(1)
-    wait_for_all(engine)
-    jobs: list[str] = []
+    service.add_workers(WORKERS)
+    submitted.keep_waiting(len(DATASETS))
+    submitted.wait()
+    expected = submitted.scores()
+    tally = submitted.settle(expected)
 
-    service.add_workers(campaign.workers - 1)
-    for kill in range(campaign.kills):
-        if kill % (campaign.kills // campaign.server_kills) == 0:
-            strike = threading.Timer(chance.uniform(0, 0.2), service.replace_server)
-            strike.start()
-        faults.get(kill, lambda: None)()
-        while len(jobs) * campaign.kills < campaign.jobs * (kill + 1):
-            jobs.append(submit(client, dataset_of(len(jobs)), f"job {len(jobs)}"))
-        while not (busy := [each for each in service.workers if is_busy(engine, each)]):
-            if not unfinished(engine):  # all were faster than the killer
-                jobs.append(submit(client, dataset_of(len(jobs)), f"job {len(jobs)}"))
-            time.sleep(POLL_SECONDS)
-        time.sleep(chance.uniform(0, MAX_DELAY_SECONDS))
-        service.replace_worker(chance.choice(busy))
-        strike.join()
-    wait_for_all(engine)
-
-    assert len(set(jobs)) == len(jobs) >= campaign.jobs
-    ended = counts(engine)
-    assert ended["succeeded"] == sum(ended.values()) == len(jobs) + len(DATASETS)
-    artifacts = open_artifacts(settings.artifact_root)
-    for number, job_id in enumerate(jobs):
-        assert ends(engine, job_id) == ["succeeded"]
-        uninterrupted = expected[dataset_of(number)]
-        assert published(engine, artifacts, job_id).equals(
-            published(engine, artifacts, uninterrupted)
-        )
+    target = Target(service, submitted, settings.data_dir, database[1], chance)
+    for first in range(0, NUM_KILLS, KILLS_PER_ROUND):
+        for fault in planned_faults(chance):
+            submitted.keep_waiting(WAITING)
+            fault(target)
+        target.settle()
+        tally.add(submitted.settle(expected))
+        logging.getLogger(__name__).info("%d kills: %s", first + KILLS_PER_ROUND, tally)
+        assert tally.faults == {}
+        assert unexpected(service) == []
+    assert tally.overtaken > 0
 
 
-def planned_faults(campaign: Campaign, disk: Path, restart: Fault | None) -> dict[int, Fault]:
-    """Other faults, by the number of the kill before which they happen."""
-    faults: dict[int, Fault] = {}
-    if disk.is_mount():  # otherwise it is the disk that everything here is on
-        faults[campaign.kills // 3] = partial(fill_for_a_while, disk)
-    if restart is not None:
-        faults[campaign.kills // 2] = restart
-    return faults
-
-
-def asked(question: Callable[[], Answer]) -> Answer:
-    """Calls a function of the database until it answers."""
-    while True:
-        with suppress(SQLAlchemyError):
-            return question()
+def unexpected(service: Service) -> list[str]:
+    """Processes that are not as they should be, and stay so."""
+    end = time.monotonic() + ENDING_SECONDS
+    while (found := service.unexpected()) and time.monotonic() < end:
         time.sleep(POLL_SECONDS)
-
-
-def dataset_of(number: int) -> str:
-    return DATASETS[number % len(DATASETS)]
-
-
-def submit(client: httpx2.Client, dataset: str, key: str) -> str:
-    """Submits until there is an answer; the idempotency key prevents a second job."""
-    request = {
-        "dataset": {"root": "root", "path": dataset},
-        "backbone": "builtin",
-        "shrinkage": "ledoit-wolf",
-    }
-    while True:
-        with suppress(httpx2.TransportError):
-            answer = client.post("/v1/jobs", json=request, headers={"Idempotency-Key": key})
-            if answer.is_success:
-                return str(answer.json()["id"])
-            assert answer.is_server_error, answer.text
-        time.sleep(POLL_SECONDS)
-
-
-def unfinished(engine: Engine) -> int:
-    found = asked(lambda: counts(engine))
-    return found["queued"] + found["running"]
-
-
-def wait_for_all(engine: Engine) -> None:
-    while unfinished(engine):
-        time.sleep(POLL_SECONDS)
-
-
-def is_busy(engine: Engine, worker: ForkServerProcess) -> bool:
-    """Whether a worker has a job; its id contains its process id."""
-    mine = JOBS.c.worker.contains(f"-{worker.pid}-") & (JOBS.c.state == "running")
-
-    def has_job() -> bool:
-        with engine.connect() as connection:
-            return connection.execute(select(JOBS.c.id).where(mine)).first() is not None
-
-    return asked(has_job)
-
-
-def fill_for_a_while(disk: Path) -> None:
-    """Fills a disk, and releases the space afterwards."""
-    ballast = disk / "ballast"
-    with suppress(OSError), ballast.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
-    time.sleep(OUTAGE_SECONDS)
-    ballast.unlink()
-
-
-def ends(engine: Engine, job_id: str) -> list[str]:
-    """The final states that a job has been in."""
-    events = events_after(engine, job_id, 0, 10_000)
-    states = [event.data["state"] for event in events if event.kind == "state"]
-    return [state for state in states if state in FINAL_STATES]
-
-
-def published(engine: Engine, artifacts: Artifacts, job_id: str) -> pa.Table:
-    """The published scores of a job."""
-    found = get_job(engine, None, job_id)
-    assert found is not None
-    assert found.result is not None
-    with artifacts.open(f"{found.result['prefix']}/scores.parquet") as file:
-        content = file.read()
-    assert hashlib.sha256(content).hexdigest() == found.result["scores_sha256"]
-    return pq.read_table(pa.BufferReader(content))
+    return found

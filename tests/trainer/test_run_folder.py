@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import TrainingError
+from difficulty_service.files.checked_json import load_checked
 from trainer.run_folder import (
     read_inputs,
     read_json,
@@ -48,7 +49,11 @@ def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, "is missing"), ('{"a": ', "is damaged"), ("[1]", "does not hold a JSON object")],
+    [
+        (None, "is missing"),
+        ('{"a": ', "is damaged"),
+        ("[1]", r"is damaged \(it holds list, not an object\)"),
+    ],
 )
 def test_json_that_cannot_be_read_is_named(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "a.json"
@@ -121,7 +126,7 @@ def test_the_inputs_of_a_model_are_read_as_they_were_written(
 def test_an_invalid_file_of_inputs_is_named(change: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "inputs.json"
     write_inputs(path, InputSpec((2,), torch.zeros(2), torch.ones(2)), ("bird", "cat", "dog"))
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    path.write_text(json.dumps(load_checked(path.read_text()) | change))
 
     with pytest.raises(TrainingError, match=r"inputs\.json is damaged .*; train again"):
         read_inputs(path)

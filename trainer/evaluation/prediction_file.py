@@ -14,6 +14,7 @@ from torch import Tensor
 
 from difficulty_service.errors import MetricError, TrainingError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_zip import add_checksum, verify_zip
 from trainer.metrics.predictions import check_predictions
 
 REMEDY = "train or evaluate again to replace it"
@@ -58,13 +59,15 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
             classes.
     """
     _check(path, predictions)
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(
-            file,
-            sample_ids=np.asarray(list(predictions.sample_ids), dtype=np.str_),
-            logits=predictions.logits.detach().cpu().float().numpy(),
-            targets=predictions.targets.detach().cpu().long().numpy(),
-        )
+    with replacing(path) as temporary:
+        with temporary.open("wb") as file:
+            np.savez(
+                file,
+                sample_ids=np.asarray(list(predictions.sample_ids), dtype=np.str_),
+                logits=predictions.logits.detach().cpu().float().numpy(),
+                targets=predictions.targets.detach().cpu().long().numpy(),
+            )
+        add_checksum(temporary)
 
 
 def read_predictions(path: Path) -> Predictions:
@@ -74,6 +77,7 @@ def read_predictions(path: Path) -> Predictions:
         TrainingError: The file is missing, damaged, or of another type.
     """
     try:
+        verify_zip(path)
         # If the archive is damaged, NumPy does not close a file that it opened itself.
         with path.open("rb") as file:
             predictions = _parse(path, np.load(file, allow_pickle=False))

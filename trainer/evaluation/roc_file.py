@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_parquet import write_parquet
 from trainer.evaluation.record import fit_temperatures, scale_logits
 from trainer.metrics.ood import OOD_SCORES, ood_score
 from trainer.metrics.ranking import RocCurve, roc_curve
@@ -100,6 +100,4 @@ def write_curves(path: Path, curves: Sequence[NamedCurve]) -> None:
         for each in curves
     ]
     with replacing(path) as temporary:
-        pq.write_table(
-            pa.concat_tables([SCHEMA.empty_table(), *tables]), temporary, compression="zstd"
-        )
+        write_parquet(temporary, pa.concat_tables([SCHEMA.empty_table(), *tables]))

@@ -44,6 +44,10 @@ class Column:
         """The value in the unit of the header; a dash where there is none."""
         return NO_VALUE if value is None else f"{self.scale * value:.{self.decimals}f}"
 
+    def signed(self, difference: float) -> str:
+        """A difference of two values in the unit of the header, with its sign."""
+        return f"{self.scale * difference:+.{self.decimals}f}"
+
     def is_best(self, value: float | None, others: list[float]) -> bool:
         """Whether no other value is better, at the number of decimals shown."""
         if value is None or self.better == "neither" or len(others) < 2:  # noqa: PLR2004

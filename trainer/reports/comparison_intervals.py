@@ -6,7 +6,8 @@ and averaged over the seeds. Where there are several seeds, Student's t times th
 over the seeds is added: drawing from so few seeds would give intervals that are too narrow. Runs
 with the same seeds are paired by them, as a seed gives them the same split, order and initial
 parameters; for runs with other seeds the variances are pooled. The intervals are percentiles, of
-one metric and one pair at a time, not corrected for several comparisons.
+one metric and one pair at a time, not corrected for several comparisons, and end where the range of
+the metric does.
 """
 
 import math
@@ -20,6 +21,12 @@ from trainer.metrics.bootstrap import Resampling, resamples
 from trainer.metrics.weighted import WEIGHTED_METRICS, weighted_metrics
 from trainer.reports.comparison import Comparison, Run, sample_set, seed_predictions
 from trainer.run_folder import TEST
+
+HIGHEST = {"nll": math.inf, "brier_score": 2.0}
+"""The largest possible values of metrics that are no shares; that of all others is 1.
+
+The smallest is 0 of every metric.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,10 @@ class ComparisonIntervals:
             metric: Name of the metric in a record.
         """
         each = self.metrics.get((stage, metric))
-        return None if each is None else self._interval(each.means[run], [each.seeds[run]])
+        if each is None:
+            return None
+        interval = self._interval(each.means[run], [each.seeds[run]])
+        return _clipped(interval, 0.0, HIGHEST.get(metric, 1.0))
 
     def difference(
         self, first: int, second: int, stage: str, metric: str
@@ -67,7 +77,9 @@ class ComparisonIntervals:
         if each is None:
             return None
         seeds = [each.seeds[first], each.seeds[second]]
-        return self._interval(each.means[first] - each.means[second], seeds)
+        interval = self._interval(each.means[first] - each.means[second], seeds)
+        largest = HIGHEST.get(metric, 1.0)
+        return _clipped(interval, -largest, largest)
 
     def _interval(
         self, resampled: NDArray[np.float64], seeds: Sequence[Mapping[int, float]]
@@ -82,6 +94,16 @@ class ComparisonIntervals:
         outside = (1 - self.resampling.level) / 2
         low, high = np.quantile(defined, [outside, 1 - outside])
         return float(low), float(high)
+
+
+def _clipped(
+    interval: tuple[float, float] | None, lowest: float, highest: float
+) -> tuple[float, float] | None:
+    """The part of an interval that is possible: Student's t knows no range of the metric."""
+    if interval is None:
+        return None
+    low, high = (min(max(end, lowest), highest) for end in interval)
+    return low, high
 
 
 def error_over_seeds(*runs: Mapping[int, float]) -> tuple[float, int]:

@@ -12,6 +12,7 @@ from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
 from trainer.reports.comparison import Comparison
 from trainer.reports.comparison_intervals import ComparisonIntervals
 from trainer.reports.comparison_table import best_run, legend, stage_table
+from trainer.reports.difference_table import difference_rows
 from trainer.reports.objective_columns import HEADER, objective_cells
 
 STYLES, SCRIPTS = ("base.css", "report.css", "runs.css"), ("theme.js",)
@@ -74,6 +75,9 @@ def write_page(
         "objective_header": HEADER,
         "objectives": list(zip(names, objectives, strict=True)),
         "tables": tables,
+        "differences": []
+        if intervals is None
+        else difference_rows(comparison, comparison.stages[0], MAIN_COLUMNS, intervals),
         "diagrams": diagrams,
         "stem": path.stem,
     }

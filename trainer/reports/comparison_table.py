@@ -109,20 +109,39 @@ def best_run(
         column: Metric and its better direction.
         intervals: Intervals of the differences.
     """
-    means = {
-        number: summary.mean
-        for number, run in enumerate(comparison.runs)
-        if (summary := summarise(run, stage, column.metric)) is not None
-    }
-    if len(means) < 2 or column.better == "neither":  # noqa: PLR2004
+    best = leading_run(comparison, stage, column)
+    if best is None:
         return None
     sign = 1 if column.better == "higher" else -1
-    best = max(means, key=lambda number: sign * means[number])
-    for other in means.keys() - {best}:
+    for other in _means(comparison, stage, column).keys() - {best}:
         interval = intervals.difference(best, other, stage, column.metric)
         if interval is None or min(sign * end for end in interval) <= 0:
             return None
     return best
+
+
+def leading_run(comparison: Comparison, stage: str, column: Column) -> int | None:
+    """Position of the run with the best mean; None where fewer than two runs have one.
+
+    Args:
+        comparison: Runs to compare.
+        stage: Key of `record.STAGES`.
+        column: Metric and its better direction.
+    """
+    means = _means(comparison, stage, column)
+    if len(means) < 2 or column.better == "neither":  # noqa: PLR2004
+        return None
+    sign = 1 if column.better == "higher" else -1
+    return max(means, key=lambda number: sign * means[number])
+
+
+def _means(comparison: Comparison, stage: str, column: Column) -> dict[int, float]:
+    """Mean over the seeds of each run that has the metric, by its position."""
+    return {
+        number: summary.mean
+        for number, run in enumerate(comparison.runs)
+        if (summary := summarise(run, stage, column.metric)) is not None
+    }
 
 
 def legend(intervals: ComparisonIntervals | None) -> str:

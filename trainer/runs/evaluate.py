@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from difficulty_service.errors import ConfigError, Setting, TrainingError
+from difficulty_service.files.checked_safetensors import read_tensors
 from trainer import run_folder
 from trainer.config import ModelConfig, Recipe
 from trainer.data import match_classes, open_samples, open_test_images
@@ -120,7 +120,7 @@ def load_model(folder: Path, device: str) -> TrainedModel:
     model = build_model(_without_files(recipe.model), spec, len(class_names))
     path = folder / run_folder.MODEL
     try:
-        model.load_state_dict(load_file(path))
+        model.load_state_dict(read_tensors(path)[0])
     except FileNotFoundError:
         raise TrainingError(
             f"{path} is missing", "finish the run with ", Setting("resume", value=True)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from safetensors.torch import save
 from torch import nn
 
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_safetensors import write_tensors
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import Splits
@@ -52,10 +52,8 @@ def finish(
 
 
 def _write_model(path: Path, model: nn.Module) -> None:
-    parameters = {name: value.contiguous().cpu() for name, value in model.state_dict().items()}
     with replacing(path) as temporary:
-        # The save_file of safetensors makes files that only their owner can read.
-        temporary.write_bytes(save(parameters))
+        write_tensors(temporary, model.state_dict())
 
 
 def _final_epoch(state: TrainState, recipe: Recipe) -> dict[str, Any]:

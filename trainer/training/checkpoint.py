@@ -10,6 +10,7 @@ from torch import Tensor
 
 from difficulty_service.errors import Setting, TrainingError
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.files.checked_zip import add_checksum, verify_zip
 from difficulty_service.files.differences import differences
 
 VERSION = 1
@@ -68,6 +69,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     values = vars(checkpoint) | {"progress": vars(checkpoint.progress), "version": VERSION}
     with replacing(path) as temporary:
         torch.save(values, temporary)
+        add_checksum(temporary)
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -77,8 +79,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
         TrainingError: The file is damaged or of another version.
     """
     try:
+        verify_zip(path)
         values = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
+    except FileNotFoundError:
         raise
     except Exception as error:  # torch raises a dozen kinds for a damaged file
         raise TrainingError(

@@ -2,6 +2,29 @@
 
 const channel = new BroadcastChannel("difficulty-marks");
 
+// Shows changes of marks, each with its row, in the other tabs with this job.
+export const tellTabs = (job, changes) => channel.postMessage({ job, changes });
+
+let trayTimer;
+
+// Shows the number of marks below the page anew, once for several changes in a row.
+export function refreshTray(job) {
+  clearTimeout(trayTimer);
+  trayTimer = setTimeout(async () => {
+    const answer = await fetch(`/jobs/${job}/tray`, { headers: { "HX-Request": "true", Accept: "text/html" } });
+    if (!answer.ok) return;
+    const box = document.getElementById("tray-box");
+    box.innerHTML = await answer.text();
+    const text = document.getElementById("tray-text");
+    if (text) document.getElementById("announcer").textContent = text.textContent;
+  }, 120);
+}
+
+// Asks for a key where the one of this page is no longer valid, and comes back here.
+export function signIn() {
+  window.location.href = `/sign-in?next=${encodeURIComponent(window.location.pathname + window.location.search)}`;
+}
+
 export const labelOf = (mark) => (mark === null ? "" : mark.label || mark.mark);
 
 export function markOf(card) {
@@ -36,7 +59,7 @@ export class Marks {
         const card = cardOf(row);
         if (card) showMark(card, mark);
       }
-      this.refreshTray();
+      refreshTray(job);
     });
   }
 
@@ -80,13 +103,12 @@ export class Marks {
       return;
     }
     if (answer.ok) {
-      const told = changes.map(({ row, after }) => ({ row, mark: after }));
-      channel.postMessage({ job: this.job, changes: told });
-      this.refreshTray();
+      tellTabs(this.job, changes.map(({ row, after }) => ({ row, mark: after })));
+      refreshTray(this.job);
       return;
     }
     if (answer.status === 401) {
-      window.location.href = `/sign-in?next=${encodeURIComponent(window.location.pathname + window.location.search)}`;
+      signIn();
       return;
     }
     if (!isUndo) this.past = this.past.filter((each) => each !== changes);
@@ -113,17 +135,5 @@ export class Marks {
     if (!answer.ok || !card) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".card");
     showMark(card, markOf(fresh));
-  }
-
-  refreshTray() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(async () => {
-      const answer = await fetch(`/jobs/${this.job}/tray`, { headers: { "HX-Request": "true", Accept: "text/html" } });
-      if (!answer.ok) return;
-      const box = document.getElementById("tray-box");
-      box.innerHTML = await answer.text();
-      const text = document.getElementById("tray-text");
-      if (text) document.getElementById("announcer").textContent = text.textContent;
-    }, 120);
   }
 }

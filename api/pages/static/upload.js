@@ -4,6 +4,8 @@ const PART = 8 << 20;
 const RETRIES = 5;
 const FORMATS = ["zip", "tar", "parquet"];
 
+class Unreachable extends Error {}
+
 const pause = (seconds) => new Promise((resolve) => { setTimeout(resolve, 1000 * seconds); });
 const megabytes = (bytes) => (bytes / 1e6).toLocaleString("en", { maximumFractionDigits: 1 });
 
@@ -30,28 +32,34 @@ async function announce(file, format) {
   return upload;
 }
 
-async function send(file, upload, onProgress) {
+// An answer that says where to go on, or that another try may succeed.
+async function sendPart(address, start, part) {
+  const answer = await fetch(`${address}?offset=${start}`, { method: "PUT", body: part }).catch(() => {
+    throw new Unreachable("The service does not answer.");
+  });
+  if (answer.ok) return answer.json();
+  const mayPass = answer.status === 409 || answer.status >= 500 || answer.status === 429;
+  throw new (mayPass ? Unreachable : Error)(await problemOf(answer));
+}
+
+async function send(file, upload, onProgress, onTrouble) {
   let current = upload;
   let failures = 0;
   while (current.state !== "complete") {
     const start = current.received;
-    const part = file.slice(start, start + PART);
     try {
-      const answer = await fetch(`${current.links.self}?offset=${start}`, { method: "PUT", body: part });
-      if (answer.ok) {
-        current = await answer.json();
-        failures = 0;
-      } else if (answer.status === 409 || answer.status >= 500 || answer.status === 429) {
-        throw new TypeError(await problemOf(answer));
-      } else throw new Error(await problemOf(answer));
+      current = await sendPart(current.links.self, start, file.slice(start, start + PART));
+      failures = 0;
     } catch (error) {
-      if (!(error instanceof TypeError) || failures >= RETRIES) throw error;
+      if (!(error instanceof Unreachable)) throw error;
+      if (failures >= RETRIES) throw new Error(`${error.message} Choose the file again to go on where it stopped.`);
       failures += 1;
+      onTrouble(error.message);
       await pause(2 ** failures / 2);
       const answer = await fetch(current.links.self).catch(() => null);
       if (answer?.ok) current = await answer.json();
     }
-    onProgress(current.received);
+    if (failures === 0) onProgress(current.received);
   }
   return current;
 }
@@ -80,9 +88,10 @@ export function startUpload() {
         progress.value = received / Math.max(file.size, 1);
         text.textContent = `${file.name}: ${megabytes(received)} of ${megabytes(file.size)} MB`;
       };
+      const wait = (reason) => { text.textContent = `${file.name}: ${reason} Trying again.`; };
       const upload = await announce(file, format);
       show(upload.received);
-      id.value = (await send(file, upload, show)).id;
+      id.value = (await send(file, upload, show, wait)).id;
       text.textContent = `${file.name} has arrived.`;
     } catch (error) {
       text.textContent = error.message;

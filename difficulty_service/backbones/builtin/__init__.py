@@ -10,9 +10,9 @@ from difficulty_service.backbones.backbone import (
 )
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import load_checked, read_weights
+from difficulty_service.backbones.weights_files import BUILTIN_WEIGHTS
 from difficulty_service.errors import BackboneError, Setting
 
-WEIGHTS_FILE = Path(__file__).with_name("encoder.safetensors")
 PREPROCESSING = Preprocessing(
     size=32,
     resize=32,
@@ -32,7 +32,7 @@ def load_builtin(name: str, options: BackboneOptions) -> Backbone:
 
     if options.features != "penultimate":
         raise no_projection(name)
-    path = WEIGHTS_FILE if options.weights is None else Path(options.weights)
+    path = BUILTIN_WEIGHTS if options.weights is None else Path(options.weights)
     if not path.is_file():
         problem = f"the weights of {name} are not at {path}"
         if options.weights is None:

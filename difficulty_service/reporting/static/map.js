@@ -5,7 +5,7 @@ const CLASS_COLOURS = [
   "#9c755f", "#76b7b2", "#d4a72c", "#ff9da7", "#5b6770",
 ];
 const OTHER_COLOUR = "#a8aca5", HARD_COLOUR = "#d75016", CALM_COLOUR = "#8c9892";
-const MARGIN = 12, NEAR = 12;
+const MARGIN = 12, NEAR = 12, GRID = 65535;
 
 function unpack(text, type) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
@@ -41,11 +41,20 @@ class ImageMap {
   get width() { return this.canvas.clientWidth; }
   get height() { return this.canvas.clientHeight; }
 
-  place(index) {
-    const x = this.positions[2 * index] / 65535, y = this.positions[2 * index + 1] / 65535;
+  place(index) { return this.placeOf(this.positions[2 * index], this.positions[2 * index + 1]); }
+
+  // Where a position on the map, from 0 to GRID, is on the canvas, and the reverse.
+  placeOf(x, y) {
     return [
-      MARGIN + x * (this.width - 2 * MARGIN),
-      this.height - MARGIN - y * (this.height - 2 * MARGIN),
+      MARGIN + (x / GRID) * (this.width - 2 * MARGIN),
+      this.height - MARGIN - (y / GRID) * (this.height - 2 * MARGIN),
+    ];
+  }
+
+  gridAt(left, top) {
+    return [
+      (GRID * (left - MARGIN)) / (this.width - 2 * MARGIN),
+      (GRID * (this.height - MARGIN - top)) / (this.height - 2 * MARGIN),
     ];
   }
 

@@ -36,7 +36,7 @@ def add_routes(app: FastAPI) -> None:
 def client(tmp_path: Path) -> Iterator[TestClient]:
     app = create_app(Settings(data_dir=tmp_path, device="cpu"))
     add_routes(app)
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         yield client
 
 
@@ -59,7 +59,7 @@ def bearer(engine_of: Engine) -> Callable[[str], dict[str, str]]:
 
 def test_without_keys_requests_have_all_scopes_and_an_empty_owner(client: TestClient) -> None:
     assert client.get("/v1/mine").json() == ""
-    assert client.delete("/v1/mine").json() == ["admin", "read", "write"]
+    assert client.delete("/v1/mine").json() == ["admin", "read", "read-all", "write"]
 
 
 def test_the_first_key_closes_the_service_to_those_without(
@@ -174,17 +174,38 @@ def test_a_scope_that_is_missing_is_named(
     assert "this needs write" in body["detail"]
 
 
-def test_without_keys_a_name_that_another_site_could_own_is_refused(client: TestClient) -> None:
-    response = client.get("/v1/mine", headers={"Host": "rebound.example:8000"})
+@pytest.mark.parametrize(
+    "host", ["rebound.example:8000", "ai", "10.0.0.7", "localhost.example", "", "127.0.0.1.nip.io"]
+)
+def test_without_keys_a_name_that_another_site_could_own_is_refused(
+    client: TestClient, host: str
+) -> None:
+    response = client.get("/v1/mine", headers={"Host": host})
 
     assert response.status_code == 403
+    assert "DIFFICULTY_ALLOWED_HOSTS" in response.json()["remedy"]
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000", "api", "x.localhost", "10.0.0.7"]
+    "host", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST", "x.localhost"]
 )
-def test_without_keys_local_names_and_addresses_are_answered(client: TestClient, host: str) -> None:
+def test_without_keys_names_and_addresses_of_this_machine_are_answered(
+    client: TestClient, host: str
+) -> None:
     assert client.get("/v1/mine", headers={"Host": host}).status_code == 200
+
+
+def test_without_keys_a_name_that_the_operator_allows_is_answered_and_no_other(
+    tmp_path: Path,
+) -> None:
+    app = create_app(
+        Settings(data_dir=tmp_path, device="cpu", allowed_hosts=("scores.example.org",))
+    )
+    add_routes(app)
+
+    with TestClient(app, base_url="http://scores.example.org") as client:
+        assert client.get("/v1/mine").status_code == 200
+        assert client.get("/v1/mine", headers={"Host": "localhost"}).status_code == 400
 
 
 def test_with_a_key_any_name_is_answered(
@@ -209,4 +230,4 @@ def test_a_principal_of_a_key_knows_the_scopes_implied(
 ) -> None:
     response = client.delete("/v1/mine", headers=bearer("admin"))
 
-    assert frozenset(response.json()) == Principal("", frozenset({"read", "write", "admin"})).scopes
+    assert response.json() == ["admin", "read", "read-all", "write"]

@@ -69,7 +69,7 @@ def test_of_several_limits_the_strictest_holds() -> None:
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
     settings = Settings(data_dir=tmp_path, device="cpu", rate_limit=HOURLY)
-    with TestClient(create_app(settings)) as client:
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
         yield client
 
 

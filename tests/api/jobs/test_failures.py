@@ -1,13 +1,12 @@
 """The owner of a job learns why it failed, and nothing about the server's disks."""
 
 import errno
-from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from api.http.problems import Problem, not_found
-from api.jobs.failures import describe_failure, hide_paths, public_names
-from api.settings import Settings
+from api.jobs.failures import MAX_LENGTH, describe_failure
 from difficulty_service.errors import (
     BackboneError,
     DatasetError,
@@ -144,29 +143,34 @@ def test_a_problem_keeps_its_remedy_and_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inside", "outside"),
+    ("kind", "listed"),
     [
-        ("'/srv/data/photos/train' has no classes", "'photos/train' has no classes"),
-        ("s3://bucket/pictures/a.parquet is damaged", "bucket/a.parquet is damaged"),
-        ("No such file: '/home/someone/.cache/weights.pt'", "No such file: 'weights.pt'"),
-        ("see ~/secrets/file.txt, then go on", "see file.txt, then go on"),
-        ("cat/001.png and/or 5/s of https://example.org/a/b", None),
+        ("job", "GET /v1/jobs lists"),
+        ("upload", "GET /v1/uploads lists"),
+        ("sample", "GET /v1/jobs/{job_id}/scores lists"),
     ],
 )
-def test_paths_of_the_server_are_hidden(inside: str, outside: str | None) -> None:
-    assert hide_paths(inside, NAMES) == (outside or inside)
+def test_what_is_not_found_has_an_address_that_lists_it(
+    kind: Literal["job", "upload", "sample"], listed: str
+) -> None:
+    problem = not_found(kind, "x")
+
+    assert problem.detail == f"there is no {kind} 'x'"
+    assert problem.remedy.startswith(listed)
 
 
-def test_roots_go_by_their_names_however_they_are_spelled(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    names = public_names(Settings(roots={"photos": f"{tmp_path}/link/"}))
+def test_what_a_job_says_has_a_bounded_length_and_can_be_stored() -> None:
+    long = "x" * 2_000_000
+    failure = describe_failure(DatasetError(f"class {long}", f"rename {long}"), NAMES)
+    odd = describe_failure(DatasetError("class \ud800\0"), NAMES)
 
-    for folder in ("link", "real"):
-        assert hide_paths(f"{tmp_path}/{folder}/train", names) == "photos/train"
+    body = failure.body()
+
+    assert [len(body["detail"]), len(body["remedy"])] == [MAX_LENGTH, MAX_LENGTH]
+    assert body["detail"].startswith("class xxx")
+    assert odd.body()["detail"] == r"class \ud800\0"
 
 
-def test_a_root_at_the_top_of_the_disk_does_not_turn_every_slash_into_its_name() -> None:
-    names = public_names(Settings(roots={"all": "/"}))
-
-    assert hide_paths("cat/001.png", names) == "cat/001.png"
+@pytest.mark.parametrize("text", ["x" * 10_000, "/" * 100_000, "/a" * 50_000, " /" * 50_000])
+def test_hiding_the_paths_of_a_long_message_takes_no_time(text: str) -> None:
+    assert len(describe_failure(DatasetError(text), NAMES).body()["detail"]) <= MAX_LENGTH

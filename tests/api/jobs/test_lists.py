@@ -8,7 +8,8 @@ from sqlalchemy import Engine
 from api.jobs.store import (
     Cursor,
     Job,
-    delete_job,
+    begin_deletion,
+    end_deletion,
     list_jobs,
     request_cancel,
 )
@@ -43,7 +44,8 @@ def test_pages_hold_each_job_once_while_new_jobs_come_and_old_ones_go(
         before = Cursor(page[-1].created_at, page[-1].id)
         queue.submit()
         request_cancel(engine, "owner", page[-1].id)
-        delete_job(engine, "owner", page[-1].id)
+        begin_deletion(engine, "owner", page[-1].id)
+        end_deletion(engine, page[-1].id)
 
     assert [len(page) for page in pages] == [3, 3, 2]
     assert [job.id for page in pages for job in page] == [job.id for job in expected]

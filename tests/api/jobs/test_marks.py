@@ -3,8 +3,18 @@
 import pytest
 from sqlalchemy import Engine
 
-from api.jobs.marks import MarkedMeanwhile, SampleMark, list_marks, marks_of_rows, set_marks
-from api.jobs.store import SubmitLimits, delete_job, request_cancel, submit
+from api.jobs.marks import (
+    PART,
+    MarkedMeanwhile,
+    SampleMark,
+    count_marks,
+    list_marks,
+    marked_rows,
+    marks_of_rows,
+    set_marks,
+    stream_marks,
+)
+from api.jobs.store import SubmitLimits, begin_deletion, end_deletion, request_cancel, submit
 from difficulty_service.cleaning.marks import Mark
 
 KEEP = SampleMark(4, "a/4.png", Mark.KEEP)
@@ -80,6 +90,35 @@ def test_marks_leave_with_their_job(engine: Engine, job: str) -> None:
     set_marks(engine, "me", job, {4: KEEP}, {})
 
     request_cancel(engine, None, job)
-    delete_job(engine, None, job)
+    begin_deletion(engine, None, job)
+    end_deletion(engine, job)
 
     assert list_marks(engine, "me", job) == []
+
+
+def test_marks_are_counted_listed_and_filtered_without_reading_all(
+    engine: Engine, job: str
+) -> None:
+    set_marks(engine, "me", job, {4: KEEP, 2: RELABEL, 9: SampleMark(9, "9", Mark.KEEP)}, {})
+    set_marks(engine, "they", job, {5: KEEP}, {})
+
+    assert count_marks(engine, "me", job) == {Mark.KEEP: 2, Mark.RELABEL: 1, Mark.DROP: 0}
+    assert marked_rows(engine, "me", job).tolist() == [2, 4, 9]
+    assert marked_rows(engine, "me", job, Mark.KEEP).tolist() == [4, 9]
+    assert [mark.row for mark in list_marks(engine, "me", job, after=3, limit=1)] == [4]
+
+
+def test_marks_come_in_parts_that_together_are_all(engine: Engine, job: str) -> None:
+    number = PART + 10
+    set_marks(
+        engine,
+        "me",
+        job,
+        {row: SampleMark(row, f"{row}.png", Mark.KEEP) for row in range(number)},
+        {},
+    )
+
+    parts = list(stream_marks(engine, "me", job))
+
+    assert [len(part) for part in parts] == [PART, 10]
+    assert [mark.row for part in parts for mark in part] == list(range(number))

@@ -8,11 +8,13 @@ from sqlalchemy import Engine, func, select
 
 from api.jobs.queue import Progress, claim, fail, heartbeat, succeed
 from api.jobs.store import (
+    begin_deletion,
     counts,
-    delete_job,
+    end_deletion,
     events_after,
     expired_jobs,
     get_job,
+    jobs_to_delete,
     list_jobs,
     oldest_queued_age,
     request_cancel,
@@ -32,7 +34,7 @@ def test_another_owner_sees_nothing_of_a_job(engine: Engine, queue: "Queue") -> 
     for job in (waiting, done):
         assert get_job(engine, "other", job.id) is None
         assert request_cancel(engine, "other", job.id) is None
-        assert delete_job(engine, "other", job.id) is None
+        assert not begin_deletion(engine, "other", job.id)
     assert list_jobs(engine, "other", limit=10) == []
     assert {job.state for job in list_jobs(engine, "owner", limit=10)} == {"queued", "succeeded"}
 
@@ -55,7 +57,7 @@ def test_without_an_owner_all_jobs_are_listed(engine: Engine, queue: "Queue") ->
 def test_a_missing_job_is_none(engine: Engine, job_id: str) -> None:
     assert get_job(engine, "owner", job_id) is None
     assert request_cancel(engine, "owner", job_id) is None
-    assert delete_job(engine, "owner", job_id) is None
+    assert not begin_deletion(engine, "owner", job_id)
     assert events_after(engine, job_id, 0, 10) == []
 
 
@@ -120,22 +122,46 @@ def test_a_finished_job_is_deleted_with_its_events(engine: Engine, queue: "Queue
     job = queue.finish()
     other = queue.submit()
 
-    deleted = delete_job(engine, "owner", job.id)
+    assert begin_deletion(engine, "owner", job.id)
+    end_deletion(engine, job.id)
 
-    assert deleted is not None
-    assert (deleted.id, deleted.result) == (job.id, {"prefix": "jobs"})
     assert get_job(engine, "owner", job.id) is None
+    assert jobs_to_delete(engine) == []
     with engine.connect() as connection:
         assert connection.execute(select(EVENTS.c.job)).scalars().all() == [other.id]
 
 
+def test_a_job_that_is_being_deleted_is_gone_for_every_client(
+    engine: Engine, queue: "Queue"
+) -> None:
+    job = queue.finish()
+
+    assert begin_deletion(engine, "owner", job.id)
+
+    assert get_job(engine, None, job.id) is None
+    assert list_jobs(engine, None, limit=10) == []
+    assert request_cancel(engine, "owner", job.id) is None
+    assert not begin_deletion(engine, "owner", job.id)
+    assert set(counts(engine).values()) == {0}
+    assert expired_jobs(engine, -3600.0) == []
+    assert jobs_to_delete(engine) == [job.id]
+
+
+def test_a_job_that_nobody_deletes_keeps_its_row(engine: Engine, queue: "Queue") -> None:
+    job = queue.finish()
+
+    end_deletion(engine, job.id)
+
+    assert get_job(engine, "owner", job.id) is not None
+
+
 def test_a_job_that_is_not_finished_cannot_be_deleted(engine: Engine, queue: "Queue") -> None:
     job = queue.submit()
-    assert delete_job(engine, "owner", job.id) is None
+    assert not begin_deletion(engine, "owner", job.id)
 
     queue.claim()
 
-    assert delete_job(engine, "owner", job.id) is None
+    assert not begin_deletion(engine, "owner", job.id)
     assert get_job(engine, "owner", job.id) is not None
 
 
@@ -144,7 +170,8 @@ def test_a_worker_that_still_runs_a_deleted_job_has_lost_it(engine: Engine, queu
     job = queue.claim()
     queue.set_columns(job, lease_until=1.0)
     request_cancel(engine, "owner", job.id)
-    delete_job(engine, "owner", job.id)
+    assert begin_deletion(engine, "owner", job.id)
+    end_deletion(engine, job.id)
 
     assert queue.heartbeat(job) == "lost"
     assert not succeed(engine, job, {"prefix": "jobs"})

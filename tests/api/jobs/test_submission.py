@@ -13,8 +13,8 @@ from api.jobs.store import (
     Job,
     SubmitLimits,
     TooManyJobs,
+    begin_deletion,
     counts,
-    delete_job,
     get_job,
     request_cancel,
     submit,
@@ -93,7 +93,7 @@ def test_requests_without_a_key_are_jobs_of_their_own(queue: "Queue") -> None:
 def test_a_key_is_free_again_when_its_job_is_deleted(engine: Engine, queue: "Queue") -> None:
     job = queue.submit(key="key", request=REQUEST)
     request_cancel(engine, "owner", job.id)
-    delete_job(engine, "owner", job.id)
+    begin_deletion(engine, "owner", job.id)
 
     again, created = submit(engine, "owner", REQUEST, "key", LIMITS)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 import numpy as np
@@ -23,6 +25,15 @@ MANY = 3000
 COMMAND = (sys.executable, "-m", "difficulty_service")
 TIMEOUT = 120.0
 BODY_LIMIT = 1 << 20
+LIMITS = {
+    "max_connections": 24,
+    "max_connections_per_address": 12,
+    "max_header_bytes": 16384,
+    "header_timeout": 1,
+    "body_timeout": 1,
+    "answer_timeout": 1,
+    "min_rate": 2000,
+}
 SECRET = b"the contents of a file outside of every root"
 
 
@@ -142,6 +153,31 @@ def shared_service(
     settings = {"database_url": f"sqlite:///{folder / 'difficulty.sqlite'}"}
     with running_service(fork_command, folder, {"photos": photos}, settings) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def guarded(
+    fork_command: ForkCommand, tmp_path_factory: pytest.TempPathFactory, photos: Path
+) -> Iterator[Service]:
+    """A service with low limits of connections and times."""
+    folder = tmp_path_factory.mktemp("guarded")
+    settings = LIMITS | {"database_url": f"sqlite:///{folder / 'difficulty.sqlite'}"}
+    with running_service(fork_command, folder, {"photos": photos}, settings) as service:
+        yield service
+
+
+@pytest.fixture
+def connect(guarded: Service) -> Iterator[Callable[..., socket.socket]]:
+    """Opens connections to it, from another address of this machine if wanted; closes them."""
+    parts = urlsplit(guarded.url)
+    with ExitStack() as stack:
+
+        def opened(source: int = 1) -> socket.socket:
+            address = (str(parts.hostname), parts.port or 80)
+            made = socket.create_connection(address, 20, (f"127.0.0.{source}", 0))
+            return stack.enter_context(made)
+
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -82,6 +82,14 @@ def zip_with(**members: bytes) -> bytes:
     return target.getvalue()
 
 
+def zip_member_without_a_name() -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, data in (GOOD | {"": png(9)}).items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return target.getvalue()
+
+
 def zip_bomb() -> bytes:
     """Hundreds of megabytes of zeros in less than one."""
     target = io.BytesIO()
@@ -146,6 +154,29 @@ def parquet_of_paths(path: str) -> bytes:
     return target.getvalue().to_pybytes()
 
 
+def parquet_with(
+    images: pa.Array | None = None,
+    labels: pa.Array | None = None,
+    names: tuple[str, ...] = ("image", "label"),
+    **options: Any,  # noqa: ANN401
+) -> bytes:
+    """Parquet as a file that unpacks to far more than it has: without statistics, and packed."""
+    target = pa.BufferOutputStream()
+    if labels is None:
+        labels = pa.array(["cat", "dog"] * (0 if images is None else len(images) // 2))
+    if images is None:
+        images = pa.array([list(GOOD.values())[row % len(GOOD)] for row in range(len(labels))])
+    table = pa.table([images, labels, *[labels] * (len(names) - 2)], names=list(names))
+    pq.write_table(table, target, **{"compression": "zstd", "write_statistics": False} | options)
+    return target.getvalue().to_pybytes()
+
+
+def repeated(value: bytes | str, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([value])).cast(
+        pa.binary() if isinstance(value, bytes) else pa.string()
+    )
+
+
 def parquet_whose_footer_lies() -> bytes:
     return b"PAR1" + bytes(100) + struct.pack("<I", 0xFFFFFFF0) + b"PAR1"
 
@@ -187,6 +218,47 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "Parquet with URIs": ("parquet", lambda: parquet_of_paths("file:///etc/passwd")),
     "Parquet with addresses": ("parquet", lambda: parquet_of_paths("http://127.0.0.1:1/x.png")),
     "Parquet whose footer lies": ("parquet", parquet_whose_footer_lies),
+    "Parquet that repeats an image of 80 MB": (
+        "parquet",
+        lambda: parquet_with(repeated(bytes(80 << 20), 20)),
+    ),
+    "Parquet that repeats an image of 12 MB": (
+        "parquet",
+        lambda: parquet_with(repeated(bytes(12 << 20), 64)),
+    ),
+    "Parquet that repeats a label of 1 kB": (
+        "parquet",
+        lambda: parquet_with(labels=repeated("x" * 1000, 1_000_000)),
+    ),
+    "Parquet with the label 1,000,000": (
+        "parquet",
+        lambda: parquet_with(labels=pa.array([0, 1_000_000])),
+    ),
+    "Parquet with a million images that are null": (
+        "parquet",
+        lambda: parquet_with(pa.nulls(1_000_000, pa.binary())),
+    ),
+    "Parquet with a label of 2 MB": (
+        "parquet",
+        lambda: parquet_with(labels=pa.array(["x" * (2 << 20), "y"])),
+    ),
+    "Parquet with labels that are not UTF-8": (
+        "parquet",
+        lambda: parquet_with(labels=pa.array([b"\xff", b"y"]).view(pa.string())),
+    ),
+    "Parquet with two columns of labels": (
+        "parquet",
+        lambda: parquet_with(pa.array([png(1), png(2)]), None, ("image", "label", "label")),
+    ),
+    "a zip member without a name": ("zip", zip_member_without_a_name),
+    "a tar with deep JSON": (
+        "tar",
+        lambda: tar_with((tarfile.TarInfo("cat/0.json"), b'{"label": ' + b"[" * 100_000)),
+    ),
+    "a tar with half a character": (
+        "tar",
+        lambda: tar_with((tarfile.TarInfo("cat/0.json"), b'{"label": "\\ud800"}')),
+    ),
 }
 
 

@@ -41,7 +41,7 @@ def walk(samples: ScoredSamples, query: ImageQuery, limit: int = 7) -> list[int]
     """Rows of all pages of a query."""
     rows: list[int] = []
     while True:
-        page = find_images(samples, query, {}, limit)
+        page = find_images(samples, query, (), limit)
         assert len(page.rows) <= limit
         rows += page.rows
         if not page.next:
@@ -89,7 +89,8 @@ def test_marks_are_a_condition(samples: ScoredSamples) -> None:
     marked = {3: "keep", 5: "drop", 9: "drop"}
 
     def rows(mark: str) -> list[int]:
-        return find_images(samples, ImageQuery(mark=mark, sort="file"), marked, SAMPLES).rows
+        with_it = [row for row, each in marked.items() if mark in {each, "any", "none"}]
+        return find_images(samples, ImageQuery(mark=mark, sort="file"), with_it, SAMPLES).rows
 
     assert rows("any") == [3, 5, 9]
     assert rows("drop") == [5, 9]
@@ -101,7 +102,7 @@ def test_neighbours_follow_the_order_of_the_list(samples: ScoredSamples) -> None
     query = ImageQuery(label="dog")
     rows = walk(samples, query)
 
-    found = [neighbours(samples, query, {}, row) for row in rows]
+    found = [neighbours(samples, query, (), row) for row in rows]
 
     assert found == list(zip([None, *rows[:-1]], [*rows[1:], None], strict=True))
 
@@ -122,13 +123,13 @@ def test_a_condition_that_cannot_be_read_is_named(
     samples: ScoredSamples, query: ImageQuery, field: str
 ) -> None:
     with pytest.raises(BadQuery) as caught:
-        find_images(samples, query, {}, 10)
+        find_images(samples, query, (), 10)
 
     assert caught.value.field == field
 
 
 def test_a_cursor_of_other_conditions_is_refused(samples: ScoredSamples) -> None:
-    cursor = find_images(samples, ImageQuery(), {}, 10).next
+    cursor = find_images(samples, ImageQuery(), (), 10).next
 
     with pytest.raises(BadQuery, match="other conditions"):
-        find_images(samples, ImageQuery(label="cat", after=cursor), {}, 10)
+        find_images(samples, ImageQuery(label="cat", after=cursor), (), 10)

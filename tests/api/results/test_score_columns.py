@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from api.results import score_columns
+from api.results.overview import make_overview
 from api.results.score_columns import map_columns, write_columns
 from difficulty_service.reporting.samples import COLUMNS, to_samples
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
@@ -42,6 +43,7 @@ def test_columns_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path
     assert columns.samples.copy_of.to_pylist() == [None, "ä.png"]
     assert columns.samples.names == {0: "bird", 1: "cat", 2: "dog"}
     assert columns.provenance["dataset"] == "photos"
+    assert columns.overview == make_overview(expected)
 
 
 def test_a_file_of_another_version_is_not_used(
@@ -49,7 +51,23 @@ def test_a_file_of_another_version_is_not_used(
 ) -> None:
     write_columns(tmp_path / "a.arrow", scores)
 
-    monkeypatch.setattr(score_columns, "FORMAT", 2)
+    monkeypatch.setattr(score_columns, "FORMAT", 99)
 
     assert map_columns(tmp_path / "a.arrow") is None
     assert map_columns(tmp_path / "b.arrow") is None
+
+
+@pytest.mark.parametrize("damaged", ["nothing", "half", "text", "another"])
+def test_a_damaged_file_is_not_used(scores: ScoreFile, tmp_path: Path, damaged: str) -> None:
+    path = tmp_path / "a.arrow"
+    whole = write_columns(path, scores).read_bytes()
+
+    if damaged == "another":
+        table = pa.table({"ids": ["a"]})
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    else:
+        contents = {"nothing": b"", "half": whole[: len(whole) // 2], "text": b"no columns\n" * 9}
+        path.write_bytes(contents[damaged])
+
+    assert map_columns(path) is None

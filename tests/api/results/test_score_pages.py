@@ -124,6 +124,8 @@ def test_no_more_rows_are_held_than_a_page_and_a_batch(
         (PageQuery("rmd", "fish", 10, None), "label"),
         (PageQuery("rmd", "3", 10, None), "label"),
         (PageQuery("rmd", "²", 10, None), "label"),
+        (PageQuery("rmd", "0000000000999", 10, None), "label"),
+        (PageQuery("rmd", "9" * 5000, 10, None), "label"),
         (PageQuery("rmd", None, 10, "x"), "after"),
         (PageQuery("rmd", None, 10, "é"), "after"),
         (PageQuery("rmd", None, 10, "A" * 34), "after"),

@@ -116,7 +116,10 @@ def test_a_stream_ends_when_the_server_is_about_to(client: TestClient, job: Job)
     assert [each["state"] for each in events] == ["queued", "running"]
 
 
-@pytest.mark.parametrize("value", ["x", "-1", "1.5", "9" * 19, "9" * 5000, "\u0661"])
+@pytest.mark.parametrize(
+    "value",
+    ["x", "-1", "1.5", "9" * 19, "9" * 5000, "0" * 20 + "9" * 30, "0" * 20 + "9" * 5000, "\u0661"],
+)
 def test_an_invalid_event_id_is_refused(client: TestClient, job: Job, value: str) -> None:
     headers = {"Last-Event-ID": value.encode()}
 

@@ -14,10 +14,13 @@ Keys = dict[str, dict[str, str]]
 @pytest.fixture
 def keys(engine: Engine) -> Keys:
     """Headers with a key of two users and of an administrator, by name."""
-    scopes = {"mine": "write", "theirs": "write", "admin": "admin"}
-    return {
-        name: {"X-API-Key": create_key(engine, name, [scope])[1]} for name, scope in scopes.items()
+    scopes = {
+        "mine": ["write"],
+        "theirs": ["write"],
+        "reviewer": ["read-all", "write"],
+        "admin": ["admin"],
     }
+    return {name: {"X-API-Key": create_key(engine, name, each)[1]} for name, each in scopes.items()}
 
 
 def test_one_key_sees_nothing_of_anothers_jobs(
@@ -63,6 +66,23 @@ def test_only_an_administrator_lists_by_owner(client: TestClient, body: Body, ke
     for name in ("mine", "theirs"):
         answer = client.get(f"/v1/jobs?owner={job['owner']}", headers=keys[name])
         assert problem_of(answer) == (403, "/problems/forbidden")
+
+
+def test_a_reviewer_reads_the_jobs_of_others_but_neither_cancels_nor_removes_them(
+    client: TestClient, body: Body, keys: Keys
+) -> None:
+    job = client.post("/v1/jobs", json=body, headers=keys["mine"]).json()
+    address = job["links"]["self"]
+
+    listed = client.get("/v1/jobs", headers=keys["reviewer"]).json()["jobs"]
+    refused = client.delete(address, headers=keys["reviewer"])
+    client.delete(address, headers=keys["mine"])
+    refused_again = client.delete(address, headers=keys["reviewer"])
+
+    assert listed == [job]
+    for answer in (refused, refused_again):
+        assert problem_of(answer) == (403, "/problems/forbidden")
+    assert client.get(address, headers=keys["mine"]).json()["state"] == "cancelled"
 
 
 def test_an_administrator_cancels_and_removes_the_jobs_of_others(

@@ -22,6 +22,7 @@ Body = dict[str, object]
         ({"dataset": {"root": "photos", "path": "/etc"}}, "dataset.path"),
         ({"dataset": {"root": "photos", "path": "not there"}}, "dataset.path"),
         ({"dataset": {"root": "photos", "path": "a\x00b"}}, "dataset.path"),
+        ({"dataset": {"root": "photos", "path": "**/" * 100 + "*.parquet"}}, "dataset.path"),
         ({"dataset": {"root": "photos", "upload": "x"}}, "dataset"),
         ({"dataset": {"path": "train"}}, "dataset"),
         ({"dataset": {"upload": "x"}}, "dataset.upload"),

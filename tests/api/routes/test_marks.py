@@ -1,5 +1,6 @@
 """Marks over HTTP: changed together, kept per key, exported for `difficulty clean`."""
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +22,8 @@ IDS = ["=cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png"]
 
 
 @pytest.fixture
-def job(settings: Settings, finished: Callable[[], Job], tmp_path: Path) -> str:
-    """Id of a finished job with the classes cat and dog."""
+def result(result: dict[str, object], tmp_path: Path) -> dict[str, object]:
+    """Result of a job with the classes cat and dog, whose score file is written."""
     table = pa.table(
         {
             "sample_id": IDS,
@@ -33,7 +34,14 @@ def job(settings: Settings, finished: Callable[[], Job], tmp_path: Path) -> str:
             "label_margin": [2.0, -1.0, -2.0, -3.0],
         }
     )
-    write_scores(tmp_path / "scores.parquet", table, {"class_names": ["cat", "dog"]})
+    scores = tmp_path / "scores.parquet"
+    write_scores(scores, table, {"class_names": ["cat", "dog"]})
+    return result | {"scores_sha256": hashlib.sha256(scores.read_bytes()).hexdigest()}
+
+
+@pytest.fixture
+def job(settings: Settings, finished: Callable[[], Job], tmp_path: Path) -> str:
+    """Id of the finished job."""
     job = finished()
     artifacts = open_artifacts(settings.artifact_root)
     artifacts.put(tmp_path / "scores.parquet", f"jobs/{job.id}/a1/scores.parquet")

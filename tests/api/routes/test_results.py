@@ -15,6 +15,7 @@ from api.jobs.queue import claim, fail, succeed
 from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
+from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 
 COLOURS = {"cat": "red", "dog": "blue"}
@@ -68,7 +69,7 @@ def work(client: TestClient) -> Job:
     state = client.app.state  # type: ignore[attr-defined]
     job = claim(state.engine, "worker", "cpu", 600.0)
     assert job is not None
-    result = run_job(job, state.settings, state.engine, state.artifacts, lambda _: None)
+    result = run_job(job, state.settings, state.engine, state.artifacts, Observer())
     assert succeed(state.engine, job, result)
     return job
 
@@ -259,12 +260,25 @@ def test_missing_files_are_answered_with_gone(client: TestClient) -> None:
     assert client.get(f"/v1/jobs/{job.id}/scores").status_code == 410
 
 
+@pytest.mark.parametrize("name", ["scores", "scores.parquet", "errors"])
+def test_damaged_files_are_not_served(client: TestClient, job: Job, name: str) -> None:
+    assert client.get(f"/v1/jobs/{job.id}/{name}").status_code == 200
+    root = Path(client.app.state.artifacts.root.path)  # type: ignore[attr-defined]
+    stored = root / f"jobs/{job.id}/a{job.attempt}" / f"{name.removesuffix('.parquet')}.parquet"
+    whole = stored.read_bytes()
+
+    stored.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    answer = client.get(f"/v1/jobs/{job.id}/{name}")
+    stored.write_bytes(whole)
+
+    assert (answer.status_code, answer.json()["type"]) == (500, "/problems/damaged")
+
+
 def test_thumbnails_go_with_their_job(client: TestClient, folder: Path) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.75})
     job = work(client)
     client.get(f"/v1/jobs/{job.id}/thumbnails/cat/1.png").raise_for_status()
-    kept = folder / "data" / "thumbnails" / job.id
-    assert len(list(kept.iterdir())) == 1
+    assert len(list((kept := folder / "data" / "thumbnails" / job.id).iterdir())) == 1
 
     client.delete(f"/v1/jobs/{job.id}")
 
@@ -274,10 +288,10 @@ def test_thumbnails_go_with_their_job(client: TestClient, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "statuses"),
     [
-        ("scores.parquet", {"200", "206", "304", "404", "409", "410", "416"}),
-        ("scores", {"200", "404", "409", "410", "422"}),
-        ("errors", {"200", "404", "409", "410", "422"}),
-        ("thumbnails/{sample_id}", {"200", "404", "409", "410", "422"}),
+        ("scores.parquet", {"200", "206", "304", "404", "409", "410", "416", "500"}),
+        ("scores", {"200", "404", "409", "410", "422", "500"}),
+        ("errors", {"200", "404", "409", "410", "422", "500"}),
+        ("thumbnails/{sample_id}", {"200", "404", "409", "410", "422", "500"}),
     ],
 )
 def test_every_status_is_declared(client: TestClient, address: str, statuses: set[str]) -> None:

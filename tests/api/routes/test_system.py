@@ -22,7 +22,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     running: list[TestClient] = []
 
     def begin(**changes: Any) -> TestClient:  # noqa: ANN401 - whatever settings are
-        client = TestClient(create_app(Settings(data_dir=tmp_path, device="cpu", **changes)))
+        client = TestClient(
+            create_app(Settings(data_dir=tmp_path, device="cpu", **changes)),
+            base_url="http://localhost",
+        )
         running.append(client.__enter__())
         return client
 

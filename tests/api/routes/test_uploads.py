@@ -45,7 +45,7 @@ def client(sqlite_engine: Engine, settings: Settings) -> Iterator[TestClient]:
     app.include_router(uploads.router)
     app.dependency_overrides = {read_key: caller, write_key: caller}
     add_handlers(app)
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         yield client
 
 
@@ -210,7 +210,8 @@ def test_a_full_disk_is_answered_with_the_offset_to_resume_at(
         answer = client.put(f"{address}?offset=100", content=photos[100:])
     done = client.put(f"{address}?offset=100&complete=true", content=photos[100:])
 
-    assert (answer.status_code, answer.headers["Upload-Offset"]) == (503, "100")
+    assert (answer.status_code, answer.headers["Upload-Offset"]) == (507, "100")
+    assert answer.json()["type"] == "/problems/storage"
     assert done.json()["state"] == "complete"
 
 

@@ -1,9 +1,13 @@
 """A small dataset, settings and jobs for workers to run."""
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +20,36 @@ from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, get_job, submit
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from api.worker.worker import work
+from api.worker.heartbeat import Heartbeat
+from api.worker.job_process import JobProcess
+from api.worker.worker import Worker, run_attempt, work
 
 CLASSES = ("bird", "cat")
 IMAGES_PER_CLASS = 20
+
+Attempting = Callable[..., AbstractContextManager["Attempt"]]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt that runs in a thread, and its process."""
+
+    job: Job
+    engine: Engine
+    process: JobProcess
+
+    def send(self, number: int) -> None:
+        """Sends a signal to the process of the job."""
+        os.kill(self.process.pid or 0, number)
+
+    def wait_for_progress(self) -> None:
+        while not self.stored().done:
+            time.sleep(0.01)
+
+    def stored(self) -> Job:
+        job = get_job(self.engine, None, self.job.id)
+        assert job is not None
+        return job
 
 
 @pytest.fixture
@@ -105,18 +135,53 @@ def wait_for(sqlite_engine: Engine) -> Callable[[Job, str], Job]:
 
 
 @pytest.fixture(scope="session")
-def working() -> Callable[[Settings], AbstractContextManager[threading.Thread]]:
+def working(
+    forkserver: ForkServerContext,
+) -> Callable[[Settings], AbstractContextManager[threading.Thread]]:
     """Runs a worker in a thread, which ends with the context."""
 
     @contextmanager
     def run(settings: Settings) -> Iterator[threading.Thread]:
         stopping = threading.Event()
-        thread = threading.Thread(target=work, args=(settings, stopping.is_set))
+        thread = threading.Thread(target=work, args=(settings, stopping.is_set, forkserver))
         thread.start()
         try:
             yield thread
         finally:
             stopping.set()
             thread.join()
+
+    return run
+
+
+@pytest.fixture
+def attempting(
+    sqlite_engine: Engine, settings: Settings, forkserver: ForkServerContext
+) -> Attempting:
+    """Runs one attempt in a thread, which ends with the context."""
+
+    @contextmanager
+    def run(
+        stop: Callable[[], bool] = bool, *, frozen: bool = False, **changed: object
+    ) -> Iterator[Attempt]:
+        own = settings.model_copy(update=changed)
+        job = claim(sqlite_engine, "worker", "cpu", own.lease)
+        assert job is not None
+        heartbeat = Heartbeat(sqlite_engine, "worker", own, stop)
+        process = JobProcess(own, forkserver)
+        process.start()
+        attempt = Attempt(job, sqlite_engine, process)
+        if frozen:
+            attempt.send(signal.SIGSTOP)
+        artifacts = open_artifacts(own.artifact_root)
+        worker = Worker("worker", own, sqlite_engine, artifacts, process, heartbeat, stop)
+        with heartbeat.started():
+            thread = threading.Thread(target=run_attempt, args=(worker, job))
+            thread.start()
+            try:
+                yield attempt
+            finally:
+                thread.join()
+                process.close()
 
     return run

@@ -17,7 +17,8 @@ from api.jobs.rows import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader
-from api.worker.feature_cache import shrink
+from api.worker.cache_size import shrink
+from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 
@@ -46,7 +47,7 @@ def encoded(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts) -> 
             return counting
 
         changed = settings.model_copy(update=changes)
-        run_job(job, changed, sqlite_engine, artifacts, lambda _: None, load)
+        run_job(job, changed, sqlite_engine, artifacts, Observer(), load)
         shutil.rmtree(changed.work_dir)
         return count
 

@@ -1,11 +1,14 @@
 """An attempt gives the results of the command line, and resumes where another one ended."""
 
+import io
+import shutil
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,15 +18,18 @@ from api.http.problems import Problem
 from api.jobs.dataset import suitable_shard_size
 from api.jobs.queue import Progress, succeed
 from api.jobs.rows import Job
+from api.results.score_columns import map_columns
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader
+from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import DatasetError, FeatureStoreError, ImageError, StatisticsError
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
+from difficulty_service.reporting.similar import most_similar
 from difficulty_service.score_file import read_scores
 from difficulty_service.statistics.fit_options import FitOptions
 
@@ -42,7 +48,7 @@ def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos:
     def run_it(
         job: Job, check: Callable[[Progress], None] = lambda _: None, load: Loader = LOAD
     ) -> dict[str, Any]:
-        return run_job(job, settings, sqlite_engine, artifacts, check, load)
+        return run_job(job, settings, sqlite_engine, artifacts, Observer(check), load)
 
     return run_it
 
@@ -73,15 +79,41 @@ def test_the_result_describes_the_published_files(
 
     result = run(job)
 
-    assert keys_below(artifacts, "jobs") == [
-        f"jobs/{job.id}/a1/{name}"
-        for name in ("errors.parquet", "gaussians.safetensors", "scores.parquet")
-    ]
+    names = "columns.arrow errors.parquet gaussians.safetensors scores.parquet vectors.npy"
+    assert keys_below(artifacts, "jobs") == [f"jobs/{job.id}/a1/{name}" for name in names.split()]
     assert result["prefix"] == f"jobs/{job.id}/a1"
     assert (result["num_samples"], result["num_scored"], result["num_bad_images"]) == (40, 40, 0)
     assert result["scores_bytes"] == artifacts.size(f"jobs/{job.id}/a1/scores.parquet")
     assert len(result["scores_sha256"]) == 64
     assert result["class_names"] == ["bird", "cat"]
+
+
+def test_what_the_pages_read_is_published_with_the_scores(
+    claimed: Claim, run: Run, artifacts: Artifacts
+) -> None:
+    result = run(claimed())
+
+    path = artifacts.local_path(f"{result['prefix']}/columns.arrow")
+    columns = None if path is None else map_columns(path)
+    assert columns is not None
+    assert columns.samples.ids.to_pylist() == table_of(artifacts, result)["sample_id"].to_pylist()
+    assert columns.overview.summary.num_samples == 40
+
+
+def test_the_vectors_are_those_of_the_rows_of_the_score_file(
+    claimed: Claim, run: Run, artifacts: Artifacts, photos: Path
+) -> None:
+    (photos / "bird" / "05.png").write_bytes(b"no picture")
+    shutil.copy(photos / "bird" / "03.png", photos / "cat" / "19.png")
+
+    result = run(claimed())
+
+    with artifacts.open(f"{result['prefix']}/vectors.npy") as file:
+        vectors = np.load(io.BytesIO(file.read()))
+    ids = table_of(artifacts, result)["sample_id"].to_pylist()
+    assert len(vectors) == len(ids) == 39
+    nearest = most_similar(vectors, ids.index("bird/03.png"), 1)
+    assert [ids[row] for row in nearest] == ["cat/19.png"]
 
 
 def test_progress_goes_from_none_to_all_samples(claimed: Claim, run: Run) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, Table
 
-from api.jobs.files import work_folder
+from api.jobs.deletion import delete_left_files
 from api.jobs.queue import claim, succeed
 from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, get_job, submit
@@ -20,7 +20,6 @@ from api.worker.retention import (
     delete_expired,
     delete_expired_jobs,
     delete_expired_uploads,
-    delete_orphans,
 )
 
 DAY = 86400.0
@@ -102,29 +101,13 @@ def test_an_upload_stays_as_long_as_a_job_waits_for_it(engine: Engine, settings:
     assert get_upload(engine, "", upload.id) is not None
 
 
-def test_folders_without_a_job_that_needs_them_go(
-    engine: Engine, settings: Settings, artifacts: Artifacts, finished: Finish, tmp_path: Path
-) -> None:
-    done, waiting = finished(), submit_job(engine, {"root": "photos", "path": ""})
-    for job_id in (done.id, waiting.id, "gone"):
-        with work_folder(settings.work_dir, job_id, 1):
-            pass
-    artifacts.put(tmp_path / "scores", "jobs/gone/a1/scores.parquet")
-
-    removed = delete_orphans(engine, settings, artifacts)
-
-    assert removed == 3
-    assert [path.name for path in settings.work_dir.iterdir()] == [waiting.id]
-    assert artifacts.list_folders("jobs") == [f"jobs/{done.id}"]
-
-
 def test_a_second_run_finds_nothing_left(
     engine: Engine, settings: Settings, artifacts: Artifacts, finished: Finish
 ) -> None:
     make_older(engine, JOBS, finished().id, "finished_at", 11 * DAY)
     delete_expired(engine, settings, artifacts)
 
-    again = delete_orphans(engine, settings, artifacts) + delete_expired_jobs(
+    again = delete_left_files(engine, settings, artifacts) + delete_expired_jobs(
         engine, settings, artifacts
     )
 

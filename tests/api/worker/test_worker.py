@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +26,7 @@ NUM_IMAGES = 40
 Submit = Callable[..., Job]
 Wait = Callable[[Job, str], Job]
 Working = Callable[[Settings], AbstractContextManager[threading.Thread]]
-StartWorker = Callable[[], ForkServerProcess]
+StartWorker = Callable[..., ForkServerProcess]
 
 
 def files_below(folder: Path) -> list[str]:
@@ -121,6 +123,12 @@ def test_an_idle_worker_stops_when_told_to(settings: Settings, working: Working)
     assert not worker.is_alive()
 
 
+def test_only_the_process_of_the_jobs_loads_torch() -> None:
+    program = "import sys; import api.worker.worker; sys.exit('torch' in sys.modules)"
+
+    subprocess.run([sys.executable, "-c", program], check=True)  # noqa: S603 - our own program
+
+
 def test_a_worker_waits_for_the_tables(
     settings: Settings, tmp_path: Path, working: Working
 ) -> None:
@@ -165,6 +173,73 @@ def test_the_second_signal_ends_the_process_at_once(
     assert (get_job(sqlite_engine, None, job.id) or job).state == "running"
 
 
+def test_a_pattern_that_no_file_matches_fails_and_the_next_job_runs(
+    settings: Settings, submitted: Submit, wait_for: Wait, working: Working
+) -> None:
+    # As a job that was submitted before such patterns were refused.
+    hostile = submitted(dataset={"root": "pictures", "path": "**/" * 100 + "*.parquet"})
+    job = submitted()
+
+    with working(settings):
+        failed = wait_for(hostile, "failed")
+        wait_for(job, "succeeded")
+
+    assert failed.error is not None
+    assert "100 times `**`" in failed.error["detail"]
+
+
+@pytest.mark.slow
+def test_a_signal_ends_a_worker_whose_job_hangs_within_the_grace_period(
+    start_worker: StartWorker, submitted: Submit, sqlite_engine: Engine
+) -> None:
+    job = submitted(augment_runs=100)
+
+    process = start_worker(DIFFICULTY_GRACE="1")
+    wait_for_progress(sqlite_engine, job)
+    child = child_of(process)
+    os.kill(child, signal.SIGSTOP)
+    process.terminate()
+    process.join(30)
+
+    assert process.exitcode == 0
+    assert (get_job(sqlite_engine, None, job.id) or job).state == "queued"
+    wait_until_gone(child)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["second signal", "kill"])
+def test_nothing_is_left_of_a_worker_that_ends_at_once_while_its_job_hangs(
+    start_worker: StartWorker, submitted: Submit, sqlite_engine: Engine, end: str
+) -> None:
+    job = submitted(augment_runs=100)
+
+    process = start_worker()
+    wait_for_progress(sqlite_engine, job)
+    child = child_of(process)
+    os.kill(child, signal.SIGSTOP)
+    if end == "kill":
+        process.kill()
+    while process.is_alive():
+        process.terminate()
+        process.join(0.2)
+
+    wait_until_gone(child)
+
+
+def child_of(worker: ForkServerProcess) -> int:
+    """Process id of the process that runs the jobs of a worker; it leads a session."""
+    children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    (leader,) = [int(child) for child in children if os.getsid(int(child)) == int(child)]
+    return leader
+
+
+def wait_until_gone(process: int) -> None:
+    status = Path(f"/proc/{process}/stat")
+    with suppress(FileNotFoundError):
+        while status.read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.01)
+
+
 @pytest.fixture
 def start_worker(fork_command: Callable[..., ForkServerProcess], settings: Settings) -> StartWorker:
     """Starts `difficulty worker` as a process of its own."""
@@ -175,7 +250,7 @@ def start_worker(fork_command: Callable[..., ForkServerProcess], settings: Setti
         "DIFFICULTY_DEVICE": "cpu",
         "DIFFICULTY_HEARTBEAT": "0.05",
     }
-    return lambda: fork_command("worker", environment=environment)
+    return lambda **more: fork_command("worker", environment=environment | more)
 
 
 def wait_for_progress(engine: Engine, job: Job) -> None:

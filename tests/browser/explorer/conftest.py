@@ -21,7 +21,7 @@ from api.storage.database import open_database
 from api.storage.keys import create_key
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Page
 
 CLASSES = ("bird", "<b>cat<", "dog")
 EACH = 40
@@ -38,6 +38,7 @@ class Explorer:
     Attributes:
         url: Address that it listens on.
         secret: A key with the scope write.
+        read_only: A key with the scope read-all.
         job: Id of a finished job.
         scores: Rows of its score file.
         folder: Folder with the images that jobs may read.
@@ -45,6 +46,7 @@ class Explorer:
 
     url: str
     secret: str
+    read_only: str
     job: str
     scores: list[dict[str, Any]]
     folder: Path
@@ -77,6 +79,7 @@ def explorer(
     }
     with open_database(Settings(data_dir=folder / "data")) as engine:
         _, secret = create_key(engine, "browser", ["write"])
+        _, read_only = create_key(engine, "visitor", ["read-all"])
     log = folder / "log"
     process = fork_command(
         "serve", "--port", 0, "--with-worker", environment=environment, errors=log
@@ -91,7 +94,7 @@ def explorer(
             client.get(job["links"]["events"])  # until it has ended
             content = client.get(f"/v1/jobs/{job['id']}/scores.parquet").raise_for_status().content
         rows = pq.read_table(pa.BufferReader(content)).to_pylist()
-        yield Explorer(url, secret, job["id"], rows, folder / "photos")
+        yield Explorer(url, secret, read_only, job["id"], rows, folder / "photos")
     finally:
         process.terminate()
         process.join(60)
@@ -118,7 +121,9 @@ def listening_url(process: ForkServerProcess, log: Path) -> str:
         for line in log.read_text().splitlines() if log.exists() else ():
             event = json.loads(line) if line.startswith("{") else {}
             if event.get("event") == "listening":
-                with httpx2.Client(transport=httpx2.HTTPTransport(retries=50)) as client:
+                with httpx2.Client(
+                    transport=httpx2.HTTPTransport(retries=50), timeout=TIMEOUT
+                ) as client:
                     client.get(event["url"] + "/healthz").raise_for_status()
                 return str(event["url"])
         time.sleep(0.05)
@@ -136,62 +141,40 @@ def no_marks(explorer: Explorer) -> None:
 
 
 @pytest.fixture
-def problems() -> list[str]:
-    """What a browser complained about; a test that expects something removes it."""
-    return []
-
-
-@pytest.fixture
 def new_context(
-    browser: "Browser", explorer: Explorer, problems: list[str]
-) -> Iterator[Callable[..., "BrowserContext"]]:
-    """Makes a profile of the browser that notes every complaint and every request elsewhere."""
-    contexts = []
-
-    def watch(page: "Page") -> None:
-        page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on(
-            "request",
-            lambda request: (
-                None if request.url.startswith(explorer.url) else problems.append(request.url)
-            ),
-        )
-
-    def make(**options: object) -> "BrowserContext":
-        context = browser.new_context(base_url=explorer.url, **options)
-        context.set_default_timeout(20_000)
-        context.on("page", watch)
-        contexts.append(context)
-        return context
-
-    yield make
-    for context in contexts:
-        context.close()
-    assert problems == []
+    make_context: Callable[..., "BrowserContext"], explorer: Explorer
+) -> Callable[..., "BrowserContext"]:
+    """Makes a profile of the browser that may only ask the service."""
+    return lambda **options: make_context((explorer.url,), base_url=explorer.url, **options)
 
 
 @pytest.fixture
 def context(new_context: Callable[..., "BrowserContext"], explorer: Explorer) -> "BrowserContext":
     """A signed-in profile."""
-    return signed_in(new_context(), explorer)
+    return signed_in(new_context(), explorer.secret)
 
 
-def signed_in(context: "BrowserContext", explorer: Explorer) -> "BrowserContext":
-    answer = context.request.post(
-        "/sign-in", form={"key": explorer.secret, "next": "/"}, max_redirects=0
-    )
+def signed_in(context: "BrowserContext", secret: str) -> "BrowserContext":
+    answer = context.request.post("/sign-in", form={"key": secret, "next": "/"}, max_redirects=0)
     assert answer.status == 303
     return context
 
 
 @pytest.fixture
-def sign_in(explorer: Explorer) -> Callable[["BrowserContext"], "BrowserContext"]:
-    """Signs a profile in."""
-    return lambda context: signed_in(context, explorer)
+def sign_in(explorer: Explorer) -> Callable[..., "BrowserContext"]:
+    """Signs a profile in, with the key that may write or with another."""
+    return lambda context, secret=explorer.secret: signed_in(context, secret)
 
 
 @pytest.fixture
 def page(context: "BrowserContext") -> "Page":
     """A page of the signed-in profile."""
     return context.new_page()
+
+
+@pytest.fixture
+def map_page(page: "Page", explorer: Explorer) -> "Page":
+    """A page with the map, whose points are there."""
+    page.goto(f"/jobs/{explorer.job}/map")
+    page.locator("#map-box").wait_for()
+    return page

@@ -33,7 +33,7 @@ def test_features_equal_those_of_the_unfolded_network(tmp_path: Path) -> None:
 def test_missing_weights_are_expected_in_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builtin, "WEIGHTS_FILE", tmp_path / "encoder.safetensors")
+    monkeypatch.setattr(builtin, "BUILTIN_WEIGHTS", tmp_path / "encoder.safetensors")
 
     with pytest.raises(BackboneError, match=r"builtin are not at .*install the package again"):
         load_backbone("builtin", BackboneOptions())

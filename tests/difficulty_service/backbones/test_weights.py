@@ -14,9 +14,9 @@ from difficulty_service.backbones.weights import (
     describe_difference,
     file_sha256,
     load_checked,
-    locate_weights,
     read_weights,
 )
+from difficulty_service.backbones.weights_files import locate_weights
 from difficulty_service.errors import BackboneError
 
 TENSORS = {"layer.weight": torch.arange(6.0).view(2, 3), "layer.bias": torch.ones(2)}

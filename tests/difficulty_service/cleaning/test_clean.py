@@ -80,7 +80,7 @@ def test_a_list_and_its_images_can_be_moved_together(
     assert len(bytes_of(open_dataset(str(tmp_path / "moved" / "cleaned.csv"), BY_ID))) == 5
 
 
-def test_the_images_of_a_table_are_written_into_parquet_and_left_out_of_csv(
+def test_the_images_of_a_table_are_written_into_parquet_and_refused_for_csv(
     tmp_path: Path, photos: Path, make_scores: MakeScores
 ) -> None:
     files = sorted(photos.rglob("*.png"))
@@ -93,15 +93,13 @@ def test_the_images_of_a_table_are_written_into_parquet_and_left_out_of_csv(
     source = open_images(scores.provenance, list("012345"))
 
     write_list(tmp_path / "cleaned.parquet", decisions, source)
-    in_csv = write_list(tmp_path / "cleaned.csv", decisions, source)
+    with pytest.raises(CleaningError, match=r"cleaned\.csv would be empty") as refused:
+        write_list(tmp_path / "cleaned.csv", decisions, source)
 
     again = bytes_of(open_dataset(str(tmp_path / "cleaned.parquet"), BY_ID))
     assert again == {str(row): files[row].read_bytes() for row in range(1, 6)}
-    assert in_csv.num_kept == 0
-    assert "5 samples are left out because of their images" in in_csv.warnings[0]
-    reasons = pyarrow.csv.read_csv(in_csv.dropped_file)["reason"].to_pylist()
-    assert reasons[0] == "marked drop"
-    assert reasons[1:] == ["its image has no file of its own; Parquet or a folder can hold it"] * 5
+    assert "end the name in .parquet" in str(refused.value.remedy[0])
+    assert not (tmp_path / "cleaned.csv").exists()
 
 
 @pytest.mark.parametrize("link", [False, True])

@@ -37,6 +37,18 @@ def test_a_name_that_leads_outside_is_refused(
         open_dataset(pack([*photos(images), (name, b"x")]), DatasetOptions())
 
 
+def test_a_zip_member_without_a_name_is_refused(
+    tmp_path: Path, images: list[bytes], photos: Callable[..., Members]
+) -> None:
+    path = tmp_path / "photos.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in [*photos(images), ("", b"x")]:
+            archive.writestr(zipfile.ZipInfo(name), data)
+
+    with pytest.raises(DatasetError, match=r"member \d+ of 'photos\.zip' has no name"):
+        open_dataset(str(path), DatasetOptions())
+
+
 def test_too_many_nested_folders_are_refused(
     pack: Callable[[Members], str], images: list[bytes], photos: Callable[..., Members]
 ) -> None:

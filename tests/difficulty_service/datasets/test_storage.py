@@ -166,7 +166,7 @@ def test_globs_cross_folders_only_with_two_stars(tmp_path: Path, put_objects: Pu
         (tmp_path / name).write_text("x")
     bucket = put_objects(dict.fromkeys(names, b"x"))
 
-    for pattern in ("*.csv", "d/*.csv", "*/*.csv", "**/*.csv", "d/[ab].csv"):
+    for pattern in ("*.csv", "d/*.csv", "*/*.csv", "**/*.csv", "d/**", "d/[ab].csv"):
         local = [file.place.path for file in find_files(f"{tmp_path}/{pattern}")]
         remote = [file.place.path for file in find_files(f"{bucket}/{pattern}")]
         start = len(bucket.removeprefix("s3://"))

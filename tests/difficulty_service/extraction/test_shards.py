@@ -21,7 +21,8 @@ from difficulty_service.extraction.shards import BatchCallback, extract_shards, 
 from difficulty_service.extraction.shards import extract_shard as extract_shard_of_task
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
-from difficulty_service.feature_store.part import BadImage, Part
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.part import Part
 
 SIZE = 8
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from difficulty_service.errors import FeatureStoreError
-from difficulty_service.feature_store.part import BadImage, Part
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.previous import (
     PreviousFeatures,
     delete_reused,

@@ -11,15 +11,15 @@ import torch
 
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store import store as feature_store
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.description import is_store, read_description
 from difficulty_service.feature_store.errors_file import read_errors, write_errors
-from difficulty_service.feature_store.part import BadImage, Part
+from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import (
     PREFETCHED_PARTS,
     FeatureStore,
     create_store,
-    is_store,
     open_store,
-    read_description,
 )
 
 DESCRIPTION = {

@@ -126,6 +126,14 @@ def test_the_pixel_limit_applies_to_every_format(mode: Mode, file_format: str) -
     assert caught.value.parameter == "max_pixels"
 
 
+@pytest.mark.parametrize(("width", "height"), [(1, 65_501), (65_501, 1)])
+def test_a_side_that_takes_memory_for_each_row_is_refused(
+    mode: Mode, width: int, height: int
+) -> None:
+    with pytest.raises(ImageError, match=f"{width} x {height} pixels: a side is longer than the"):
+        read_image(lambda: io.BytesIO(png_header(width, height)), mode)
+
+
 def test_an_image_of_exactly_the_pixel_limit_is_read(mode: Mode) -> None:
     data = save("PNG")
 

@@ -10,8 +10,8 @@ from PIL import ExifTags, Image
 
 from difficulty_service.errors import ImageError
 from difficulty_service.images import header
-from difficulty_service.images.decoding import decode_to_pil
 from difficulty_service.images.header import open_header, read_encoded
+from difficulty_service.images.pil_decoding import decode_to_pil
 
 HEIGHT, WIDTH = 96, 128
 

@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from difficulty_service.audit.explanation import Explanation, Finding, GroupFindings, explain
+from difficulty_service.audit.explanation import (
+    Explanation,
+    Finding,
+    GroupFindings,
+    explain,
+    scored_by,
+)
 from difficulty_service.audit.files import write_json
 from difficulty_service.reporting.assemble import ReportOptions, make_report
 from difficulty_service.score_file import ScoreFile
@@ -31,12 +37,16 @@ def explanation_of(scores: ScoreFile, planted: int | None) -> Explanation:
 
 
 def words_of(
-    scores: ScoreFile, folder: Path, explanation: Explanation | None, **changes: object
+    scores: ScoreFile, folder: Path, explanation: Explanation | None, /, **changes: object
 ) -> tuple[str, str]:
     """The section of the page, as text, and the warnings about it."""
     file = folder / "scores.explained.json"
     if explanation is not None:
-        origin = {"backbone": "clip", "fingerprint": scores.provenance["fingerprint"]}
+        origin = {
+            "backbone": "clip",
+            "fingerprint": scores.provenance["fingerprint"],
+            "scores": scored_by(scores.provenance),
+        }
         write_json(file, {**explanation.to_json(), **origin, **changes})
     options = ReportOptions(explanation=file)
     written = make_report(scores, folder / "report.html", options)
@@ -105,6 +115,11 @@ def test_without_an_explanation_there_is_no_section(
     ("changes", "warning"),
     [
         ({"fingerprint": "0"}, "it explains the scores of a dataset with another fingerprint"),
+        (
+            {"scores": {"backbone": "dinov2", "weights_sha256": "0"}},
+            "it explains scores of the backbone dinov2, and these are those of",
+        ),
+        ({"scores": {}}, "it lacks values of an explanation"),
         ({"format_version": 9}, "has version 9 of explanations"),
         ({"groups": []}, "it lacks values of an explanation"),
         ({"groups": [{"findings": []}]}, "it lacks values of an explanation"),
@@ -120,6 +135,18 @@ def test_an_explanation_of_other_data_or_another_kind_is_left_out_with_a_warning
     assert text == ""
     assert warning in warnings
     assert "run `difficulty explain` again" in warnings
+
+
+def test_an_explanation_of_scores_by_other_weights_is_left_out(
+    tmp_path: Path, make_scores: MakeScores
+) -> None:
+    scores = make_scores(SAMPLES)
+    other = {**scored_by(scores.provenance), "weights_sha256": "0" * 64}
+
+    text, warnings = words_of(scores, tmp_path, explanation_of(scores, planted=1), scores=other)
+
+    assert text == ""
+    assert "it explains scores of other weights" in warnings
 
 
 def test_a_damaged_explanation_is_left_out_with_a_warning(

@@ -122,3 +122,19 @@ def test_of_many_samples_evenly_spaced_ones_are_placed(
 
     assert placed is not None
     assert placed["sample_id"].to_pylist() == [f"{row:07d}.png" for row in range(0, 300, 4)]
+
+
+def test_samples_are_found_in_scores_of_another_order(
+    store: FeatureStore, make_scores: MakeScores
+) -> None:
+    scores = make_scores(300, names=NAMES)
+    placed = place_samples(store, fit_store(store, FitOptions("auto", "auto")).gaussians)
+    assert placed is not None
+    reversed_scores = ScoreFile(scores.table.take(list(range(299, 49, -1))), scores.provenance)
+
+    mapped = placed_map(placed, to_samples(scores))
+    other = placed_map(placed, to_samples(reversed_scores))
+
+    assert mapped.rows.tolist() == list(range(300))
+    assert other.rows.tolist() == list(range(250))
+    np.testing.assert_array_equal(other.positions, mapped.positions[:49:-1])

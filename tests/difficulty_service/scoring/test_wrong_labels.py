@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binomtest
 from torch.nn import functional as F
 
 from difficulty_service.errors import StatisticsError
@@ -104,14 +105,16 @@ def test_shares_are_counted_above_each_cut() -> None:
     assert estimates[-1].reviewed == Proportion(1, 1)
 
 
-def test_the_interval_of_a_share_is_that_of_wilson() -> None:
-    hits, cases, z = 61, 100, 1.959964
-    centre = (hits + z**2 / 2) / (cases + z**2)
-    half = z / (cases + z**2) * np.sqrt(hits * (cases - hits) / cases + z**2 / 4)
+@pytest.mark.parametrize(("hits", "cases"), [(61, 100), (0, 7), (7, 7), (1, 1_000_000)])
+def test_the_interval_of_a_share_is_that_of_wilson(hits: int, cases: int) -> None:
+    expected = binomtest(hits, cases).proportion_ci(0.95, method="wilson")
 
     low, high = Proportion(hits, cases).interval()
 
-    assert (low, high) == pytest.approx((centre - half, centre + half), abs=1e-6)
+    assert (low, high) == pytest.approx((expected.low, expected.high), rel=1e-9, abs=1e-12)
+
+
+def test_nothing_is_known_of_a_share_without_cases() -> None:
     assert Proportion(0, 0).interval() == (0, 1)
 
 

@@ -53,6 +53,18 @@ def test_parts_give_the_gaussians_of_the_whole() -> None:
     torch.testing.assert_close(parts.class_means, whole.class_means, rtol=1e-12, atol=1e-12)
 
 
+def test_a_block_may_end_between_the_rows_of_a_sample() -> None:
+    features, _ = make_features()
+    labels = (torch.arange(800) % 5).repeat_interleave(5)
+    options = FitOptions(shrinkage="leave-one-out", runs=5)
+
+    divided = fit(features, labels, 5, options)  # into blocks of 1,024 rows
+
+    undivided = fit_chunks(ManyBlocks(features, labels), features, 5, options)
+    assert divided.within.ridge == pytest.approx(undivided.within.ridge, rel=1e-9)
+    assert divided.within.ridge > 0
+
+
 @pytest.mark.parametrize(
     ("smallest_scale", "matmul_dtype"), [(0.1, torch.float32), (1e-4, torch.float64)]
 )

@@ -24,6 +24,7 @@ from trainer.evaluation.temperature_scaling import (
 )
 from trainer.metrics import METRICS
 from trainer.metrics.bootstrap import Resampling
+from trainer.run_folder import read_json
 
 Batch = tuple[Tensor, Tensor]
 
@@ -222,8 +223,8 @@ def test_numbers_that_json_does_not_have_become_null(tmp_path: Path) -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
 
-    read = json.loads(path.read_text(), parse_constant=refuse)
-    assert read == {"raw": {"nll": None, "ece": None, "x": [None, 1.5]}}
+    json.loads(path.read_text(), parse_constant=refuse)
+    assert read_json(path) == {"raw": {"nll": None, "ece": None, "x": [None, 1.5]}}
 
 
 def test_an_infinite_nll_has_no_value() -> None:

@@ -1,6 +1,5 @@
 """`trainer.train`: a recipe whose model, loss and data are objects of the calling program."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch.nn import functional as F
 import difficulty_service as ds
 import trainer
 from difficulty_service.errors import ConfigError, DatasetError, TrainingError
+from difficulty_service.files.checked_json import load_checked
 from trainer import run_folder
 from trainer.metrics.bootstrap import Resampling
 from trainer.runs.evaluate import DatasetChoice, evaluate_on_dataset, load_model
@@ -112,7 +112,7 @@ def test_a_loss_of_ones_own_is_minimised_with_its_constants(tmp_path: Path) -> N
     scaled = run(tmp_path, loss=squared_error, settings={"loss.scale": 2.0}, out=tmp_path / "2")
 
     assert scaled.history[0]["train_loss"] > 1.5 * plain.history[0]["train_loss"]
-    objective = json.loads((scaled.folder / "objective.json").read_text())
+    objective = load_checked((scaled.folder / "objective.json").read_text())
     assert objective["loss"] == {"name": f"{__name__}:squared_error", "constants": {"scale": 2.0}}
 
 
@@ -133,7 +133,7 @@ def test_scores_in_memory_weigh_the_entropy_by_sample_id(tmp_path: Path) -> None
         settings={"regulariser.weights": "scores", "regulariser.alpha": 0.3},
     )
 
-    objective = json.loads((trained.folder / "objective.json").read_text())
+    objective = load_checked((trained.folder / "objective.json").read_text())
     assert objective["weights"] == "scores"
     assert 0 < objective["distribution"]["mean"] < 1
 

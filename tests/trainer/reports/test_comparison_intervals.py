@@ -97,7 +97,7 @@ def test_where_only_seeds_differ_the_interval_is_that_of_students_t(tmp_path: Pa
     targets = torch.zeros(50, dtype=torch.long)
     seeds = {
         seed: (torch.tensor([[value, 0.0]]).repeat(50, 1), targets)
-        for seed, value in enumerate((0.5, 1.0, 2.0, 4.0))
+        for seed, value in enumerate((0.5, 0.6, 0.8, 0.7))
     }
     losses = [METRICS["nll"](*each) for each in seeds.values()]
     comparison = compared(write_run(tmp_path / "run", seeds, "validation.npz"))
@@ -105,7 +105,31 @@ def test_where_only_seeds_differ_the_interval_is_that_of_students_t(tmp_path: Pa
     intervals = resample_comparison(comparison, ("nll",), Resampling(num_resamples=100_000))
 
     expected = stats.t.interval(0.95, 3, np.mean(losses), stats.sem(losses))
-    assert intervals.interval(0, "raw", "nll") == pytest.approx(expected, rel=0.02, abs=0.01)
+    assert intervals.interval(0, "raw", "nll") == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("metric", "lowest", "highest"),
+    [("accuracy", 0, 1), ("ece", 0, 1), ("brier_score", 0, 2), ("nll", 0, np.inf)],
+)
+def test_an_interval_ends_where_the_range_of_the_metric_does(
+    metric: str, lowest: float, highest: float
+) -> None:
+    runs = [{0: 0.05, 1: 0.95}, {3: 0.95, 4: 0.15}]
+    means = np.array([[np.mean(list(run.values()))] * 1000 for run in runs])
+    resampled = ResampledMetric(means, runs)
+    intervals = ComparisonIntervals({("raw", metric): resampled}, Resampling(1000))
+
+    own = intervals.interval(0, "raw", metric)
+    difference = intervals.difference(0, 1, "raw", metric)
+
+    # Student's t with one degree of freedom reaches 12.7 standard errors to each side.
+    assert own is not None
+    assert own[0] == lowest
+    assert own[1] == highest or (metric == "nll" and own[1] > 5)
+    assert difference is not None
+    assert difference[0] == -highest or (metric == "nll" and difference[0] < -2)
+    assert -difference[0] == pytest.approx(difference[1], rel=0.3)
 
 
 def test_the_error_over_seeds_is_that_of_the_t_tests() -> None:

@@ -104,6 +104,33 @@ def test_the_page_has_the_numbers_of_the_table(tmp_path: Path) -> None:
     assert " ".join(cells) in text.replace("best: ", "")
 
 
+def test_every_run_is_compared_with_the_best_of_each_metric(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, each) for name, each in (("good", 4.0), ("bad", 0.5))]
+    runs.append(write_run(tmp_path / "copy", 4.0))
+    comparison = compare_runs(runs)
+    intervals = resample_comparison(comparison, MAIN_COLUMNS, Resampling(100))
+
+    page = page_of(tmp_path, *runs)
+
+    (table,) = re.findall(r'<table class="runs" id="differences">.*?</table>', page, re.DOTALL)
+    rows = [words(row) for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)]
+    low, high = intervals.difference(1, 0, "raw", "accuracy") or (0, 0)
+    means = [run.records[0]["raw"]["accuracy"] for run in comparison.runs]
+    expected = f"{100 * (means[1] - means[0]):+.2f} [{100 * low:+.2f}, {100 * high:+.2f}] worse"
+    assert rows[0] == "metric good bad copy"
+    assert rows[1] == (
+        f"accuracy (%) ↑ best mean {expected} +0.00 [+0.00, +0.00] interval contains 0"
+    )
+    assert len(rows) == 1 + len(MAIN_COLUMNS)
+
+
+def test_without_a_second_run_or_intervals_there_are_no_differences(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, 2.0) for name in ("one", "two")]
+
+    assert 'id="differences"' not in page_of(tmp_path, runs[0])
+    assert 'id="differences"' not in page_of(tmp_path, *runs, resamples=0)
+
+
 def test_the_diagrams_are_in_the_page_which_refers_to_no_other_file(tmp_path: Path) -> None:
     page = page_of(tmp_path, write_run(tmp_path / "run", 2.0))
 

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from difficulty_service.files.checked_json import load_checked
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions
@@ -51,7 +52,7 @@ def test_the_model_of_the_best_epoch_is_evaluated_and_the_last_is_kept_beside_it
 
     folder = tmp_path / "seed-0"
     losses = [record["validation_nll"] for record in history_of(folder)]
-    final = json.loads((folder / "final.json").read_text())
+    final = load_checked((folder / "final.json").read_text())
     assert final == {
         "final": "best",
         "epoch": losses.index(min(losses)) + 1,
@@ -60,7 +61,7 @@ def test_the_model_of_the_best_epoch_is_evaluated_and_the_last_is_kept_beside_it
         "validation_nll": min(losses),
         "last_validation_nll": losses[-1],
     }
-    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics = load_checked((folder / "metrics.json").read_text())
     assert metrics["raw"]["nll"] == pytest.approx(min(losses), abs=1e-6)
     best, last = (load_file(folder / name) for name in FILES[:2])
     is_last = final["epoch"] == EPOCHS
@@ -123,7 +124,7 @@ def test_the_last_epoch_is_final_by_default(
     run(probe_recipe(), tmp_path)
 
     folder = tmp_path / "seed-0"
-    assert json.loads((folder / "final.json").read_text()) == {
+    assert load_checked((folder / "final.json").read_text()) == {
         "final": "last",
         "epoch": 3,
         "epochs": 3,

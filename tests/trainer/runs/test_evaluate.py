@@ -1,6 +1,5 @@
 """Evaluation of a finished run of a probe: its predictions, other features and OOD features."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch.nn import functional as F
 from difficulty_service.errors import ConfigError, DatasetError, TrainingError
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
+from difficulty_service.files.checked_json import load_checked
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES
@@ -48,7 +48,7 @@ def noise(num_samples: int) -> Tensor:
 
 
 def metrics_of(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "metrics.json").read_text())
+    return load_checked((folder / "metrics.json").read_text())
 
 
 def test_saved_predictions_give_the_metrics_of_the_run_with_intervals(probe: Path) -> None:

@@ -1,6 +1,5 @@
 """Evaluation of a network of images: other images, OOD images and corrupted ones."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from difficulty_service.files.checked_json import load_checked
 from trainer.config import Recipe
 from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation.prediction_file import read_predictions
@@ -85,7 +85,7 @@ def residual(
 
 
 def metrics_of(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "metrics.json").read_text())
+    return load_checked((folder / "metrics.json").read_text())
 
 
 @pytest.mark.parametrize("run", ["probe", "residual"])

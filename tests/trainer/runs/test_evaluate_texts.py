@@ -1,6 +1,5 @@
 """Evaluation of a network of texts: its vocabulary, and OOD texts."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from difficulty_service.files.checked_json import load_checked
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.metrics.bootstrap import Resampling
 from trainer.recipes.file import recipe_from_dict
@@ -24,7 +24,7 @@ FEW = Resampling(num_resamples=20)
 
 
 def metrics_of(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "metrics.json").read_text())
+    return load_checked((folder / "metrics.json").read_text())
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The record of a run states its loss, its entropy term and the source of the weights."""
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import TrainingError
+from difficulty_service.files.checked_json import load_checked
 from difficulty_service.score_file import write_scores
 from trainer.config import Recipe
 from trainer.data import open_splits
@@ -42,7 +42,7 @@ def save_scores(probe_recipe: MakeRecipe, tmp_path: Path) -> Callable[..., Path]
 
 
 def record_of(folder: Path) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads((folder / "seed-0" / "objective.json").read_text())
+    values: dict[str, Any] = load_checked((folder / "seed-0" / "objective.json").read_text())
     return values
 
 
@@ -88,7 +88,7 @@ def test_a_run_weighed_by_scores_differs_from_one_without_by_name(
         "shrinkage": None,
     }
     assert weighted["formula"]["score_temperature"] == 0.7
-    saved = json.loads((tmp_path / "weighted" / "seed-0" / "weights.json").read_text())
+    saved = load_checked((tmp_path / "weighted" / "seed-0" / "weights.json").read_text())
     assert weighted["distribution"] == saved
     assert sum(saved["histogram"]) == saved["count"] == 72
     assert "minus 0.3 times the entropy" in constant["sentence"]

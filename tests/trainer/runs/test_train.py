@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import Tensor
 
 from difficulty_service.errors import ConfigError, TrainingError
+from difficulty_service.files.checked_json import load_checked
 from difficulty_service.score_file import write_scores
 from trainer.config import Recipe
 from trainer.data import open_splits
@@ -66,7 +67,7 @@ def test_a_run_writes_its_predictions_and_their_metrics(
     folder = tmp_path / "seed-0"
 
     history = read_history(folder)
-    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics = load_checked((folder / "metrics.json").read_text())
     predictions = read_predictions(folder / "test.npz")
     spec, class_names = read_inputs(folder / "inputs.json")
 
@@ -77,7 +78,7 @@ def test_a_run_writes_its_predictions_and_their_metrics(
     assert spec.shape == (6,)
     assert predictions.logits.shape == (31, 3)
     assert len(read_predictions(folder / "validation.npz").targets) == 18
-    saved = json.loads((folder / "recipe.json").read_text())
+    saved = load_checked((folder / "recipe.json").read_text())
     assert saved["recipe"] == recipe_as_dict(forgetful_probe)
     assert saved["seed"] == 0
     accuracy = (predictions.logits.argmax(1) == predictions.targets).double().mean().item()
@@ -135,7 +136,7 @@ def test_without_validation_samples_there_are_no_validation_metrics(
     folder = tmp_path / "seed-0"
     assert not any(key.startswith("validation") for key in read_history(folder)[0])
     assert not (folder / "validation.npz").exists()
-    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics = load_checked((folder / "metrics.json").read_text())
     assert metrics.keys() == {"raw"}
 
 
@@ -144,7 +145,7 @@ def test_without_a_test_set_the_validation_samples_are_evaluated_without_tempera
 ) -> None:
     run(probe_recipe(), tmp_path)
 
-    metrics = json.loads((tmp_path / "seed-0" / "metrics.json").read_text())
+    metrics = load_checked((tmp_path / "seed-0" / "metrics.json").read_text())
     predictions = read_predictions(tmp_path / "seed-0" / "validation.npz")
     accuracy = (predictions.logits.argmax(1) == predictions.targets).double().mean().item()
     assert metrics.keys() == {"raw"}
@@ -158,7 +159,7 @@ def test_without_either_the_model_is_still_saved(
 
     assert finished
     assert (tmp_path / "seed-0" / "model.safetensors").exists()
-    assert json.loads((tmp_path / "seed-0" / "metrics.json").read_text()) == {}
+    assert load_checked((tmp_path / "seed-0" / "metrics.json").read_text()) == {}
 
 
 def test_label_noise_changes_training_labels_only(
@@ -202,7 +203,7 @@ def test_difficulty_weights_change_the_parameters_and_are_described(
 
     run(probe_recipe(regulariser=weighted), tmp_path / "weighted")
 
-    distribution = json.loads((tmp_path / "weighted" / "seed-0" / "weights.json").read_text())
+    distribution = load_checked((tmp_path / "weighted" / "seed-0" / "weights.json").read_text())
     assert distribution["count"] == 72
     constant, weighted_parameters = (
         load_file(tmp_path / name / "seed-0" / "model.safetensors")["network.0.weight"]

@@ -1,0 +1,84 @@
+"""The object in the other process that encodes images and scores features."""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import structlog
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from api.http.problems import Problem
+from api.jobs.files import gaussians_folder
+from api.jobs.rows import Job
+from api.online.answers import Encoded, Failure
+from api.online.encoder import BackbonePool
+from api.online.loaded_models import LoadedModels
+from api.online.sample_scores import SampleScores
+from api.settings import Settings
+from api.storage.artifacts import open_artifacts
+from difficulty_service.backbones.backbone import choose_device
+from difficulty_service.errors import DifficultyError
+
+Value = TypeVar("Value")
+
+
+class Scorer:
+    """Loaded backbones and Gaussians.
+
+    Errors are returned: one that is raised could be taken for one of the connection.
+
+    Args:
+        settings: Settings with device and limits of the backbones, and where results are.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._backbones = BackbonePool(choose_device(settings.device), settings.max_pixels)
+        self._models = LoadedModels(
+            open_artifacts(settings.artifact_root), gaussians_folder(settings)
+        )
+
+    def encode(
+        self, images: Sequence[bytes], description: Mapping[str, Any]
+    ) -> list[Encoded] | Failure:
+        """Like `BackbonePool.encode`, for image files in memory; arrays are cheap to send back."""
+
+        def encode() -> list[Encoded]:
+            openers = [partial(io.BytesIO, image) for image in images]
+            encoded = self._backbones.encode(openers, description)
+            return [each.numpy() if isinstance(each, Tensor) else each for each in encoded]
+
+        return _answer(encode)
+
+    def describe(self, job: Job) -> tuple[int, dict[str, Any]] | Failure:
+        """Length of a feature vector, and the description of the features."""
+
+        def describe() -> tuple[int, dict[str, Any]]:
+            model = self._models.get(job)
+            return model.dim, dict(model.description)
+
+        return _answer(describe)
+
+    def score(
+        self, job: Job, features: NDArray[np.float32], labels: NDArray[np.int64]
+    ) -> SampleScores | Failure:
+        """Scores of features of shape (samples, dim), as by `ScoringModel.score`."""
+        return _answer(
+            lambda: self._models.get(job).score(
+                torch.from_numpy(features), torch.from_numpy(labels)
+            )
+        )
+
+
+def _answer(function: Callable[[], Value]) -> Value | Failure:
+    """The value of a function, or its error as one that the web server can read without torch."""
+    try:
+        return function()
+    except (Problem, DifficultyError, OSError) as error:
+        return Failure(error)
+    except Exception as error:  # noqa: BLE001 - every error goes to the web server
+        structlog.get_logger().error("scoring-failed", exc_info=error)
+        return Failure(RuntimeError(f"{type(error).__name__}: {error}"))

@@ -1,0 +1,113 @@
+"""The maps of finished jobs, and the images in an area of one."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from api.bounded_cache import BoundedCache
+from api.http.problems import Problem
+from api.jobs.files import MAP_FILE
+from api.jobs.rows import Job
+from api.jobs.stored_files import open_stored_parquet
+from api.results.map_points import MapPoints
+from api.results.open_scores import OpenScores
+from api.results.score_pages import BadQuery
+from api.storage.artifacts import Artifacts
+from difficulty_service.reporting.map import ImageMap, placed_map
+
+MAX_OPEN = 8
+FEWEST_CORNERS, MOST_CORNERS = 3, 64
+GRID = 65535
+"""Positions are whole numbers from 0 to this, so that pages find the same images as the service."""
+
+CORNERS = re.compile(r"-?[0-9]{1,5}(_-?[0-9]{1,5})*")
+
+
+class Maps:
+    """Reads the maps of finished jobs and keeps those used last.
+
+    Args:
+        artifacts: Results of the jobs.
+        open_scores: Their scores.
+    """
+
+    def __init__(self, artifacts: Artifacts, open_scores: OpenScores) -> None:
+        self._artifacts = artifacts
+        self._open_scores = open_scores
+        self._open: BoundedCache[str, ImageMap | None] = BoundedCache(MAX_OPEN)
+        self._points: BoundedCache[str, MapPoints | None] = BoundedCache(MAX_OPEN)
+
+    def get(self, job: Job) -> ImageMap | None:
+        """The map of a succeeded job; None where it has none.
+
+        Raises:
+            Problem: Its score file is gone, or the map is damaged.
+        """
+        return self._open.get(job.id, lambda: self._load(job))
+
+    def points(self, job: Job, address: str) -> MapPoints | None:
+        """The points of the map as a page reads them; None where there is no map.
+
+        Args:
+            job: A succeeded job.
+            address: Path below which each image has a page.
+
+        Raises:
+            Problem: Its score file is gone, or the map is damaged.
+        """
+        return self._points.get(job.id, lambda: self._encode(job, address))
+
+    def _encode(self, job: Job, address: str) -> MapPoints | None:
+        drawn = self.get(job)
+        if drawn is None:
+            return None
+        return MapPoints.encode(drawn, self._open_scores.get(job).samples, address)
+
+    def _load(self, job: Job) -> ImageMap | None:
+        try:
+            with open_stored_parquet(self._artifacts, job, MAP_FILE) as file:
+                placed = file.read()
+        except Problem as problem:
+            if problem.type != "gone":
+                raise
+            return None
+        return placed_map(placed, self._open_scores.get(job).samples)
+
+
+@dataclass(frozen=True)
+class Area:
+    """A polygon on a map.
+
+    Attributes:
+        corners: In the unit of GRID; they may lie outside of the map. Shape (corners, 2).
+    """
+
+    corners: NDArray[np.int64]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The area in an address: x and y of each corner in turn, with `_` between.
+
+        Raises:
+            BadQuery: The text is no polygon.
+        """
+        numbers = [int(part) for part in text.split("_")] if CORNERS.fullmatch(text) else []
+        if len(numbers) % 2 or not FEWEST_CORNERS <= len(numbers) // 2 <= MOST_CORNERS:
+            raise BadQuery(
+                "area", f"{text[:100]!r} is no area of the map; draw it on the page of the map"
+            )
+        return cls(np.array(numbers, np.int64).reshape(-1, 2))
+
+    def rows(self, drawn: ImageMap) -> NDArray[np.int64]:
+        """Rows of the drawn images inside, ascending."""
+        x, y = (drawn.positions * GRID).round().astype(np.int64).T
+        is_inside = np.zeros(len(x), bool)
+        for (x1, y1), (x2, y2) in zip(self.corners, np.roll(self.corners, -1, axis=0), strict=True):
+            # A point is inside if a ray from it to the right crosses an odd number of sides.
+            crosses = (y1 > y) != (y2 > y)
+            side = (x - x1) * (y2 - y1) - (x2 - x1) * (y - y1)
+            is_inside ^= crosses & ((side < 0) == (y2 > y1))
+        return np.sort(drawn.rows[is_inside])

@@ -1,0 +1,176 @@
+"""The process that runs the jobs of a worker, which can end it whatever it does."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+
+import structlog
+import torchvision.transforms.v2  # noqa: F401 - takes seconds, which the first image would wait
+from sqlalchemy import Engine
+
+from api.http.public_text import public_names
+from api.jobs.failures import describe_failure
+from api.jobs.queue import Progress
+from api.jobs.rows import Job
+from api.logs import set_up_logging
+from api.parent_process import call_after_parent, die_with_parent
+from api.settings import Settings
+from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.database import TRANSIENT_ERRORS, connect
+from api.worker.backbone_cache import cached_loader
+from api.worker.job_messages import (
+    CLOSE,
+    Beat,
+    Ending,
+    Failed,
+    Halted,
+    Interrupted,
+    Stage,
+    Succeeded,
+)
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
+from difficulty_service.backbones import Loader
+from difficulty_service.extraction.image_watch import ImageWatch
+from difficulty_service.runtime.process_setup import keep_freed_memory
+
+BEAT_SECONDS = 0.5
+SHOWN_IMAGES = 5
+
+
+class StopRequested(Exception):
+    """The worker has told the job to stop."""
+
+
+def run_jobs(settings: Settings, connection: Connection) -> None:
+    """Runs each job that arrives, one after another, until the worker closes it."""
+    _belong_to_worker()
+    set_up_logging(settings)
+    keep_freed_memory()
+    runner = JobRunner(
+        settings,
+        connection,
+        connect(settings.resolved_database_url.get_secret_value()),
+        open_artifacts(settings.artifact_root),
+        cached_loader(),
+    )
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while (message := connection.recv()) != CLOSE:
+            if isinstance(message, Job):  # otherwise a stop that came after the job's end
+                runner.run(message)
+
+
+def _belong_to_worker() -> None:
+    """Makes the worker alone decide when this process ends, and end all that it has started."""
+    os.setsid()
+    # Terminals and service managers signal all processes; the worker stops this one in its time.
+    # Not ignored but handled, since programs that this one starts would inherit the former.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: None)
+    die_with_parent()
+    call_after_parent(lambda: os.killpg(0, signal.SIGKILL))
+
+
+@dataclass
+class Activity:
+    """What the job is doing.
+
+    Attributes:
+        stage: Stage of the job.
+        since: Monotonic time of its last progress.
+        images: Images that are being read and decoded.
+    """
+
+    stage: Stage = Stage.STARTING
+    since: float = field(default_factory=time.monotonic)
+    images: ImageWatch = field(default_factory=ImageWatch)
+
+    def beat(self) -> Beat:
+        """The message for the worker."""
+        idle = time.monotonic() - max(self.since, self.images.last_step)
+        images = self.images.under_way()[:SHOWN_IMAGES]
+        return Beat(self.stage, idle, tuple((each.sample_id, each.seconds) for each in images))
+
+
+@dataclass(frozen=True)
+class JobRunner:
+    """Runs jobs and tells the worker how they go.
+
+    Attributes:
+        settings: Settings of the worker.
+        connection: Connection to the worker.
+        engine: The database.
+        artifacts: Storage for results.
+        load: Loads backbones.
+        sending: Lock of the connection, to which two threads write.
+    """
+
+    settings: Settings
+    connection: Connection
+    engine: Engine
+    artifacts: Artifacts
+    load: Loader
+    sending: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, job: Job) -> None:
+        """Runs one job; its ending is the last message about it."""
+        activity = Activity()
+        with self._beating(activity):
+            ending = self._attempt(job, activity)
+        self._send(ending)
+
+    def _attempt(self, job: Job, activity: Activity) -> Ending:
+        def check(progress: Progress) -> None:
+            activity.since = time.monotonic()
+            self._send(progress)
+            if self.connection.poll():
+                self.connection.recv()
+                raise StopRequested
+
+        def enter(stage: Stage) -> None:
+            activity.stage, activity.since = stage, time.monotonic()
+            self._send(activity.beat())
+
+        observer = Observer(check, enter, activity.images)
+        try:
+            return Succeeded(
+                run_job(job, self.settings, self.engine, self.artifacts, observer, self.load)
+            )
+        except StopRequested:
+            return Halted()
+        except TRANSIENT_ERRORS as error:
+            return Interrupted(type(error).__name__)
+        except Exception as error:
+            failure = describe_failure(error, public_names(self.settings))
+            if failure.retry:
+                # Others are the dataset's or the request's fault: the worker logs what is wrong.
+                log = structlog.get_logger().bind(job=job.id, attempt=job.attempt)
+                log.warning("attempt-failed", exc_info=error)
+            return Failed(failure)
+
+    @contextmanager
+    def _beating(self, activity: Activity) -> Iterator[None]:
+        """Sends a beat twice a second within the context."""
+        ended = threading.Event()
+
+        def beat() -> None:
+            with suppress(OSError):  # the worker is gone
+                while not ended.wait(BEAT_SECONDS):
+                    self._send(activity.beat())
+
+        thread = threading.Thread(target=beat, name="beat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _send(self, message: Progress | Beat | Ending) -> None:
+        with self.sending:
+            self.connection.send(message)

@@ -1,0 +1,72 @@
+"""What a worker and the process that runs its jobs tell each other.
+
+The worker sends a `Job` to begin it, `STOP` to end it at its next check, and `CLOSE` to end the
+process between two jobs. The process answers with
+`Progress` after every batch, with a `Beat` twice a second, and at last with one `Ending`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from api.jobs.failures import Failure
+
+STOP, CLOSE = "stop", "close"
+
+
+class Stage(StrEnum):
+    """The stages of a job, as its failures name them."""
+
+    STARTING = "starting the job"
+    LISTING = "listing the dataset"
+    EXTRACTING = "extracting features"
+    FITTING = "fitting Gaussians"
+    SCORING = "scoring"
+    PUBLISHING = "publishing the results"
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What the process of a job is doing.
+
+    Attributes:
+        stage: Stage of the job.
+        idle: Seconds since its last progress.
+        images: Id of each image that is being read or decoded and the seconds for which it has
+            been, the longest first.
+    """
+
+    stage: Stage = Stage.STARTING
+    idle: float = 0.0
+    images: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Succeeded:
+    """The job is done; its result is that of `run_job`."""
+
+    result: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The attempt failed."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The database did not answer; the reason is the name of the error."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Halted:
+    """The job has ended because it was told to."""
+
+
+Ending = Succeeded | Failed | Interrupted | Halted
+"""How a job ended in the process that ran it."""

@@ -1,0 +1,79 @@
+"""Who follows a job while it runs, and what it is told."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from api.jobs.queue import Progress
+from api.worker.job_messages import Stage
+from difficulty_service.errors import ImageError
+from difficulty_service.extraction.image_watch import ImageWatch
+from difficulty_service.pipeline import ExtractProgress
+
+MAX_UNREADABLE = 10_000  # images, before their share counts
+UNREADABLE_SHARE = 0.9
+
+
+def ignore(_event: object) -> None:
+    """The callback that does nothing."""
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Whoever follows a job.
+
+    Attributes:
+        check: Called with every batch and between the stages; whatever it raises ends the attempt.
+        enter: Called with each stage that begins.
+        images: Is told which images are being read and decoded; None to tell nobody.
+    """
+
+    check: Callable[[Progress], None] = ignore
+    enter: Callable[[Stage], None] = ignore
+    images: ImageWatch | None = None
+
+
+class Reporter:
+    """Tells an observer about the progress of a job.
+
+    Args:
+        observer: The observer; whatever it raises ends the attempt.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._began = 0.0
+        self._first: ExtractProgress | None = None
+        self._last = Progress(done=0, total=None, bad=0, rate=None)
+
+    def update(self, progress: ExtractProgress) -> None:
+        """Reports the progress of the extraction, and the rate of this attempt."""
+        rate = None
+        if self._first is None:
+            self._began, self._first = time.monotonic(), progress
+        else:
+            # One batch always takes some time, but a clock may be too coarse to measure it.
+            seconds = max(time.monotonic() - self._began, 1e-3)
+            rate = (progress.done - self._first.done) / seconds
+        self._last = Progress(progress.done, progress.total, progress.bad, rate)
+        self._observer.check(self._last)
+        _refuse_unreadable(progress)
+
+    def enter(self, stage: Stage) -> None:
+        """Reports that a stage begins in which no image is extracted."""
+        self._last = replace(self._last, rate=None)
+        self._observer.enter(stage)
+        self._observer.check(self._last)
+
+
+def _refuse_unreadable(progress: ExtractProgress) -> None:
+    """Ends a job of which hardly any image can be read, rather than try millions in vain.
+
+    Raises:
+        ImageError: More than 10,000 images, and nine in ten, cannot be read.
+    """
+    if progress.bad > MAX_UNREADABLE and progress.bad > UNREADABLE_SHARE * progress.done:
+        raise ImageError(
+            f"{progress.bad:,} of the first {progress.done:,} images cannot be read",
+            "check that the dataset holds images; a job with a small limit lists the reasons",
+        )

@@ -1,0 +1,79 @@
+"""How long each stage of a job may take before its process is killed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from api.jobs.failures import Failure
+from api.settings import Settings
+from api.worker.job_messages import Beat, Stage
+from difficulty_service.files.wording import list_names
+
+SHOWN = 3
+
+SECONDS_PER_VIEW = 1.0
+"""Time that each augmented view of an image adds to the limit of the image."""
+
+
+@dataclass(frozen=True)
+class TimeLimits:
+    """Time limits of one job, in seconds.
+
+    Attributes:
+        listing: For listing the dataset.
+        image: For reading, decoding and cropping one image.
+        stage: Without any progress, in all other stages.
+    """
+
+    listing: float
+    image: float
+    stage: float
+
+
+def time_limits(settings: Settings, request: Mapping[str, Any]) -> TimeLimits:
+    """The limits of the job of a request; an image of which many views are made may take longer."""
+    views = int(request.get("augment_runs", 0)) * SECONDS_PER_VIEW
+    return TimeLimits(
+        settings.listing_seconds, settings.image_seconds + views, settings.stage_seconds
+    )
+
+
+def overdue(beat: Beat, age: float, limits: TimeLimits) -> Failure | None:
+    """The failure of a job that has exceeded a limit; None while it is within all of them.
+
+    Args:
+        beat: What its process was doing when it was last heard of.
+        age: Seconds since then: a process that hangs may be unable to say so.
+        limits: Limits of the job.
+    """
+    late = [sample_id for sample_id, seconds in beat.images if seconds + age > limits.image]
+    if late:
+        return _late_images(late, limits.image)
+    if beat.stage == Stage.LISTING and beat.idle + age > limits.listing:
+        return Failure(
+            "time-limit",
+            f"listing the dataset took longer than {limits.listing:g} s",
+            retry=False,
+            remedy="name fewer files, or files with fewer folders around them, or raise "
+            "DIFFICULTY_LISTING_SECONDS (a setting of the operator)",
+            field="dataset",
+        )
+    if beat.stage != Stage.LISTING and beat.idle + age > limits.stage:
+        return Failure(
+            "time-limit",
+            f"{beat.stage} made no progress for {limits.stage:g} s",
+            retry=True,
+            remedy="raise DIFFICULTY_STAGE_SECONDS (a setting of the operator)",
+        )
+    return None
+
+
+def _late_images(sample_ids: list[str], limit: float) -> Failure:
+    images = "an image" if len(sample_ids) == 1 else "images"
+    return Failure(
+        "time-limit",
+        f"{images} took longer than {limit:g} s to read: {list_names(sample_ids, SHOWN)}",
+        retry=True,  # it may have been the storage; what has been extracted is kept
+        remedy="leave it out, or raise DIFFICULTY_IMAGE_SECONDS (a setting of the operator)",
+        field="dataset",
+    )

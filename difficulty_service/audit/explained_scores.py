@@ -1,0 +1,100 @@
+"""From a score file to its explanation: the CLIP, the features, the comparison and the file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from difficulty_service.audit.attributes import measure_similarities, rows_of
+from difficulty_service.audit.explanation import Explanation, explain, scored_by
+from difficulty_service.audit.files import write_json
+from difficulty_service.backbones import DEFAULT_BACKBONE
+from difficulty_service.backbones.clip_text import TextEncoder, is_clip
+from difficulty_service.feature_store.description import is_store, read_description
+from difficulty_service.feature_store.store import (
+    FeatureStore,
+    open_store,
+)
+from difficulty_service.files.wording import count_of, is_or_are
+from difficulty_service.score_file import ScoreFile
+
+COLUMNS = ("sample_id", "label_name", "rmd", "duplicate_of")
+"""Columns of a score file that an explanation needs."""
+
+PROJECTED = "projected"
+"""The kind of features in the space that images share with words."""
+
+
+def choose_clip(scores: ScoreFile) -> str:
+    """The backbone of the scores where it is a CLIP, else the default one."""
+    backbone = str(scores.provenance.get("backbone"))
+    return backbone if is_clip(backbone) else DEFAULT_BACKBONE
+
+
+def find_features(scores: ScoreFile, folder: Path, encoder: TextEncoder) -> FeatureStore | None:
+    """The features that were scored, if they are in the space that images share with words.
+
+    Args:
+        scores: The scores.
+        folder: Where they would be.
+        encoder: The CLIP that knows the words.
+    """
+    if not is_store(folder):
+        return None
+    needed = {
+        "backbone": encoder.name,
+        "weights_sha256": encoder.weights_sha256,
+        "features": PROJECTED,
+        "augment_runs": 0,
+        "fingerprint": scores.provenance.get("fingerprint"),
+    }
+    description = read_description(folder)
+    if any(description.get(key) != value for key, value in needed.items()):
+        return None
+    return open_store(folder)
+
+
+def explain_scores(
+    scores: ScoreFile, store: FeatureStore, encoder: TextEncoder, phrases: Sequence[str]
+) -> tuple[Explanation, Sequence[str]]:
+    """Compares the samples that have a score and features; of copies, the first one.
+
+    Args:
+        scores: A score file with COLUMNS.
+        store: Projected features of the same samples.
+        encoder: The CLIP that they are of.
+        phrases: The attributes.
+
+    Returns:
+        The explanation, and warnings, one sentence each.
+
+    Raises:
+        AuditError: There are too few samples.
+    """
+    table = scores.table.filter(scores.table["rmd"].is_valid())
+    table = table.filter(table["duplicate_of"].is_null())
+    sample_ids, similarities = measure_similarities(store, encoder.encode(phrases))
+    rows = rows_of(sample_ids, table["sample_id"].to_pylist())
+    known = rows >= 0
+    missing = int((~known).sum())
+    left_out = f"{count_of(missing, 'sample')} {is_or_are(missing)} left out for want of an image"
+    explanation = explain(
+        similarities[rows[known]],
+        table["rmd"].to_numpy()[known],
+        np.array(table["label_name"].to_pylist())[known].tolist(),
+        phrases,
+    )
+    return explanation, [left_out] if missing else []
+
+
+def write_explanation(
+    path: Path, explanation: Explanation, scores: ScoreFile, encoder: TextEncoder
+) -> None:
+    """Writes everything that was found, the CLIP that found it, and whose scores it explains."""
+    origin = {
+        "backbone": encoder.name,
+        "weights_sha256": encoder.weights_sha256,
+        "fingerprint": scores.provenance.get("fingerprint"),
+        "scores": scored_by(scores.provenance),
+    }
+    write_json(path, {**explanation.to_json(), **origin})

@@ -1,0 +1,85 @@
+"""Finds weights files: in the package, in the cache of the hub, or by a download."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from difficulty_service.errors import BackboneError, Setting
+
+BUILTIN_WEIGHTS = Path(__file__).parent / "builtin" / "encoder.safetensors"
+CLIP_FILENAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+TIMM_FILENAMES = ("model.safetensors", "pytorch_model.bin")
+HUB_TIMEOUT_SECONDS = 10
+
+
+def locate_weights(
+    weights: str | None, backbone: str, repository: str, filenames: Sequence[str]
+) -> Path:
+    """The weights file to read: a local one, or the hub's from its cache or a download.
+
+    Args:
+        weights: Path of a local file; None for the file on the hub.
+        backbone: Name of the backbone, for messages.
+        repository: Repository on the Hugging Face hub, as `owner/name`.
+        filenames: Names that the file may have there, the preferred one first.
+
+    Raises:
+        BackboneError: The local file does not exist, or the file on the hub is not cached and
+            cannot be downloaded.
+    """
+    if weights is None:
+        return cached_weights(repository, filenames) or download(backbone, repository, filenames)
+    path = Path(weights)
+    if not path.is_file():
+        raise BackboneError(
+            f"there is no file {weights}",
+            "set ",
+            Setting("weights"),
+            f" to the weights of {backbone}",
+            parameter="weights",
+        )
+    return path
+
+
+def cached_weights(repository: str, filenames: Sequence[str]) -> Path | None:
+    """Path of the file in the hub's cache, without network access; None if it is not cached."""
+    from huggingface_hub import try_to_load_from_cache
+
+    for filename in filenames:
+        path = try_to_load_from_cache(repository, filename)
+        if isinstance(path, str):
+            return Path(path)
+    return None
+
+
+def download(backbone: str, repository: str, filenames: Sequence[str]) -> Path:
+    """Downloads the first of `filenames` that the repository holds.
+
+    Raises:
+        BackboneError: There is no network or no access, or the repository has none of the files.
+    """
+    import httpx2
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
+    from huggingface_hub.errors import HfHubHTTPError, RemoteEntryNotFoundError
+
+    reason = "the repository has no such file"
+    for filename in filenames:
+        try:
+            # Without a network the download retries for half a minute; this request fails at once.
+            get_hf_file_metadata(hf_hub_url(repository, filename), timeout=HUB_TIMEOUT_SECONDS)
+            return Path(hf_hub_download(repository, filename))
+        except RemoteEntryNotFoundError:
+            continue
+        except (OSError, httpx2.HTTPError, HfHubHTTPError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            break
+    raise BackboneError(
+        f"the weights of {backbone} are missing: file {' or '.join(filenames)} of repository "
+        f"{repository} is not in the cache folder {constants.HF_HUB_CACHE} and cannot be "
+        f"downloaded ({reason})",
+        "run this once where there is a network and copy the cache folder, give a file of these "
+        "weights as ",
+        Setting("weights"),
+        ", or do with a small network that ships with the package: ",
+        Setting("backbone", "builtin"),
+        parameter="weights",
+    )

@@ -1,0 +1,36 @@
+"""The description of a feature store, a JSON file in its folder."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from difficulty_service.errors import FeatureStoreError
+from difficulty_service.files.checked_json import load_checked
+
+DESCRIPTION_FILE = "store.json"
+
+
+def is_store(folder: Path) -> bool:
+    """Whether a folder holds a feature store, complete or not."""
+    return (folder / DESCRIPTION_FILE).is_file()
+
+
+def read_description(folder: Path) -> Mapping[str, Any]:
+    """The description of a store's features.
+
+    Raises:
+        FeatureStoreError: The folder is not a store, or its description is damaged.
+    """
+    path = folder / DESCRIPTION_FILE
+    try:
+        return load_checked(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise FeatureStoreError(
+            f"{folder} is not a feature store: it has no {path.name}, which says how the features "
+            "were made",
+            "make both with `difficulty extract`",
+        ) from None
+    except ValueError as error:
+        raise FeatureStoreError(
+            f"{path} is damaged: {error}", "delete the folder and run `difficulty extract` again"
+        ) from error

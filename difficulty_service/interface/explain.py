@@ -1,0 +1,155 @@
+"""`explain`: scores and images in, what hard images share in words out."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Unpack
+
+from difficulty_service.audit.attributes import (
+    SHIPPED_ATTRIBUTES,
+    check_attributes,
+    read_attributes,
+)
+from difficulty_service.audit.explained_scores import (
+    COLUMNS,
+    PROJECTED,
+    choose_clip,
+    explain_scores,
+    find_features,
+    write_explanation,
+)
+from difficulty_service.audit.explanation import Explanation, explanation_file
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones.clip_text import load_text_encoder
+from difficulty_service.cleaning.stored_images import ImageSource, match_images
+from difficulty_service.cleaning.stored_images import open_images as open_scored_images
+from difficulty_service.errors import AuditError, BackboneError
+from difficulty_service.files.output_path import require_output_file
+from difficulty_service.interface.image_options import (
+    EncoderOptions,
+    dataset_options,
+    extract_options,
+    network_options,
+    require_names,
+)
+from difficulty_service.interface.image_sources import LabelledImages, is_pairs, open_images
+from difficulty_service.interface.progress import progress_bar
+from difficulty_service.interface.score_arrays import warn
+from difficulty_service.interface.scores import Scores
+from difficulty_service.pipeline import ExtractRequest, extract_dataset
+from difficulty_service.score_file import ScoreFile, read_scores
+
+
+class ExplainOptions(EncoderOptions, total=False):
+    """Options of `explain`: those of a backbone, and of the dataset as for `score_dataset`.
+
+    Attributes:
+        split: Sub-folder or named split to use.
+        image_column: Column of a table with image bytes or paths.
+        label_column: Column of a table with the labels.
+        id_column: Column of a table whose text is the sample id.
+    """
+
+    split: str | None
+    image_column: str | None
+    label_column: str | None
+    id_column: str | None
+
+
+def explain(
+    scores: Scores | str | Path,
+    *,
+    images: LabelledImages | None = None,
+    backbone: str | None = None,
+    attributes: str | Path | Sequence[str] | None = None,
+    out: str | Path | None = None,
+    progress: bool = True,
+    **options: Unpack[ExplainOptions],
+) -> Explanation:
+    """Says in words what the hard images of a class share and its easy images do not.
+
+    Args:
+        scores: Scores, or the path of a score file. Beside such a file, features are kept for the
+            next call and `NAME.explained.json` is written, as `difficulty explain` does.
+        images: The images, as for `score_dataset`; by default the dataset that the scores name.
+        backbone: A CLIP, which knows images and words; by default that of the scores if it is one,
+            else `clip-vit-b16`.
+        attributes: Phrases, or the path of a text file with one on each line; by default those of
+            the package.
+        out: File to write, which ends in .json; by default none for scores in memory.
+        progress: Whether to show a progress bar.
+        **options: See `ExplainOptions`.
+
+    Returns:
+        All classes together, then each class that was examined, with its findings.
+
+    Raises:
+        DifficultyError: `AuditError` where there are too few samples or phrases, `BackboneError`
+            where the backbone knows no words, and errors of the scores and the dataset.
+    """
+    require_names(options, ExplainOptions, "explain")
+    file = None if isinstance(scores, Scores) else Path(scores)
+    if out is None and file is not None:
+        out = explanation_file(file)
+    if out is not None:
+        require_output_file(Path(out), (".json",), AuditError)
+    phrases = _phrases(attributes)
+    contents = _contents(scores)
+    encoder = load_text_encoder(backbone or choose_clip(contents), _network(options))
+    with ExitStack() as stack:
+        if file is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="difficulty-"))
+            file = Path(folder, "scores.parquet")
+        store = find_features(contents, file.with_suffix(".features"), encoder)
+        if store is None:
+            source = _find_images(contents, images, options)
+            update = stack.enter_context(progress_bar(shown=progress))
+            request = ExtractRequest(
+                location=source.dataset.location,
+                out=file.with_suffix(".projected"),
+                backbone=encoder.name,
+                dataset=dataset_options(options),
+                network=_network(options),
+                options=extract_options(options),
+                resume=images is None or not is_pairs(images),
+            )
+            store = extract_dataset(source.dataset, request, update).store
+            warn(source.warnings)
+        explanation, warnings = explain_scores(contents, store, encoder, phrases)
+    warn(warnings)
+    if out is not None:
+        write_explanation(Path(out), explanation, contents, encoder)
+    return explanation
+
+
+def _phrases(attributes: str | Path | Sequence[str] | None) -> Sequence[str]:
+    if attributes is None or isinstance(attributes, str | Path):
+        return read_attributes(Path(attributes or SHIPPED_ATTRIBUTES))
+    return check_attributes(list(attributes), "the list")
+
+
+def _contents(scores: Scores | str | Path) -> ScoreFile:
+    if isinstance(scores, Scores):
+        return ScoreFile(scores.table.select(COLUMNS), scores.provenance)
+    return read_scores(Path(scores), COLUMNS)
+
+
+def _network(options: Mapping[str, Any]) -> BackboneOptions:
+    kind = options.get("features", PROJECTED)
+    if kind != PROJECTED:
+        raise BackboneError(f"features={kind!r} share no space with words", "leave it out")
+    return network_options({**options, "features": PROJECTED})
+
+
+def _find_images(
+    scores: ScoreFile, images: LabelledImages | None, options: Mapping[str, Any]
+) -> ImageSource:
+    """The dataset of the scores, or the images that are given."""
+    ids, reading = scores.table["sample_id"].to_pylist(), dataset_options(options)
+    if images is None or isinstance(images, str | Path):
+        location = None if images is None else str(images)
+        return open_scored_images(scores.provenance, ids, location, reading)
+    dataset, warnings = open_images(images, reading)
+    source = match_images(scores.provenance, ids, dataset)
+    return ImageSource(dataset, (*warnings, *source.warnings))

@@ -1,0 +1,125 @@
+"""A key that is revoked ends what it has under way, and no key has more streams than its share."""
+
+import contextlib
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from api.storage.database import connect
+from api.storage.keys import list_keys, revoke_key
+
+PER_KEY = 20
+PATIENCE = 30.0  # seconds; more than the check of a key takes
+
+
+@pytest.fixture
+def idle_service(start_service: Callable[..., Any], sqlite_url: str) -> Any:  # noqa: ANN401
+    """A service whose worker looked for jobs once, so that they stay queued."""
+    return start_service(sqlite_url, poll=3600)
+
+
+def revoke(service: Any, name: str) -> None:  # noqa: ANN401
+    engine = connect(service.environment["DIFFICULTY_DATABASE_URL"])
+    for key in list_keys(engine):
+        if key.name == name:
+            revoke_key(engine, key.id)
+    engine.dispose()
+
+
+def new_job(client: Any) -> str:  # noqa: ANN401
+    body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}
+    return str(client.post("/v1/jobs", json=body).json()["links"]["events"])
+
+
+@pytest.mark.slow
+def test_events_end_with_a_problem_when_their_key_is_revoked(idle_service: Any) -> None:  # noqa: ANN401
+    mine = idle_service.new_key("mine")
+    with idle_service.client(mine) as client:
+        address = new_job(client)
+        with client.stream("GET", address) as events:
+            lines = events.iter_lines()
+            assert next(lines) == "event: state"
+            revoke(idle_service, "mine")
+            rest = list(lines)
+        again = client.get(address)
+
+    last = rest[rest.index("event: problem") + 1]
+    problem = json.loads(last.removeprefix("data: "))
+    assert problem["type"] == "/problems/unauthorised"
+    assert problem["status"] == again.status_code == 401
+
+
+@pytest.mark.slow
+def test_events_of_a_caller_without_a_key_end_with_the_first_key(idle_service: Any) -> None:  # noqa: ANN401
+    with idle_service.client() as client, client.stream("GET", new_job(client)) as events:
+        lines = events.iter_lines()
+        assert next(lines) == "event: state"
+        idle_service.new_key("first")
+
+        assert "event: problem" in list(lines)
+
+
+@pytest.mark.slow
+def test_an_upload_ends_when_its_key_is_revoked_and_keeps_what_arrived(
+    idle_service: Any,  # noqa: ANN401
+) -> None:
+    mine = idle_service.new_key("mine")
+    with idle_service.client(mine) as client:
+        upload = client.post("/v1/uploads", json={"format": "zip"}).json()["links"]["self"]
+    parts = urlsplit(idle_service.url)
+    head = (
+        f"PUT {upload} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {mine}\r\n"
+        "Content-Length: 100000000\r\n\r\n"
+    )
+    with socket.create_connection((str(parts.hostname), parts.port or 80), PATIENCE) as connection:
+        connection.sendall(head.encode())
+        answer = send_until_answered(connection, lambda: revoke(idle_service, "mine"))
+
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"/problems/unauthorised" in answer
+
+
+def send_until_answered(connection: socket.socket, after_first: Callable[[], None]) -> bytes:
+    """Goes on sending; the answer, or nothing where there is none in time."""
+    connection.settimeout(0.05)
+    end = time.monotonic() + PATIENCE
+    answer = b""
+    connection.sendall(b"x" * 1000)
+    after_first()
+    while not answer and time.monotonic() < end:
+        connection.sendall(b"x" * 1000)
+        with contextlib.suppress(TimeoutError):
+            answer = connection.recv(1 << 16)
+    connection.settimeout(PATIENCE)
+    with contextlib.suppress(ConnectionError):
+        while piece := connection.recv(1 << 16):
+            answer += piece
+    return answer
+
+
+@pytest.mark.slow
+def test_streams_that_are_asked_for_at_once_are_counted_one_by_one(idle_service: Any) -> None:  # noqa: ANN401
+    with idle_service.client() as client:
+        address = new_job(client)
+
+        def status(_number: int) -> int:
+            with client.stream("GET", address) as events:
+                lines = events.iter_lines()  # without a name it would be closed, and the stream too
+                next(lines)
+                barrier.wait(PATIENCE)
+                return int(events.status_code)
+
+        for _ in range(2):  # the streams of the first round are given back
+            barrier = Barrier(PER_KEY + 5)  # all are open before the first is closed
+            with ThreadPoolExecutor(PER_KEY + 5) as pool:
+                statuses = Counter(pool.map(status, range(PER_KEY + 5)))
+
+            assert statuses == {200: PER_KEY, 429: 5}

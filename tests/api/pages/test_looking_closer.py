@@ -1,0 +1,212 @@
+"""What the pages of a job show by the features of its images: similar images and the map."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+from api.app import create_app
+from api.jobs.files import columns_folder, delete_job_files, vectors_file
+from api.jobs.queue import claim, succeed
+from api.jobs.rows import Job
+from api.jobs.store import get_job
+from api.pages import images
+from api.results.similar_images import SimilarImages
+from api.settings import Settings
+from api.storage.artifacts import Artifacts
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
+from difficulty_service.datasets.storage import StoredPath
+from difficulty_service.reporting.similar import most_similar
+
+CLASSES = ("bird", "cat", "dog")
+EACH = 10
+EVERYTHING = "-9_-9_70000_-9_70000_70000_-9_70000"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    """A service with noise of a colour per class, of which dog/9.png is a copy of cat/0.png."""
+    generator = np.random.default_rng(0)
+    for label, name in enumerate(CLASSES):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(EACH):
+            pixels = generator.integers(0, 120, (16, 16, 3))
+            pixels[:, :, label] += 120
+            path = tmp_path / "photos" / name / f"{number}.png"
+            Image.fromarray(pixels.astype(np.uint8)).save(path)
+    copied = (tmp_path / "photos" / "cat" / "0.png").read_bytes()
+    (tmp_path / "photos" / "dog" / "9.png").write_bytes(copied)
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        roots={"photos": str(tmp_path / "photos")},
+        default_backbone="builtin",
+        device="cpu",
+    )
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        yield client
+
+
+@pytest.fixture
+def job(client: TestClient) -> Job:
+    """A job that was run as a worker runs it."""
+    state = client.app.state  # type: ignore[attr-defined]
+    body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
+    client.post("/v1/jobs", json=body).raise_for_status()
+    job = claim(state.engine, "worker", "cpu", 600.0)
+    assert job is not None
+    result = run_job(job, state.settings, state.engine, state.artifacts, Observer())
+    assert succeed(state.engine, job, result)
+    return job
+
+
+def state_of(client: TestClient) -> tuple[Settings, Artifacts]:
+    state = client.app.state  # type: ignore[attr-defined]
+    return state.settings, state.artifacts
+
+
+def remove(client: TestClient, job: Job, name: str) -> None:
+    _, artifacts = state_of(client)
+    (Path(artifacts.root.path) / f"jobs/{job.id}/a1/{name}").unlink()
+
+
+def rows_of(client: TestClient, address: str) -> list[int]:
+    page = client.get(address).raise_for_status().text
+    return [int(row) for row in re.findall(r'id="image-(\d+)"', page)]
+
+
+def test_the_page_of_an_image_has_the_twelve_most_similar_ones(
+    client: TestClient, job: Job
+) -> None:
+    page = client.get(f"/jobs/{job.id}/images/3").text
+
+    settings, artifacts = state_of(client)
+    with artifacts.open(f"jobs/{job.id}/a1/vectors.npy") as file:
+        (settings.data_dir / "copy.npy").write_bytes(file.read())
+    strip = page.partition('id="similar"')[2].partition("</ul>")[0]
+    shown = [int(row) for row in re.findall(r'/images/(\d+)">', strip)]
+    assert shown == most_similar(np.load(settings.data_dir / "copy.npy"), 3, 12)
+    assert (len(shown), 3 in shown) == (12, False)
+
+
+def test_many_images_are_searched_after_the_page_is_shown(
+    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"/jobs/{job.id}/images/3"
+    whole = client.get(address).text
+    monkeypatch.setattr(images, "MOST_SEARCHED_AT_ONCE", 5)
+
+    page = client.get(address).text
+    strip = client.get(f"{address}/similar", headers={"HX-Request": "true"}).text
+    without_script = client.get(f"{address}/similar").text
+
+    assert 'id="similar"' not in page
+    assert f'hx-get="{address}/similar" hx-trigger="load"' in page
+    assert strip.strip() in whole
+    assert strip.strip() in without_script
+    assert "<html" not in strip
+    assert "<html" in without_script
+
+
+def test_a_copy_of_the_image_is_shown_as_one(client: TestClient, job: Job) -> None:
+    page = client.get(f"/jobs/{job.id}/images/10").text
+
+    strip = page.partition('id="similar"')[2].partition("</ul>")[0]
+    first = strip.partition("</li>")[0]
+    assert "/images/29/picture" in first
+    assert strip.count('class="copy"') == 1
+    assert '<span class="copy">copy of this</span>' in first
+
+
+def test_a_job_without_vectors_says_what_makes_them(client: TestClient, job: Job) -> None:
+    remove(client, job, "vectors.npy")
+
+    page = client.get(f"/jobs/{job.id}/images/3").raise_for_status().text
+
+    assert 'id="similar"' not in page
+    assert "Score the dataset again" in page
+
+
+def test_vectors_in_remote_storage_are_copied_and_deleted_with_the_job(
+    client: TestClient, job: Job
+) -> None:
+    settings, local = state_of(client)
+    elsewhere = SubTreeFileSystem("/", LocalFileSystem())
+    remote = Artifacts(StoredPath(elsewhere, local.root.path.lstrip("/")))
+    finished = get_job(client.app.state.engine, None, job.id)  # type: ignore[attr-defined]
+    assert finished is not None
+
+    found = SimilarImages(settings, remote).get(finished, 3)
+    copied = vectors_file(settings, finished).exists()
+    delete_job_files(settings, remote, job.id)
+
+    assert len(found or ()) == 12
+    assert copied
+    assert not columns_folder(settings, job.id).exists()
+    assert local.list_folders(f"jobs/{job.id}") == []
+
+
+def test_the_points_of_the_map_are_columns_that_a_browser_keeps(
+    client: TestClient, job: Job
+) -> None:
+    answer = client.get(f"/jobs/{job.id}/map/points").raise_for_status()
+    again = client.get(
+        f"/jobs/{job.id}/map/points", headers={"If-None-Match": answer.headers["ETag"]}
+    )
+    plain = client.get(f"/jobs/{job.id}/map/points", headers={"Accept-Encoding": "identity"})
+
+    points = answer.json()
+    assert points["rows"] == list(range(30))
+    assert points["labels"] == [0] * 10 + [1] * 10 + [2] * 10
+    assert set(points["names"].values()) == set(CLASSES)
+    assert len(points["nearest"]) == len(points["ids"]) == 30
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert (again.status_code, again.content) == (304, b"")
+    assert plain.json() == points
+    assert "Content-Encoding" not in plain.headers
+    assert len(client.get(f"/jobs/{job.id}/map").content) < 8000
+
+
+def test_a_job_without_a_map_has_no_points_and_says_why(client: TestClient, job: Job) -> None:
+    remove(client, job, "map.parquet")
+
+    assert client.get(f"/jobs/{job.id}/map/points").status_code == 404
+    assert "There is no map" in client.get(f"/jobs/{job.id}/map").text
+    in_area = client.get(f"/jobs/{job.id}/images?area={EVERYTHING}").text
+    assert "this job has no map" in in_area
+
+
+def test_an_area_of_the_map_filters_the_images_and_can_be_marked(
+    client: TestClient, job: Job
+) -> None:
+    points = client.get(f"/jobs/{job.id}/map/points").json()
+    address = f"/jobs/{job.id}/images"
+
+    everything = rows_of(client, f"{address}?area={EVERYTHING}&sort=file")
+    nothing = rows_of(client, f"{address}?area=-9_-9_-8_-9_-8_-8")
+    cats = rows_of(client, f"{address}?area={EVERYTHING}&label=cat&sort=file")
+    marked = client.post(
+        f"{address}/mark-matching?area={EVERYTHING}&label=cat",
+        data={"mark": "drop"},
+        follow_redirects=False,
+    )
+
+    assert everything == points["rows"]
+    assert nothing == []
+    assert cats == list(range(10, 20))
+    assert f"area={EVERYTHING}" in marked.headers["Location"]
+    marks = client.get(f"/v1/jobs/{job.id}/marks").json()["marks"]
+    assert [mark["row"] for mark in marks] == cats
+    following = client.get(f"{address}/10?area={EVERYTHING}&label=cat&sort=file").text
+    assert re.search(r'id="next"[^>]*images/11\?[^"]*area=', following)
+
+
+def test_a_malformed_area_is_explained(client: TestClient, job: Job) -> None:
+    page = client.get(f"/jobs/{job.id}/images?area=1_2_3").raise_for_status().text
+
+    assert "is no area of the map" in page

@@ -1,0 +1,76 @@
+"""Thumbnails over HTTP: parts of them, those that a client has already, and a full disk."""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from api.jobs.store import Job
+from api.settings import Settings
+
+
+@pytest.fixture
+def address(settings: Settings, finished: Callable[[], Job]) -> str:
+    """Address of the thumbnail of an image of a finished job."""
+    for name in ("cat", "dog"):
+        folder = Path(settings.roots["photos"]) / "train" / name
+        folder.mkdir()
+        Image.effect_noise((64, 48), 50).save(folder / "1.png")
+    return f"/v1/jobs/{finished().id}/thumbnails/cat/1.png"
+
+
+def test_parts_of_a_thumbnail_make_the_thumbnail(client: TestClient, address: str) -> None:
+    whole = client.get(address)
+    only = {"If-Range": whole.headers["ETag"]}
+
+    first = client.get(address, headers=only | {"Range": "bytes=0-99"})
+    rest = client.get(address, headers=only | {"Range": "bytes=100-"})
+    several = client.get(address, headers={"Range": "bytes=0-1,4-5"})
+
+    assert (first.status_code, rest.status_code, several.status_code) == (206, 206, 200)
+    assert first.headers["Content-Range"] == f"bytes 0-99/{len(whole.content)}"
+    assert first.headers["Content-Type"] == "image/jpeg"
+    assert first.content + rest.content == several.content == whole.content
+
+
+def test_a_range_behind_the_end_of_a_thumbnail_is_a_problem(
+    client: TestClient, address: str, assert_problem: Callable[..., None]
+) -> None:
+
+    answer = client.get(address, headers={"Range": "bytes=99999999-"})
+
+    assert_problem(answer, 416, "range-not-satisfiable", "Range")
+    assert answer.headers["Content-Range"].startswith("bytes */")
+
+
+def test_a_client_that_has_the_thumbnail_need_not_fetch_it_again(
+    client: TestClient, address: str
+) -> None:
+    etag = client.get(address).headers["ETag"]
+
+    again = client.get(address, headers={"If-None-Match": etag})
+    other = client.get(f"{address}?size=20", headers={"If-None-Match": etag})
+
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", etag)
+    assert other.status_code == 200
+
+
+def test_a_full_disk_is_named_where_a_thumbnail_cannot_be_written(
+    client: TestClient,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_problem: Callable[..., None],
+) -> None:
+    def full(*_args: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/srv/thumbnails/x")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        answer = client.get(f"{address}?size=33")
+
+    assert_problem(answer, 507, "storage")
+    assert "/srv" not in answer.text
+    assert client.get(f"{address}?size=33").status_code == 200

@@ -1,0 +1,83 @@
+"""A damaged database is named with its file and the remedy, by server and worker alike."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import OperationalError
+
+from api.settings import Settings
+from api.storage.database import connect, migrate, open_database
+from api.storage.unusable import DatabaseDamaged, naming_damage
+from api.worker.worker import work
+
+DAMAGES = {
+    "its header": lambda content: b"\0" * 100 + content[100:],
+    "its pages": lambda content: content[:100] + b"\xff" * (len(content) - 100),
+    "its end": lambda content: content[: len(content) // 2],
+}
+
+
+@pytest.fixture(params=DAMAGES)
+def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The file of a database whose bytes are damaged."""
+    file = tmp_path / "difficulty.sqlite"
+    engine = connect(f"sqlite:///{file}")
+    migrate(engine)
+    with engine.connect() as connection:
+        connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
+    engine.dispose()
+    file.write_bytes(DAMAGES[request.param](file.read_bytes()))
+    return file
+
+
+@pytest.fixture
+def settings(damaged: Path) -> Settings:
+    return Settings(
+        data_dir=damaged.parent, database_url=f"sqlite:///{damaged}", poll=0.02, heartbeat=0.05
+    )
+
+
+def test_the_server_names_the_damaged_file(damaged: Path, settings: Settings) -> None:
+    message = r"is damaged .*backup"
+    with pytest.raises(DatabaseDamaged, match=message) as caught, open_database(settings):
+        pass
+
+    assert str(damaged) in str(caught.value)
+
+
+def test_the_worker_ends_with_the_damaged_file_and_the_remedy(
+    damaged: Path, settings: Settings
+) -> None:
+    with pytest.raises(DatabaseDamaged, match=r"is damaged .*backup") as caught:
+        work(settings, stop=lambda: False)
+
+    assert str(damaged) in str(caught.value)
+
+
+def test_the_command_says_so_without_a_traceback(damaged: Path) -> None:
+    environment = os.environ | {
+        "DIFFICULTY_DATA_DIR": str(damaged.parent),
+        "DIFFICULTY_DATABASE_URL": f"sqlite:///{damaged}",
+    }
+    command = [sys.executable, "-m", "difficulty_service", "worker", "--device", "cpu"]
+
+    ended = subprocess.run(  # noqa: S603 - our own command
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert ended.returncode == 1
+    assert "is damaged" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_other_errors_of_a_database_are_left_as_they_are(sqlite_engine: Engine) -> None:
+    with (
+        pytest.raises(OperationalError),
+        naming_damage(sqlite_engine),
+        sqlite_engine.connect() as connection,
+    ):
+        connection.execute(text("SELECT * FROM nothing"))

@@ -1,0 +1,112 @@
+"""A root may have credentials in its address; nothing of the address reaches a client or a log."""
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from threading import Thread
+
+import boto3
+import pyarrow.parquet as pq
+import pytest
+import structlog
+from moto.server import ThreadedMotoServer
+from sqlalchemy import Engine, text
+from starlette.testclient import TestClient
+
+from api.app import create_app
+from api.jobs.rows import Job
+from api.logs import printable_settings, set_up_logging
+from api.settings import Settings
+
+KEY, SECRET, BUCKET = "AKIAQ2WESRXT", "h3dgehog/s3cr3t", "tenants-pictures"
+CREDENTIALS = (KEY, "h3dgehog", "s3cr3t")
+
+Submit = Callable[..., Job]
+Working = Callable[[Settings], AbstractContextManager[Thread]]
+Wait = Callable[[Job, str], Job]
+
+
+@pytest.fixture
+def settings(settings: Settings, photos: Path) -> Iterator[Settings]:
+    """Settings with a root in a storage that its address has the credentials of."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    endpoint = "{}:{}".format(*server.get_host_and_port())
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://{endpoint}",
+        region_name="us-east-1",
+        aws_access_key_id=KEY,
+        aws_secret_access_key=SECRET,
+    )
+    client.create_bucket(Bucket=BUCKET)
+    for image in photos.rglob("*.png"):
+        client.upload_file(str(image), BUCKET, f"all/photos/{image.relative_to(photos)}")
+    folder = f"all/photos/{next(photos.iterdir()).name}"
+    client.put_object(Bucket=BUCKET, Key=f"{folder}/broken.png", Body=b"no image")
+    client.put_object(Bucket=BUCKET, Key="all/table.parquet", Body=b"PAR1 no table PAR1")
+    quoted = SECRET.replace("/", "%2F")
+    query = f"endpoint_override={endpoint}&scheme=http&region=us-east-1"
+    root = f"s3://{KEY}:{quoted}@{BUCKET}/all?{query}"
+    yield settings.model_copy(update={"roots": {"pictures": root}})
+    server.stop()
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    stream = io.StringIO()
+    set_up_logging(Settings(), stream)
+    yield stream
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
+
+
+def everything_in(engine: Engine) -> str:
+    with engine.connect() as connection:
+        tables = ("jobs", "job_events", "workers")
+        rows = [connection.execute(text(f"SELECT * FROM {table}")).all() for table in tables]  # noqa: S608
+    return str(rows)
+
+
+def test_no_result_event_answer_or_log_names_its_address(
+    settings: Settings,
+    sqlite_engine: Engine,
+    submitted: Submit,
+    working: Working,
+    wait_for: Wait,
+    log: io.StringIO,
+) -> None:
+    scored = submitted()
+    missing = submitted(dataset={"root": "pictures", "path": "nowhere"})
+    damaged = submitted(dataset={"root": "pictures", "path": "table.parquet"})
+    strict = submitted(on_error="stop")
+
+    with working(settings):
+        wait_for(scored, "succeeded")
+        for job in (missing, damaged, strict):
+            wait_for(job, "failed")
+    seen = [everything_in(sqlite_engine)]
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        for job in (scored, missing, damaged, strict):
+            addresses = [f"/v1/jobs/{job.id}{page}" for page in ("", "/errors", "/events")]
+            seen += [client.get(address).text for address in addresses]
+            page = client.get(f"/jobs/{job.id}", headers={"Accept": "text/html"})
+            assert page.status_code == 200
+            seen.append(page.text)
+        assert "broken.png" in client.get(f"/v1/jobs/{scored.id}/errors").text
+        seen.append(client.get("/v1/backbones").text + client.get("/").text)
+    files = list(Path(settings.artifact_root).rglob("*.parquet"))
+    assert files
+    seen += [str(pq.read_metadata(file).metadata) + str(pq.read_table(file)) for file in files]
+    assert "pictures/nowhere" in seen[0]
+    assert not [word for word in (*CREDENTIALS, BUCKET) for each in seen if word in each]
+    # The operator may see the address, but not the credentials.
+    logged = log.getvalue() + str(printable_settings(settings))
+    assert BUCKET in logged
+    assert not [word for word in CREDENTIALS if word in logged]

@@ -1,0 +1,119 @@
+"""CIFAR-10's test images, scored by the command as a person runs it."""
+
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from difficulty_service.score_file import read_scores
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+COMMAND = Path(sys.executable).with_name("difficulty")
+TIMEOUT = 120.0
+
+Exploring = Callable[[str, Path], AbstractContextManager[str]]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a person has after the first command.
+
+    Attributes:
+        folder: Folder in which the commands run.
+        output: What the command printed.
+        seconds: Time that it took.
+        rows: Rows of the score file.
+        pictures: The encoded images of the whole dataset, in the order of its file.
+    """
+
+    folder: Path
+    output: str
+    seconds: float
+    rows: list[dict[str, Any]]
+    pictures: list[bytes]
+
+
+@pytest.fixture(scope="session")
+def run_words() -> Callable[[str, Path], str]:
+    """Runs a line of a shell in a folder; gives what it prints."""
+
+    def run(line: str, folder: Path) -> str:
+        program, *words = shlex.split(line)
+        assert program == "difficulty"
+        done = subprocess.run(  # noqa: S603 - our own command
+            [COMMAND, *words], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def score_cifar10(
+    shared: Path,
+    run_words: Callable[[str, Path], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str], Scored]:
+    """Scores the test images with some options into scores.parquet."""
+    dataset = shared / "data" / "cifar10_test.parquet"
+    if not dataset.exists():
+        pytest.skip(f"there is no {dataset}")
+
+    def score(options: str) -> Scored:
+        folder = tmp_path_factory.mktemp("cifar10")
+        line = f"difficulty score {shlex.quote(str(dataset))} --out scores.parquet {options}"
+        begun = time.perf_counter()
+        output = run_words(line, folder)
+        seconds = time.perf_counter() - begun
+        rows = read_scores(folder / "scores.parquet").table.to_pylist()
+        pictures = pq.read_table(dataset, columns=["image"])["image"].to_pylist()
+        return Scored(folder, output, seconds, rows, pictures)
+
+    return score
+
+
+@pytest.fixture(scope="session")
+def exploring() -> Exploring:
+    """Runs `difficulty explore` from a line of a shell; gives what it prints while it serves."""
+
+    @contextmanager
+    def run(line: str, folder: Path) -> Iterator[str]:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            [COMMAND, *shlex.split(line)[1:]],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline() + process.stdout.readline()
+        finally:
+            process.terminate()
+            process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 0
+
+    return run
+
+
+@pytest.fixture
+def open_address(make_context: Callable[..., "BrowserContext"]) -> Callable[[str], "Page"]:
+    """Opens a page that may only ask the server of its address."""
+
+    def open_one(address: str) -> "Page":
+        server = address[: address.index("/jobs/")]
+        page = make_context((server,), base_url=server).new_page()
+        page.goto(address)
+        return page
+
+    return open_one

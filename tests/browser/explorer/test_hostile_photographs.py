@@ -1,0 +1,97 @@
+"""Real photographs under names that would break a careless page, scored by a real worker."""
+
+import io
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+Explorer = Any  # of conftest.py, which tests cannot import
+
+PHOTOGRAPHS = 2000
+CLASSES = (
+    "<img src=x onerror=alert(1)>",
+    "<script>alert(2)<",
+    "{{ 7 * 7 }}",
+    "'=1+1'",
+    '"quoted" & more',
+    "\u202egod",
+    "plain",
+    "ж猫",
+    "a b%20c",
+    "javascript:alert(3)",
+)
+FOLDER = "<i>photographs<"
+PAGES = ("", "/images", "/images?sort=hardest", "/classes", "/pairs", "/map", "/errors")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def photographs(explorer: Explorer, shared: Path) -> str:
+    """A folder below the root with CIFAR-10 images, whose classes and files have hostile names."""
+    dataset = shared / "data" / "cifar10_test.parquet"
+    if not dataset.exists():
+        pytest.skip(f"there is no {dataset}")
+    folder = explorer.folder / FOLDER
+    for name in CLASSES:
+        (folder / name).mkdir(parents=True)
+    table = pq.read_table(dataset, columns=["image", "label"]).slice(0, PHOTOGRAPHS)
+    for number, row in enumerate(table.to_pylist()):
+        name = f"{number}<b onclick=alert(4)>'\"&.png"
+        Image.open(io.BytesIO(row["image"])).save(folder / CLASSES[row["label"]] / name)
+    return FOLDER
+
+
+def test_their_progress_moves_and_every_page_shows_their_names_as_text(
+    page: "Page", explorer: Explorer, photographs: str
+) -> None:
+    page.goto("/")
+    page.get_by_label("Folder or file below it").fill(photographs)
+    page.get_by_role("button", name="Score", exact=True).click()
+    page.get_by_text(re.compile(f"of {PHOTOGRAPHS:,} images")).wait_for()
+    values = progress_of(page)
+    page.get_by_role("link", name="Check these labels").wait_for()
+    job = page.url
+
+    found = {}
+    for address in PAGES:
+        page.goto(job + address)
+        page.wait_for_load_state("networkidle")
+        found[address] = page.locator(
+            "img[src='x'], [onclick], [onerror], a[href^='javascript:'], main i, main bdi > *"
+        ).count()
+    listed = page_of_classes(page, job)
+    page.goto(f"{job}/images/0")
+
+    assert len(values) > 1
+    assert values == sorted(values)
+    assert found == dict.fromkeys(PAGES, 0)
+    assert sorted(listed) == sorted(CLASSES)
+    assert "<b onclick=alert(4)>'\"&.png" in page.locator(".sample-id").inner_text()
+    assert page.locator(".crumb").inner_text() == f"photos/{FOLDER}"
+    with explorer.client() as client:
+        client.delete(f"/v1/jobs/{job.rpartition('/')[2]}").raise_for_status()
+
+
+def progress_of(page: "Page") -> list[float]:
+    """The values that the progress of the open job has until its summary appears."""
+    values: list[float] = []
+    while page.locator("#progress").count():
+        bar = page.locator("#progress progress")
+        value = float(bar.get_attribute("value") or 0) if bar.count() else 0.0
+        if not values or value != values[-1]:
+            values.append(value)
+        page.wait_for_timeout(100)
+    return values
+
+
+def page_of_classes(page: "Page", job: str) -> list[str]:
+    page.goto(f"{job}/classes")
+    return page.locator("tbody th").all_inner_texts()

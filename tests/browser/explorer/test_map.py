@@ -1,0 +1,291 @@
+"""Points of the map are looked at, selected by a line around them, and marked."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from api.settings import Settings
+from api.storage.database import open_database, write_transaction
+from api.storage.tables import KEYS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page, Route
+
+Explorer = Any  # of conftest.py, which tests cannot import
+Points = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("no_marks")
+EDGE = 12
+
+
+@pytest.fixture
+def points(explorer: Explorer) -> Points:
+    with explorer.client() as client:
+        return client.get(f"/jobs/{explorer.job}/map/points").raise_for_status().json()
+
+
+def open_map(page: "Page", explorer: Explorer) -> "Page":
+    page.goto(f"/jobs/{explorer.job}/map")
+    page.locator("#map-box").wait_for()
+    return page
+
+
+def places(page: "Page", points: Points) -> np.ndarray:
+    """Where the points are in the window. Shape (points, 2)."""
+    page.locator("#map-canvas").scroll_into_view_if_needed()
+    box = page.locator("#map-canvas").bounding_box()
+    x, y = np.frombuffer(base64.b64decode(points["positions"]), "<u2").reshape(-1, 2).T / 65535
+    width, height = box["width"] - 2, box["height"] - 2
+    left = box["x"] + 1 + EDGE + x * (width - 2 * EDGE)
+    return np.stack([left, box["y"] + 1 + height - EDGE - y * (height - 2 * EDGE)], axis=1)
+
+
+def draw_around(page: "Page", points: Points, chosen: list[int]) -> list[int]:
+    """Drags the mouse around some points; gives the rows of all points inside."""
+    all_places = places(page, points)
+    low, high = all_places[chosen].min(0) - 3, all_places[chosen].max(0) + 3
+    (left, top), (right, bottom) = low, high
+    page.mouse.move(left, top)
+    page.mouse.down()
+    for x, y in ((right, top), (right, bottom), (left, bottom), (left, top + 1)):
+        page.mouse.move(x, y, steps=4)
+    page.mouse.up()
+    inside = ((all_places > low) & (all_places < high)).all(axis=1)
+    return [points["rows"][index] for index in np.flatnonzero(inside)]
+
+
+def of_class(points: Points, name: str, number: int) -> list[int]:
+    """Indices of the first points of a class."""
+    names = points["names"]
+    return [i for i, label in enumerate(points["labels"]) if names[str(label)] == name][:number]
+
+
+def stored(explorer: Explorer) -> dict[int, tuple[str, str | None]]:
+    with explorer.client() as client:
+        marks = client.get(f"/v1/jobs/{explorer.job}/marks?limit=1000").json()["marks"]
+    return {mark["row"]: (mark["mark"], mark["label"]) for mark in marks}
+
+
+def told(page: "Page", text: str) -> None:
+    page.locator("#lasso-text").get_by_text(text).wait_for()
+
+
+def test_a_point_of_the_map_shows_its_image_and_leads_to_it(
+    map_page: "Page", explorer: Explorer, points: Points
+) -> None:
+    assert sorted(points["rows"]) == list(range(len(explorer.scores)))
+    assert [explorer.scores[row]["sample_id"] for row in points["rows"]] == points["ids"]
+    x, y = places(map_page, points)[0]
+
+    map_page.mouse.move(x, y)
+    picture = map_page.locator("#map-tip img")
+    row = int(picture.get_attribute("src").split("/")[-2])
+    tip = map_page.locator("#map-tip").inner_text()
+    map_page.mouse.click(x, y)
+    map_page.locator(".sample-id").wait_for()
+
+    assert explorer.scores[row]["sample_id"] in tip
+    assert map_page.url == f"{explorer.url}/jobs/{explorer.job}/images/{row}"
+
+
+def test_the_picture_of_the_point_below_the_mouse_is_shown(
+    map_page: "Page", points: Points
+) -> None:
+    x, y = places(map_page, points)[5]
+
+    map_page.mouse.move(x, y)
+    map_page.wait_for_function(
+        "() => document.querySelector('#map-tip:not([hidden]) img')?.naturalWidth === 32"
+    )
+
+
+def test_the_images_in_the_lasso_are_counted_and_listed(map_page: "Page", points: Points) -> None:
+    inside = draw_around(map_page, points, of_class(points, "dog", 4))
+    told(map_page, f"{len(inside)} in the lasso")
+    assert map_page.url.endswith("/map")  # the end of the line is no click on a point
+
+    map_page.get_by_role("link", name="Show them").click()
+    map_page.locator(".results-head b").get_by_text(str(len(inside)), exact=True).wait_for()
+
+    rows = map_page.eval_on_selector_all(".card", "all => all.map(card => card.dataset.row)")
+    assert sorted(map(int, rows)) == sorted(inside)
+    map_page.get_by_label("In the area of the map").uncheck()
+    map_page.locator(".results-head b").get_by_text("120", exact=True).wait_for()
+
+
+def test_marks_of_a_lasso_are_stored_and_undone(
+    map_page: "Page", explorer: Explorer, points: Points
+) -> None:
+    inside = draw_around(map_page, points, of_class(points, "bird", 5))
+    earlier = {"row": inside[0], "decision": {"mark": "keep"}}
+    with explorer.client() as client:
+        client.post(f"/v1/jobs/{explorer.job}/marks", json={"marks": [earlier]}).raise_for_status()
+
+    map_page.get_by_role("button", name="Drop them").click()
+    told(map_page, f"{len(inside)} marked drop.")
+    dropped = stored(explorer)
+    map_page.get_by_role("button", name="Undo").click()
+    told(map_page, f"{len(inside)} as before.")
+
+    assert dropped == dict.fromkeys(inside, ("drop", None))
+    assert stored(explorer) == {inside[0]: ("keep", None)}
+    assert not map_page.get_by_role("button", name="Undo").is_visible()
+    map_page.wait_for_selector("#tray-text:has-text('1 checked')")
+
+
+def test_a_lasso_relabels_to_what_fits_best_or_to_a_chosen_class(
+    map_page: "Page", explorer: Explorer, points: Points
+) -> None:
+    scores = explorer.scores
+    inside = draw_around(map_page, points, list(range(len(scores))))
+    assert len(inside) == len(scores)
+    better = {
+        row: ("relabel", scores[row]["nearest_label_name"])
+        for row in inside
+        if scores[row]["nearest_label"] != scores[row]["label"]
+    }
+    dogs = [row for row, mark in better.items() if mark == ("relabel", "dog")]
+
+    map_page.get_by_role("button", name="Relabel to what fits best").click()
+    told(map_page, f"{len(better)} relabelled.")
+    fitting = stored(explorer)
+    map_page.get_by_role("button", name="Relabel to this class").click()
+    told(map_page, "Choose a class first.")
+    map_page.get_by_label("They are").fill("dog")
+    map_page.get_by_role("button", name="Relabel to this class").click()
+    told(map_page, f"{120 - len(dogs)} relabelled. {len(dogs)} were so already.")
+
+    assert fitting == better
+    assert better
+    assert stored(explorer) == dict.fromkeys(inside, ("relabel", "dog"))
+
+
+def test_parts_that_fail_are_counted_with_the_reason(
+    map_page: "Page", explorer: Explorer, points: Points, problems: list[str]
+) -> None:
+    script = (files("api.pages") / "static" / "bulk_marks.js").read_text()
+    small = script.replace("AT_ONCE = 1000", "AT_ONCE = 50")
+    map_page.route(
+        "**/bulk_marks.js", lambda route: route.fulfill(body=small, content_type="text/javascript")
+    )
+    open_map(map_page, explorer)
+    draw_around(map_page, points, list(range(len(explorer.scores))))
+    asked = []
+
+    def refuse_the_second(route: "Route") -> None:
+        asked.append(len(json.loads(route.request.post_data)["marks"]))
+        if len(asked) == 2:
+            route.fulfill(status=503, json={"detail": "the service is busy"})
+        else:
+            route.continue_()
+
+    map_page.route("**/v1/jobs/*/marks", refuse_the_second)
+    map_page.get_by_role("button", name="Keep their labels").click()
+    told(map_page, "70 marked keep. 50 could not be changed: the service is busy. Try again.")
+    first = len(stored(explorer))
+    map_page.get_by_role("button", name="Keep their labels").click()
+    told(map_page, "50 marked keep. 70 were so already.")
+
+    assert asked == [50, 50, 20, 50]
+    assert (first, len(stored(explorer))) == (70, 120)
+    assert len([problem for problem in problems if "503" in problem]) == len(problems)
+    problems.clear()
+
+
+def test_an_unknown_class_is_refused_in_words(
+    map_page: "Page", points: Points, problems: list[str]
+) -> None:
+    draw_around(map_page, points, [0, 1])
+
+    map_page.get_by_label("They are").fill("fish")
+    map_page.get_by_role("button", name="Relabel to this class").click()
+    told(map_page, "could not be changed: there is no class 'fish'")
+
+    assert [problem for problem in problems if "422" not in problem] == []
+    problems.clear()
+
+
+def test_escape_clears_the_lasso(map_page: "Page", points: Points) -> None:
+    draw_around(map_page, points, [0, 1, 2])
+    map_page.get_by_role("link", name="Show them").wait_for()
+
+    map_page.keyboard.press("Escape")
+
+    map_page.get_by_role("link", name="Show them").wait_for(state="hidden")
+
+
+@pytest.fixture
+def only_reading(explorer: Explorer, no_marks: None) -> Iterator[None]:
+    """Takes the scope write from the key for a while."""
+    assert no_marks is None  # no more, that is, which needs the scope
+    with open_database(Settings(data_dir=explorer.folder.parent / "data")) as engine:
+        for scopes in ("read", "write"):
+            with write_transaction(engine) as connection:
+                connection.execute(KEYS.update().values(scopes=scopes))
+            if scopes == "read":
+                yield
+
+
+@pytest.mark.usefixtures("only_reading")
+def test_a_key_that_may_only_read_selects_but_sees_no_marks_to_give(
+    map_page: "Page", points: Points
+) -> None:
+    inside = draw_around(map_page, points, [0, 1, 2])
+    told(map_page, f"{len(inside)} in the lasso")
+
+    shown = map_page.locator("#lasso button:visible, #lasso a:visible").all_inner_texts()
+    assert shown == ["Show them", "Clear the lasso"]
+
+
+def test_a_finger_draws_once_the_lasso_is_switched_on(
+    new_context: Callable[..., "BrowserContext"],
+    sign_in: Callable[["BrowserContext"], "BrowserContext"],
+    explorer: Explorer,
+    points: Points,
+) -> None:
+    options = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    page = open_map(sign_in(new_context(**options)).new_page(), explorer)
+    session = page.context.new_cdp_session(page)
+
+    def drag() -> list[int]:
+        all_places = places(page, points)
+        (left, top), (right, bottom) = all_places.min(0) - 3, all_places.max(0) + 3
+        corners = ((left, top), (right, top), (right, bottom), (left, bottom), (left, top + 9))
+        for index, (x, y) in enumerate(corners):
+            kind = "touchMove" if index else "touchStart"
+            session.send(
+                "Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]}
+            )
+        session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    drag()
+    assert not page.locator("#lasso").is_visible()
+    page.get_by_role("button", name="Lasso", exact=True).click()
+    drag()
+
+    told(page, "120 in the lasso")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_while_points_are_selected(
+    new_context: Callable[..., "BrowserContext"],
+    sign_in: Callable[["BrowserContext"], "BrowserContext"],
+    explorer: Explorer,
+    points: Points,
+    scheme: str,
+) -> None:
+    package = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
+    page = open_map(sign_in(new_context(color_scheme=scheme)).new_page(), explorer)
+    inside = draw_around(page, points, [0, 1, 2])
+    page.get_by_role("button", name="Drop them").click()
+    told(page, f"{len(inside)} marked drop.")
+
+    page.evaluate((files(package) / "axe.min.js").read_text())
+    results = page.evaluate("() => axe.run({resultTypes: ['violations']})")
+
+    assert [finding["id"] for finding in results["violations"]] == []

@@ -1,0 +1,116 @@
+"""A review by thumb on the narrowest phone."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+Explorer = Any  # of conftest.py, which tests cannot import
+
+WIDTH, HEIGHT = 320, 640
+SMALLEST_TARGET = 24  # CSS pixels, WCAG 2.2 criterion 2.5.8
+TARGETS = (
+    "#results a, #results button, #results summary, .tray a, .tray button, .actions button,"
+    " header a, header button, .steps a, .side-box summary, .side-box input, .side-box select,"
+    " .side-box button, .side-box a, .other-class input, .other-class button"
+)
+
+pytestmark = pytest.mark.usefixtures("no_marks")
+
+
+@pytest.fixture
+def phone(
+    new_context: Callable[..., "BrowserContext"],
+    sign_in: Callable[..., "BrowserContext"],
+) -> "Page":
+    """A page of a signed-in phone."""
+    context = new_context(
+        viewport={"width": WIDTH, "height": HEIGHT}, is_mobile=True, has_touch=True
+    )
+    return sign_in(context).new_page()
+
+
+def small_targets(page: "Page") -> list[str]:
+    """What is shown and smaller than a fingertip can hit."""
+    return [
+        f"{name} {width:.0f} x {height:.0f}"
+        for name, width, height in page.locator(TARGETS).evaluate_all(
+            """all => all.map(each => [each, each.getBoundingClientRect()])
+                .filter(([each, box]) => box.width && box.height)
+                .map(([each, box]) => [each.outerHTML.slice(0, 90), box.width, box.height])"""
+        )
+        if min(width, height) < SMALLEST_TARGET
+    ]
+
+
+def fits(page: "Page") -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+def mark_by_thumb(page: "Page", explorer: Explorer, number: int) -> None:
+    """Opens some images, drops each and goes back to the list."""
+    page.goto(f"/jobs/{explorer.job}/images")
+    for place in range(number):
+        page.locator(".look").nth(place).tap()
+        page.get_by_role("button", name="Drop the image").tap()
+        page.locator("[aria-pressed=true]").wait_for()
+        page.get_by_role("link", name="All images").tap()
+        page.locator("#grid").wait_for()
+
+
+def test_images_are_marked_by_thumb_and_the_tray_offers_the_marks(
+    phone: "Page", explorer: Explorer
+) -> None:
+    mark_by_thumb(phone, explorer, 6)
+
+    tray = phone.locator(".tray")
+    assert "6 checked: 0 keep, 0 relabel, 6 drop." in tray.inner_text()
+    assert fits(phone)
+    assert small_targets(phone) == []
+    assert tray.bounding_box()["height"] < HEIGHT / 3
+    assert phone.get_by_role("link", name="Download marks").is_visible()
+
+
+def test_every_target_of_the_page_of_an_image_can_be_hit(phone: "Page", explorer: Explorer) -> None:
+    phone.goto(f"/jobs/{explorer.job}/images?margin=0")
+    phone.locator("summary", has_text="Filters").tap()
+    in_filters = small_targets(phone)
+    fits_with_filters = fits(phone)
+    phone.locator(".look").first.tap()
+    phone.get_by_role("button", name="Drop the image").tap()
+    phone.locator("[aria-pressed=true]").wait_for()
+
+    assert in_filters == []
+    assert fits_with_filters
+    assert small_targets(phone) == []
+    assert fits(phone)
+
+
+def test_the_tray_covers_neither_the_focused_image_nor_the_end_of_the_list(
+    phone: "Page", explorer: Explorer
+) -> None:
+    mark_by_thumb(phone, explorer, 1)
+
+    covered = []
+    phone.locator(".look").first.focus()
+    for _ in range(30):
+        phone.keyboard.press("ArrowRight")
+        covered.append(
+            phone.evaluate(
+                """() => {
+                    const card = document.activeElement.closest(".card").getBoundingClientRect();
+                    const tray = document.querySelector(".tray").getBoundingClientRect();
+                    const header = document.querySelector("header").getBoundingClientRect();
+                    return card.bottom > tray.top || card.top < header.bottom;
+                }"""
+            )
+        )
+    phone.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+    end = phone.locator(".more a").bounding_box()
+    tray = phone.locator(".tray").bounding_box()
+
+    assert not any(covered)
+    assert end["y"] + end["height"] <= tray["y"]

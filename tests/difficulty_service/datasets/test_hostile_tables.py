@@ -1,0 +1,195 @@
+"""Small Parquet files that are huge once they are decoded, or hold what no one expects."""
+
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from difficulty_service.datasets import open_dataset, parquet_rows
+from difficulty_service.datasets.parquet_pages import LARGE_PAGE, read_pages
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
+from difficulty_service.errors import DatasetError
+
+MEBIBYTE = 1 << 20
+LIMITS = TableLimits(max_rows=1000, max_text_bytes=MEBIBYTE)
+LIMITED = DatasetOptions(limits=LIMITS)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Writes a Parquet file with the columns image and label, or others; returns its path."""
+
+    def write_table(table: pa.Table | dict[str, Any], **options: Any) -> str:  # noqa: ANN401
+        path = tmp_path / "table.parquet"
+        if isinstance(table, dict):
+            table = pa.table(table)
+        pq.write_table(table, path, **{"compression": "zstd", "write_statistics": False} | options)
+        return str(path)
+
+    return write_table
+
+
+def of_text(values: list[bytes]) -> pa.Array:
+    """Text that nobody has checked to be UTF-8."""
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+def test_rows_are_counted_before_any_is_read(write: Callable[..., str]) -> None:
+    location = write({"image": pa.nulls(1001, pa.binary()), "label": [0] * 1001})
+
+    with pytest.raises(DatasetError, match="1,001 rows, the maximum is 1,000"):
+        open_dataset(location, LIMITED)
+    assert len(open_dataset(location, DatasetOptions()).labels) == 1001
+
+
+@pytest.mark.parametrize("column", ["label", "path"])
+def test_text_is_counted_as_it_is_decoded(write: Callable[..., str], column: str) -> None:
+    texts = pa.DictionaryArray.from_arrays(
+        pa.array(np.arange(1000) % 2), pa.array(["a" * 2000, "b" * 2000])
+    ).cast(pa.string())
+    labels = pa.array(["cat", "dog"] * 500)
+    location = write({"image": [b"x"] * 1000, "label": labels, "path": texts} | {column: texts})
+    assert Path(location).stat().st_size < 10_000
+
+    with pytest.raises(DatasetError, match="more than 1,048,576 bytes in memory"):
+        open_dataset(location, LIMITED)
+
+
+def test_an_image_that_all_rows_repeat_is_in_memory_a_few_times_at_most(
+    write: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = np.random.default_rng(0).bytes(8 * MEBIBYTE)
+    location = write({"image": [image] * 64, "label": [0, 1] * 32})
+    assert Path(location).stat().st_size < 10 * MEBIBYTE
+    monkeypatch.setattr(parquet_rows, "BATCH_BYTES", 2 * len(image))
+    dataset = open_dataset(location, LIMITED)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    openers = list(dataset.open_images(range(64)))  # as where many images are read ahead
+    sizes = [len(opener().read()) for opener in openers]
+
+    assert sizes == [len(image)] * 64
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < 16 * len(image)
+
+
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_a_page_that_unpacks_to_far_more_than_images_do_is_refused(
+    write: Callable[..., str], *, use_dictionary: bool
+) -> None:
+    image = bytes(LARGE_PAGE + 1)
+    columns = {"image": [image, image], "label": [0, 1]}
+    location = write(columns, use_dictionary=use_dictionary)
+    assert Path(location).stat().st_size < 20_000
+    dataset = open_dataset(location, DatasetOptions())
+    before = pa.total_allocated_bytes()
+
+    with pytest.raises(DatasetError, match=r"'image'.* that unpack to"):
+        list(dataset.open_images(range(2)))
+
+    assert pa.total_allocated_bytes() - before < LARGE_PAGE
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
+def test_headers_of_pages_say_what_the_footer_says(
+    write: Callable[..., str], version: str, codec: str
+) -> None:
+    images = [np.random.default_rng(row).bytes(100 * row) for row in range(300)]
+    table = pa.table({"image": [{"bytes": each, "path": "a"} for each in images]})
+    location = write(
+        table,
+        data_page_version=version,
+        compression=codec,
+        row_group_size=100,
+        data_page_size=10_000,
+        write_statistics=True,
+    )
+    metadata = pq.ParquetFile(location).metadata
+
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            with pa.OSFile(location) as source:
+                pages = list(read_pages(source, column))
+            headers = column.total_compressed_size - sum(page.stored for page in pages)
+            assert 10 * len(pages) < headers < 100 * len(pages)
+            assert sum(page.unpacked for page in pages) + headers == column.total_uncompressed_size
+
+
+def test_noise_in_place_of_pages_is_a_damaged_file(write: Callable[..., str]) -> None:
+    location = write({"image": [bytes(range(256))] * 9, "label": [0, 1, 2] * 3})
+    column = pq.ParquetFile(location).metadata.row_group(0).column(0)
+    start = column.dictionary_page_offset
+    whole = Path(location).read_bytes()
+    generator = np.random.default_rng(0)
+
+    for _ in range(200):
+        noise = generator.bytes(column.total_compressed_size)
+        Path(location).write_bytes(whole[:start] + noise + whole[start + len(noise) :])
+        with pa.OSFile(location) as source, pytest.raises(DatasetError, match=r"damaged|unpack"):
+            list(read_pages(source, column))
+
+
+@pytest.mark.parametrize("column", ["label", "path", "label_name"])
+def test_text_that_is_not_utf8_is_named_by_its_column(
+    write: Callable[..., str], column: str
+) -> None:
+    columns = {"image": [b"x", b"y"], "label": [0, 1]} | {column: of_text([b"\xff\xfe", b"a"])}
+
+    with pytest.raises(DatasetError, match=f"column '{column}' of 'table.parquet'.*not valid"):
+        open_dataset(write(columns), DatasetOptions())
+
+
+def test_a_path_inside_a_cell_that_is_not_utf8_is_a_damaged_file(write: Callable[..., str]) -> None:
+    images = pa.StructArray.from_arrays(
+        [pa.array([b"x", b"y"]), of_text([b"\xff", b"a"])], ["bytes", "path"]
+    )
+
+    with pytest.raises(DatasetError, match="not valid"):
+        open_dataset(write({"image": images, "label": [0, 1]}), DatasetOptions())
+
+
+@pytest.mark.parametrize("name", ["image", "label", "label_name", "split"])
+def test_two_columns_of_one_name_are_refused_by_it(write: Callable[..., str], name: str) -> None:
+    columns = {"image": [b"x", b"y"], "label": ["a", "b"]}
+    names = [*columns, name, name]
+    table = pa.table([*columns.values(), ["c", "d"], ["c", "d"]], names=names)
+
+    with pytest.raises(DatasetError, match=f"two columns '{name}'"):
+        open_dataset(write(table), DatasetOptions())
+
+
+def test_two_columns_that_are_not_used_may_have_one_name(write: Callable[..., str]) -> None:
+    table = pa.table([[b"x", b"y"], ["a", "b"], [1, 2], [1, 2]], names=["image", "label", "n", "n"])
+
+    assert open_dataset(write(table), DatasetOptions()).class_names == ("a", "b")
+
+
+def test_unsigned_labels_are_indices_or_too_large(write: Callable[..., str]) -> None:
+    def opened(*labels: int) -> Dataset:
+        columns = {"image": [b"x"] * len(labels), "label": pa.array(labels, pa.uint64())}
+        return open_dataset(write(columns), DatasetOptions())
+
+    assert opened(2, 0).labels.tolist() == [2, 0]
+    with pytest.raises(DatasetError, match=f"holds {2**64 - 1} at table.parquet#1"):
+        opened(0, 2**64 - 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"label": ["a" * 1001, "b"]}, "the name of a class has 1,001 characters"),
+        ({"label": ["a", "b"], "path": ["c" * 10_001, "d"]}, "an id has 10,001 characters"),
+    ],
+)
+def test_long_names_and_ids_are_refused(
+    write: Callable[..., str], columns: dict[str, list[str]], message: str
+) -> None:
+    with pytest.raises(DatasetError, match=message) as caught:
+        open_dataset(write({"image": [b"x", b"y"], **columns}), DatasetOptions())
+
+    assert len(str(caught.value)) < 300

@@ -1,0 +1,258 @@
+"""Damages files of one kind and reads them: a program, because a reader might end its process.
+
+    python damage.py KIND FOLDER FIRST LAST
+
+It prints the number of each damage before the file is read, and the outcome after it: `same`,
+`named` (an error with the file and a remedy), `different`, or the error that is neither.
+"""
+
+import random
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from api.results.score_columns import map_columns, write_columns
+from difficulty_service.audit.files import read_explanation, write_json
+from difficulty_service.errors import DifficultyError
+from difficulty_service.feature_store.bad_image import BadImage
+from difficulty_service.feature_store.description import read_description
+from difficulty_service.feature_store.errors_file import read_errors, write_errors
+from difficulty_service.feature_store.part import (
+    Part,
+    open_part,
+    read_bad_images,
+    write_part,
+)
+from difficulty_service.feature_store.part_images import has_digests, read_images
+from difficulty_service.feature_store.store import create_store
+from difficulty_service.score_file import ScoreFile, read_scores, to_schema, write_scores
+from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.statistics.fitting import fit
+from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
+from trainer import run_folder
+from trainer.evaluation.prediction_file import Predictions, read_predictions, write_predictions
+from trainer.training.checkpoint import Checkpoint, Progress, load_checkpoint, save_checkpoint
+
+ROWS, DIM = 300, 8
+LONGEST_BLOCK = 512
+
+Kind = tuple[str, Callable[[Path], object], Callable[[Path], object]]
+"""Name of the file, its writer, and its reader, whose result is compared by its `repr`."""
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def scores() -> pa.Table:
+    values = numbers(ROWS).double().tolist()
+    return pa.table(
+        {
+            "sample_id": [f"photo {row}.jpg" for row in range(ROWS)],
+            "label": pa.array([row % 3 for row in range(ROWS)], pa.int32()),
+            "label_name": [f"class {row % 3}" for row in range(ROWS)],
+            **dict.fromkeys(("md", "md_agnostic", "rmd", "percentile"), values),
+            "nearest_label": pa.array([0] * ROWS, pa.int32()),
+            "label_margin": values,
+        }
+    )
+
+
+def score_values(path: Path) -> object:
+    read = read_scores(path)
+    return read.table.to_pydict(), read.provenance
+
+
+def store_part(path: Path) -> None:
+    part = Part(
+        [f"photo {row}" for row in range(ROWS)],
+        torch.arange(ROWS) % 3,
+        torch.zeros(ROWS, dtype=torch.int64),
+        numbers(ROWS, DIM),
+        [bytes([row % 256]) * 32 for row in range(ROWS)],
+    )
+    write_part(path, part, [BadImage("bad", "cut short")])
+
+
+def part_values(path: Path) -> object:
+    part = open_part(path, ["sample_id", "run"])
+    bad = read_bad_images(path)
+    middle = part.read_features(slice(5, 20), torch.empty).tolist()
+    images = read_images(path, 1, with_ids=True) if has_digests(path) else None
+    texts = images and [repr(value) for value in vars(images).values()]
+    return part.sample_ids.to_pylist(), part.labels.tolist(), bad, middle, texts, rest(part)
+
+
+def rest(part: Any) -> object:  # noqa: ANN401
+    return part.runs.tolist(), part.features().tolist()
+
+
+def gaussian_values(path: Path) -> object:
+    gaussians, provenance = load_gaussians(path)
+    moments = {name: tensor.tolist() for name, tensor in vars(gaussians.moments).items()}
+    factors = [
+        {**vars(factor), "whitening": factor.whitening.tolist()}
+        for factor in (gaussians.within, gaussians.agnostic)
+    ]
+    means = gaussians.mean.tolist(), gaussians.class_means.tolist()
+    return moments, factors, means, gaussians.options, gaussians.warnings, dict(provenance)
+
+
+def gaussians(path: Path) -> None:
+    fitted = fit(numbers(80, 5).double(), torch.arange(80) % 3, 3, FitOptions(shrinkage="oas"))
+    save_gaussians(path, fitted, {"backbone": "builtin", "class_names": ["a", "b", "c"]})
+
+
+def column_values(path: Path) -> object:
+    """A file that is damaged is made anew."""
+    columns = map_columns(path)
+    if columns is None:
+        columns_file(path)
+        columns = map_columns(path)
+    assert columns is not None
+    samples = columns.samples
+    arrays = [samples.labels, samples.nearest, samples.rmd, samples.margins, samples.percentiles]
+    ids = samples.ids.to_pylist(), samples.copy_of.to_pylist()
+    return ids, [array.tolist() for array in arrays], samples.names, columns.provenance
+
+
+def columns_file(path: Path) -> None:
+    write_columns(path, ScoreFile(to_schema(scores()), {"dataset": "photos"}))
+
+
+def prediction_values(path: Path) -> object:
+    read = read_predictions(path)
+    return read.sample_ids, read.logits.tolist(), read.targets.tolist()
+
+
+def predictions(path: Path) -> None:
+    ids = [f"photo {row}" for row in range(50)]
+    write_predictions(path, Predictions(ids, numbers(50, 3), torch.arange(50) % 3))
+
+
+def checkpoint(path: Path) -> None:
+    model = {"weight": numbers(20, 5), "bias": numbers(5)}
+    save_checkpoint(path, Checkpoint({"seed": 1}, Progress(3), model, {"lr": 0.1}, {}, {}, {}))
+
+
+def provenance_values(path: Path) -> object:
+    return read_scores(path.with_name("scores.csv"), ["sample_id"]).provenance
+
+
+DESCRIPTION = {"class_names": ["a", "b"], "seed": 3, "backbone": "builtin", "feature_dim": 8}
+
+KINDS: Mapping[str, Kind] = {
+    "scores": (
+        "scores.parquet",
+        lambda path: write_scores(path, scores(), {"dataset": "photos", "seed": 1}),
+        score_values,
+    ),
+    "provenance": (
+        "scores.csv.json",
+        lambda path: write_scores(path.with_name("scores.csv"), scores(), {"dataset": "photos"}),
+        provenance_values,
+    ),
+    "part": ("part-00000.parquet", store_part, part_values),
+    "store": (
+        "store.json",
+        lambda path: create_store(path.parent, DESCRIPTION),
+        lambda path: sorted(read_description(path.parent).items()),
+    ),
+    "errors": (
+        "errors.parquet",
+        lambda path: write_errors(path.parent, [BadImage(f"{row}", "bad") for row in range(20)]),
+        lambda path: read_errors(path.parent),
+    ),
+    "gaussians": ("gaussians.safetensors", gaussians, gaussian_values),
+    "columns": ("columns.arrow", columns_file, column_values),
+    "explanation": (
+        "scores.explained.json",
+        lambda path: write_json(path, {"format_version": 1, "groups": [[1, 0.25]], "name": "é"}),
+        lambda path: sorted(read_explanation(path).items()),  # type: ignore[union-attr]
+    ),
+    "predictions": ("test.npz", predictions, prediction_values),
+    "checkpoint": ("checkpoint.pt", checkpoint, load_checkpoint),
+    "run": (
+        "metrics.json",
+        lambda path: run_folder.write_json(path, {"raw": {"ece": 0.125, "bins": [1, 2, 3]}}),
+        lambda path: sorted(run_folder.read_json(path).items()),
+    ),
+}
+"""Every kind of file that this package writes and reads again."""
+
+
+def flip_bit(data: bytearray, chance: random.Random) -> None:
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+
+
+def zero_block(data: bytearray, chance: random.Random) -> None:
+    start = chance.randrange(len(data))
+    length = min(chance.randint(1, LONGEST_BLOCK), len(data) - start)
+    data[start : start + length] = bytes(length)
+
+
+def truncate(data: bytearray, chance: random.Random) -> None:
+    del data[chance.randrange(len(data)) :]
+
+
+def swap_blocks(data: bytearray, chance: random.Random) -> None:
+    length = chance.randint(1, min(LONGEST_BLOCK, len(data) // 3))
+    first = chance.randrange(len(data) - 2 * length)
+    second = chance.randrange(first + length, len(data) - length + 1)
+    one, other = data[first : first + length], data[second : second + length]
+    data[first : first + length], data[second : second + length] = other, one
+
+
+def repeat_block(data: bytearray, chance: random.Random) -> None:
+    start = chance.randrange(len(data))
+    block = data[start : start + chance.randint(1, LONGEST_BLOCK)]
+    data[start:start] = block
+
+
+def remove_block(data: bytearray, chance: random.Random) -> None:
+    start = chance.randrange(len(data))
+    del data[start : start + chance.randint(1, LONGEST_BLOCK)]
+
+
+DAMAGES = (flip_bit, zero_block, truncate, swap_blocks, repeat_block, remove_block)
+
+
+def outcome(read: Callable[[Path], object], path: Path, expected: str) -> str:
+    """Reads a damaged file."""
+    try:
+        return "same" if repr(read(path)) == expected else "different"
+    except DifficultyError as error:
+        named = path.name in str(error) and error.remedy
+        return "named" if named else f"without file or remedy: {error}"
+    except Exception as error:  # noqa: BLE001 - to be reported
+        return f"{type(error).__name__}: {error}".replace("\n", " ")
+
+
+def main() -> None:
+    """Damages a file in one way after another."""
+    kind, folder, first, last = sys.argv[1:]
+    name, write, read = KINDS[kind]
+    original = Path(folder) / "original" / name
+    original.parent.mkdir(exist_ok=True)
+    write(original)
+    expected = repr(read(original))
+    for number in range(int(first), int(last)):
+        chance = random.Random(f"{kind} {number}")  # noqa: S311 - a repeatable sequence
+        path = Path(folder) / f"{number}" / name
+        path.parent.mkdir()
+        for beside in original.parent.iterdir():
+            (path.parent / beside.name).write_bytes(beside.read_bytes())
+        damage = DAMAGES[number % len(DAMAGES)]
+        data = bytearray(original.read_bytes())
+        damage(data, chance)
+        path.write_bytes(data)
+        print(number, damage.__name__, end=" ", flush=True)  # noqa: T201
+        print(outcome(read, path, expected), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""A server and its workers, as processes that are killed, paused and replaced."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+from api.server import run_server
+from api.settings import Settings
+from api.worker.worker import run_worker
+
+
+class NotedProcess(ForkServerProcess):
+    """A process whose id is added to a file as soon as it has started.
+
+    Args:
+        file: The file, with one id per line.
+        options: As for any other process.
+    """
+
+    def __init__(self, file: Path, **options: Any) -> None:  # noqa: ANN401 - of the base class
+        super().__init__(**options)
+        self._file = file
+
+    def start(self) -> None:
+        super().start()
+        with self._file.open("a") as file:
+            file.write(f"{self.pid}\n")
+
+
+def run_noted_worker(settings: Settings, notes: Path, address: str) -> None:
+    """Runs a worker; the processes of its jobs need not load torch either, and are noted."""
+    # A forked process would start a fork server of its own, which loads torch for seconds.
+    server: Any = forkserver._forkserver  # there is no public way
+    server._forkserver_address = address
+    server.ensure_running = lambda: None
+    context = ForkServerContext()
+    noted = partial(NotedProcess, notes / str(os.getpid()))
+    context.Process = noted  # type: ignore[misc, assignment]
+    run_worker(settings, context=context)
+
+
+class Service:
+    """One server and some workers.
+
+    Args:
+        settings: Settings of the server and of every worker.
+        context: Starts processes that need not load torch.
+        notes: Folder for the ids of the processes that run jobs, in one file per worker.
+    """
+
+    def __init__(self, settings: Settings, context: ForkServerContext, notes: Path) -> None:
+        self._settings = settings
+        self._context = context
+        self._notes = notes
+        self._server = self._start(run_server, settings, 0)
+        self._workers: list[ForkServerProcess] = []
+        self._paused: set[int] = set()
+        self._pauses: list[threading.Timer] = []
+
+    @property
+    def server(self) -> int:
+        """Process id of the server."""
+        return self._server.pid or 0
+
+    @property
+    def workers(self) -> list[int]:
+        """Process ids of all workers that are not paused, nor the processes of their jobs."""
+        pids = [worker.pid or 0 for worker in self._workers]
+        return [pid for pid in pids if self._paused.isdisjoint({pid, self.job_process(pid)})]
+
+    def job_process(self, worker: int) -> int:
+        """Id of the process that runs the jobs of a worker; 0 while there is none yet."""
+        return max(self._noted(worker)[-1:], default=0)
+
+    def add_workers(self, number: int) -> None:
+        self._workers += [self._start_worker() for _ in range(number)]
+
+    def replace_worker(self, pid: int) -> None:
+        """Kills a worker and starts another one."""
+        index = [worker.pid for worker in self._workers].index(pid)
+        self._workers[index].kill()
+        self._workers[index].join()
+        self._workers[index] = self._start_worker()
+
+    def replace_server(self) -> None:
+        """Kills the server and starts another one."""
+        self._server.kill()
+        self._server.join()
+        self._server = self._start(run_server, self._settings, 0)
+
+    def pause(self, seconds: float, *pids: int) -> None:
+        """Stops processes at once; they wake up after some seconds."""
+        for pid in pids:
+            send(pid, signal.SIGSTOP)
+        self._paused.update(pids)
+        pause = threading.Timer(seconds, self._wake_up, pids)
+        self._pauses.append(pause)
+        pause.start()
+
+    def wait_for_pauses(self) -> None:
+        """Waits until every paused process has woken up."""
+        while self._pauses:
+            self._pauses.pop().join()
+
+    def unexpected(self) -> list[str]:
+        """Processes that have ended by themselves, or that run on without their worker."""
+        alive = {worker.pid for worker in self._workers if worker.is_alive()}
+        found = [f"a worker {worker.exitcode}" for worker in self._workers if not worker.is_alive()]
+        if not self._server.is_alive():
+            found.append(f"the server {self._server.exitcode}")
+        for file in self._notes.iterdir():
+            pids = self._noted(int(file.name))
+            ended = pids[:-1] if int(file.name) in alive else pids
+            found += [f"job process {pid} of worker {file.name}" for pid in ended if exists(pid)]
+        return found
+
+    def close(self) -> None:
+        """Ends all processes."""
+        self.wait_for_pauses()
+        for process in (*self._workers, self._server):
+            process.terminate()
+        for process in (*self._workers, self._server):
+            process.join()
+
+    def _noted(self, worker: int) -> list[int]:
+        file = self._notes / str(worker)
+        return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+    def _wake_up(self, *pids: int) -> None:
+        for pid in pids:
+            send(pid, signal.SIGCONT)
+        self._paused.difference_update(pids)
+
+    def _start_worker(self) -> ForkServerProcess:
+        server: Any = forkserver._forkserver  # there is no public way
+        address = server._forkserver_address
+        return self._start(run_noted_worker, self._settings, self._notes, address)
+
+    def _start(self, target: Callable[..., None], *arguments: object) -> ForkServerProcess:
+        process = self._context.Process(target=target, args=arguments)
+        process.start()
+        return process
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Sends a signal to a process, unless it has ended or is not known yet."""
+    if pid:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def exists(pid: int) -> bool:
+    """Whether there is a process of that id."""
+    return Path(f"/proc/{pid}").exists()

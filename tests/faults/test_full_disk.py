@@ -1,0 +1,110 @@
+"""A full disk is named to clients, and to the owners of jobs, and passes once there is space."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from httpx2 import Response
+from PIL import Image
+
+from api.app import create_app
+from api.jobs.failures import describe_failure
+from api.jobs.queue import claim, succeed
+from api.jobs.rows import Job
+from api.settings import Settings
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
+
+EACH = 12
+
+
+@pytest.fixture
+def client(tmp_path: Path, tiny_disk: Path) -> Iterator[TestClient]:
+    """A client of the application, whose data is on a tiny disk, and its database is not."""
+    generator = np.random.default_rng(0)
+    for label, name in enumerate(("cat", "dog")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(EACH):
+            pixels = generator.integers(0, 120, size=(16, 16, 3)) + 60 * label
+            path = tmp_path / "photos" / name / f"{number}.png"
+            Image.fromarray(pixels.astype(np.uint8)).save(path)
+    settings = Settings(
+        data_dir=tiny_disk,
+        database_url=f"sqlite:///{tmp_path / 'difficulty.sqlite'}",  # type: ignore[arg-type]
+        roots={"photos": str(tmp_path / "photos")},
+        default_backbone="builtin",
+        device="cpu",
+    )
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        yield client
+
+
+def fill(disk: Path, left: int = 0) -> Path:
+    """Writes a file that takes all space but the last `left` bytes."""
+    path = disk / "ballast"
+    with path.open("wb", buffering=0) as file:
+        while space := os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - left:
+            if space < 0:
+                break
+            file.write(bytes(min(space, 1 << 20)))
+    return path
+
+
+def claimed(client: TestClient) -> Job:
+    client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.5})
+    job = claim(client.app.state.engine, "worker", "cpu", 600.0)  # type: ignore[attr-defined]
+    assert job is not None
+    return job
+
+
+def run(client: TestClient, job: Job) -> dict[str, object]:
+    state = client.app.state  # type: ignore[attr-defined]
+    return run_job(job, state.settings, state.engine, state.artifacts, Observer())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("left", [0, 1 << 14, 1 << 17, 1 << 19, 1 << 21])
+def test_a_job_fails_by_name_on_a_full_disk_and_can_be_tried_again(
+    client: TestClient, tiny_disk: Path, left: int
+) -> None:
+    job = claimed(client)
+    ballast = fill(tiny_disk, left)
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - its description is what is tested
+        run(client, job)
+    failure = describe_failure(caught.value, {})
+    ballast.unlink()
+
+    assert (failure.type, failure.retry) == ("storage", True)
+    assert "no space" in failure.detail
+    assert run(client, job)["num_scored"] == 2 * EACH
+
+
+@pytest.mark.slow
+def test_thumbnails_and_single_samples_name_a_full_disk(
+    client: TestClient, tiny_disk: Path
+) -> None:
+    job = claimed(client)
+    engine = client.app.state.engine  # type: ignore[attr-defined]
+    assert succeed(engine, job, run(client, job))
+
+    def ask() -> list[Response]:
+        return [
+            client.get(f"/v1/jobs/{job.id}/thumbnails/cat/1.png"),
+            client.post(f"/v1/gaussians/{job.id}/score", json={"features": [[0.0]]}),
+        ]
+
+    ballast = fill(tiny_disk)
+    failed = ask()
+    ballast.unlink()
+    answered = ask()
+
+    for answer in failed:
+        assert answer.status_code == 507, answer.text
+        assert answer.json()["type"] == "/problems/storage"
+        assert "DIFFICULTY_DATA_DIR" in answer.json()["remedy"]
+        assert int(answer.headers["Retry-After"]) > 0
+    assert [answer.status_code for answer in answered] == [200, 422]  # the vector is too short
