@@ -26,6 +26,7 @@ from api.pages.routes import add_pages
 from api.request_log import RequestLog
 from api.results.maps import Maps
 from api.results.open_scores import OpenScores
+from api.results.score_columns import load_conversions
 from api.results.similar_images import SimilarImages
 from api.results.thumbnails import AT_ONCE, Thumbnails
 from api.routes import events, gaussians, jobs, marks, results, system, thumbnails, uploads
@@ -119,6 +120,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.open_scores = OpenScores(settings, state.artifacts)
         state.scoring_models = ScoringModels(state.artifacts, state.scoring_process)
         await run_in_threadpool(compile_templates)
+        await run_in_threadpool(load_conversions)
         state.maps = Maps(state.artifacts, state.open_scores)
         state.similar_images = SimilarImages(settings, state.artifacts)
         state.thumbnail_queue = FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails)

@@ -49,6 +49,11 @@ class ScoreColumns:
         return self.overview.summary.scale
 
 
+def load_conversions() -> None:
+    """Loads what converts arrays, which would otherwise delay the first request that needs it."""
+    pa.array(np.zeros(1))  # pyarrow imports pandas here, where that is installed
+
+
 def write_columns(path: Path, scores: ScoreFile) -> Path:
     """Writes the file, which appears whole or not at all, and returns its path.
 

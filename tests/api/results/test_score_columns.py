@@ -1,5 +1,7 @@
 """The mapped columns are those of the score file."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +46,20 @@ def test_columns_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path
     assert columns.samples.names == {0: "bird", 1: "cat", 2: "dog"}
     assert columns.provenance["dataset"] == "photos"
     assert columns.overview == make_overview(expected)
+
+
+def test_what_converts_arrays_is_loaded_before_the_first_request() -> None:
+    script = (
+        "import sys, numpy, pyarrow; from api.results.score_columns import load_conversions; "
+        "load_conversions(); before = set(sys.modules); "
+        "pyarrow.array(numpy.zeros(3)).to_numpy(); print(len(set(sys.modules) - before))"
+    )
+
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "0"
 
 
 def test_a_file_of_another_version_is_not_used(
