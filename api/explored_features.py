@@ -4,10 +4,10 @@ import tempfile
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from api.jobs.files import SCORES_FILE, VECTORS_FILE, attempt_prefix
 from api.jobs.rows import Job
+from api.jobs.stored_files import open_stored_parquet
 from api.storage.artifacts import Artifacts, open_artifacts
 from difficulty_service.errors import ConfigError
 from difficulty_service.feature_store.description import is_store, read_description
@@ -53,8 +53,8 @@ def _add_files(artifact_root: str, job: Job, folder: Path, source: str) -> None:
     artifacts, prefix = open_artifacts(artifact_root), attempt_prefix(job)
     store = open_store(folder)
     gaussians = fit_store(store, FitOptions("auto", "auto")).gaussians
-    with artifacts.open(f"{prefix}/{SCORES_FILE}") as file:
-        ids = pq.read_table(file, columns=["sample_id"])["sample_id"].cast(pa.string())
+    with open_stored_parquet(artifacts, job, SCORES_FILE) as file:
+        ids = file.read(["sample_id"])["sample_id"].cast(pa.string())
     with tempfile.TemporaryDirectory() as name:
         local = Path(name)
         files = write_page_files(store, gaussians, local, len(ids), ids.combine_chunks())

@@ -10,9 +10,8 @@ from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE
 from api.jobs.rows import Job
 from api.jobs.stored_files import damaged, open_stored, open_stored_parquet
 from api.online.scoring_model import ScoringModel
-from api.storage.artifacts import Artifacts
+from api.storage.artifacts import Artifacts, save
 from difficulty_service.errors import StatisticsError
-from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.checksum import DamagedFile, verify_path
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.gaussian_file import load_gaussians
@@ -59,10 +58,7 @@ class LoadedModels:
     def _local_copy(self, job: Job, key: str) -> Path:
         path = self._folder / key
         if not _is_whole(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            opened = open_stored(self._artifacts, job, GAUSSIANS_FILE)
-            with opened as source, replacing(path) as temporary:
-                temporary.write_bytes(source.read())
+            save(open_stored(self._artifacts, job, GAUSSIANS_FILE), path)
         return path
 
     def _training_scores(self, job: Job) -> NDArray[np.float64]:

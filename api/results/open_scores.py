@@ -4,7 +4,6 @@ A job publishes the columns that the pages read. Those of another version, damag
 that an older worker did not write are made from the score file when they are first asked for.
 """
 
-import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,8 +16,7 @@ from api.jobs.stored_files import open_stored
 from api.results.overview import Overview
 from api.results.score_columns import ScoreColumns, map_columns, write_columns
 from api.settings import Settings
-from api.storage.artifacts import COPY_BYTES, Artifacts
-from difficulty_service.files.atomic_file import replacing
+from api.storage.artifacts import Artifacts, save
 from difficulty_service.reporting.samples import COLUMNS
 from difficulty_service.score_file import read_scores
 
@@ -67,12 +65,7 @@ class OpenScores:
         if (local := self._artifacts.local_path(key)) is not None:
             return map_columns(local)
         try:
-            with (
-                self._artifacts.open(key) as source,
-                replacing(path) as temporary,
-                temporary.open("wb") as target,
-            ):
-                shutil.copyfileobj(source, target, COPY_BYTES)
+            save(self._artifacts.open(key), path)
         except FileNotFoundError:
             return None
         return map_columns(path)
@@ -81,8 +74,7 @@ class OpenScores:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent) as folder:
             local = Path(folder) / SCORES_FILE
-            with open_stored(self._artifacts, job, SCORES_FILE) as source, local.open("wb") as file:
-                shutil.copyfileobj(source, file, COPY_BYTES)
+            save(open_stored(self._artifacts, job, SCORES_FILE), local)
             write_columns(path, read_scores(local, COLUMNS))
         # The whole table was in memory once; what is left of it is of no use.
         pa.default_memory_pool().release_unused()

@@ -11,15 +11,13 @@ from api.bounded_cache import BoundedCache
 from api.jobs.files import VECTORS_FILE, vectors_file
 from api.jobs.rows import Job
 from api.settings import Settings
-from api.storage.artifacts import Artifacts
-from difficulty_service.files.atomic_file import replacing
+from api.storage.artifacts import Artifacts, save
 from difficulty_service.files.checksum import DamagedFile
 from difficulty_service.reporting.similar import map_vectors, most_similar
 
 COUNT = 12
 MAX_OPEN = 8
 MAX_ANSWERS = 4096
-COPY_BYTES = 4 << 20
 
 Vectors = NDArray[np.float16]
 
@@ -69,10 +67,5 @@ class SimilarImages:
             return None
 
     def _fetch(self, key: str, path: Path) -> None:
-        if path.exists():
-            return
-        source = self._artifacts.open(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with source, replacing(path) as temporary, temporary.open("wb") as target:
-            while chunk := source.read(COPY_BYTES):
-                target.write(chunk)
+        if not path.exists():
+            save(self._artifacts.open(key), path)

@@ -5,9 +5,11 @@ A file never changes once it is written: every attempt of a job has a folder of 
 
 import os
 import posixpath
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
@@ -123,10 +125,18 @@ def open_artifacts(root: str) -> Artifacts:
     return Artifacts(stored)
 
 
+def save(source: BinaryIO | pa.NativeFile, path: Path) -> None:
+    """Writes an open file to a local one, which appears whole or not at all, and closes the former.
+
+    Raises:
+        OSError: There is no space, or the storage cannot be reached.
+    """
+    with source, replacing(path) as temporary, temporary.open("wb") as target:
+        shutil.copyfileobj(source, target, COPY_BYTES)
+
+
 def _put_local(local: Path, path: Path) -> None:
-    with replacing(path) as temporary, local.open("rb") as source, temporary.open("wb") as target:
-        while block := source.read(COPY_BYTES):
-            target.write(block)
+    save(local.open("rb"), path)
     # The directory entries must be on the disk before the database says that the files exist.
     for folder in (path.parent, *path.parents[1:3]):
         _sync_folder(folder)

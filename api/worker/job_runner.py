@@ -25,7 +25,7 @@ from api.jobs.rows import Job
 from api.jobs.store import get_job
 from api.results.score_columns import write_columns
 from api.settings import MEBIBYTE, Settings
-from api.storage.artifacts import Artifacts
+from api.storage.artifacts import Artifacts, save
 from api.worker.feature_cache import FeatureCache
 from api.worker.job_messages import Stage
 from api.worker.job_observer import Observer, Reporter
@@ -36,7 +36,6 @@ from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.errors_file import write_errors
-from difficulty_service.files.atomic_file import replacing
 from difficulty_service.pipeline import (
     Callbacks,
     ExtractedDataset,
@@ -118,8 +117,9 @@ def run_job(
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
         reporter.enter(Stage.PUBLISHING)
         extracted = scored.extracted
+        names = public_names(settings)
         errors = [
-            replace(error, reason=hide_paths(error.reason, public_names(settings)))
+            replace(error, reason=hide_paths(error.reason, names))
             for error in (*extracted.skipped, *extracted.bad_images)
         ]
         files.append(write_errors(extracted.store.folder, errors))
@@ -130,7 +130,7 @@ def run_job(
         reporter.enter(Stage.PUBLISHING)
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
-        return _result(job, scored, scoring.out, public_names(settings))
+        return _result(job, scored, scoring.out, names)
 
 
 def _fetch_gaussians(
@@ -156,8 +156,7 @@ def _fetch_gaussians(
             field="gaussians",
         )
     copy = folder / f"given-{GAUSSIANS_FILE}"
-    with artifacts.open(key) as stored, replacing(copy) as temporary, temporary.open("wb") as file:
-        shutil.copyfileobj(stored, file)
+    save(artifacts.open(key), copy)
     return FittedGaussians.load(copy)
 
 

@@ -127,6 +127,29 @@ def test_downloaded_marks_are_what_clean_reads(
     assert sum(each.moved_out for each in decisions.classes.values()) == 1
 
 
+def test_a_key_straight_after_the_dialog_was_closed_marks_the_image_that_it_showed(
+    open_page: OpenPage, report: Path
+) -> None:
+    page = open_page(report)
+    page.locator(".look").first.click()
+    page.keyboard.press("ArrowRight")
+
+    page.evaluate(
+        """() => {  // in one go, so that no event can come between the keys
+            for (const key of ["Escape", "d", "k"]) {
+                const event = new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true});
+                document.activeElement.dispatchEvent(event);
+            }
+        }"""
+    )
+    page.locator(".look").first.click()  # after whatever the browser still had to do
+    page.keyboard.press("Escape")
+    page.keyboard.press("r")
+
+    marks = page.eval_on_selector_all(".card", "all => all.map(card => card.dataset.mark)")
+    assert marks[:3] == ["relabel", "drop", "keep"]
+
+
 def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(
     open_page: OpenPage,
     hostile: Path,

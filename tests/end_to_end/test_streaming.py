@@ -14,7 +14,7 @@ from difficulty_service.score_file import read_scores
 
 DIM, CLASSES, PART_ROWS = 32, 10, 4096
 FEW, MANY = 12, 240  # parts
-BOUND_MB = 32
+BOUND_MB = 48
 """Ids and scores of the additional samples alone would take more than a hundred.
 
 Hashes of the features, by which copies are found, take 8 bytes for each, and sorting them as much.

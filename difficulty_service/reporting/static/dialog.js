@@ -61,27 +61,39 @@ function stepDialog(review, step) {
   return true;
 }
 
+// Gives the focus at once to the card that the dialog shows: the browser gives it back to the card
+// that opened the dialog, and its event "close" comes after keys that are pressed meanwhile.
+function closeDialog(review) {
+  const dialog = byId("dialog"), index = Number(dialog.dataset.index);
+  delete dialog.dataset.index;
+  dialog.close();
+  review.focus(index);
+}
+
 function markInDialog(review, mark) {
   review.mark(review.current, mark);
-  if (!stepDialog(review, 1)) byId("dialog").close();
+  if (!stepDialog(review, 1)) closeDialog(review);
 }
 
 function listenInDialog(review) {
   const dialog = byId("dialog");
   dialog.addEventListener("click", (event) => {
-    if (event.target === dialog) dialog.close();
+    if (event.target === dialog) closeDialog(review);
     const mark = event.target.closest("[data-mark]")?.dataset.mark;
     if (mark) markInDialog(review, mark);
   });
   dialog.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const key = event.key.toLowerCase(), step = { arrowright: 1, arrowleft: -1 }[key];
-    if (step) { event.preventDefault(); stepDialog(review, step); }
+    if (key === "escape") { event.preventDefault(); closeDialog(review); }
+    else if (step) { event.preventDefault(); stepDialog(review, step); }
     else if (REVIEW_KEYS[key]) markInDialog(review, REVIEW_KEYS[key]);
     else if (key === "u") { review.undo(); fillDialog(review); }
   });
-  // A closing dialog gives the focus back to the card that opened it, not to the one it shows.
-  dialog.addEventListener("close", () => review.focus(Number(dialog.dataset.index)));
+  dialog.addEventListener("close", () => {
+    // Its own button and the gesture of a phone close it without `closeDialog`.
+    if (dialog.dataset.index) review.focus(Number(dialog.dataset.index));
+  });
   byId("previous").addEventListener("click", () => stepDialog(review, -1));
   byId("next").addEventListener("click", () => stepDialog(review, 1));
 }

@@ -19,6 +19,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from api.storage.database import connect as connect_database
+from api.storage.keys import list_keys, revoke_key
+
 CLASSES = ("bird", "cat", "dog")
 EACH = 8
 MANY = 3000
@@ -78,6 +81,14 @@ class Service:
             check=True,
         )
         return made.stdout.strip()
+
+    def revoke_key(self, name: str) -> None:
+        """Revokes the keys of a name."""
+        engine = connect_database(self.environment["DIFFICULTY_DATABASE_URL"])
+        for key in list_keys(engine):
+            if key.name == name:
+                revoke_key(engine, key.id)
+        engine.dispose()
 
 
 @dataclass(frozen=True)

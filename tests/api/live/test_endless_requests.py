@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.api.live.raw_connections import HEAD, POST, answer_of, is_well
+
 ROOM = 40 << 20  # bytes that the server may grow by
-HEAD = b"Host: localhost\r\n"
-POST = b"POST /v1/jobs HTTP/1.1\r\n" + HEAD
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
@@ -22,21 +22,6 @@ def send_for_ever(connection: socket.socket, start: bytes, piece: bytes) -> int:
             connection.sendall(piece)
             sent += len(piece)
     return sent
-
-
-def answer_of(connection: socket.socket) -> bytes:
-    """What the server sends until it closes the connection."""
-    received = b""
-    with contextlib.suppress(ConnectionError):
-        while piece := connection.recv(1 << 16):
-            received += piece
-    return received
-
-
-def is_well(guarded: Any) -> bool:  # noqa: ANN401
-    """Whether a new client gets its answer."""
-    with guarded.client() as client:
-        return bool(client.get("/healthz").json() == {"status": "ok"})
 
 
 ENDLESS = {

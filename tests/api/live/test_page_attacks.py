@@ -8,9 +8,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.storage.database import connect
-from api.storage.keys import list_keys, revoke_key
-
 PAGE = {"Accept": "text/html"}
 PATIENCE = 30.0  # seconds
 HOSTILE = (
@@ -29,14 +26,6 @@ def signed_in(service: Any, secret: str) -> Iterator[httpx2.Client]:  # noqa: AN
         answer = client.post("/sign-in", data={"key": secret, "next": "/"})
         assert answer.status_code == 303
         yield client
-
-
-def revoke(service: Any, name: str) -> None:  # noqa: ANN401
-    engine = connect(service.environment["DIFFICULTY_DATABASE_URL"])
-    for key in list_keys(engine):
-        if key.name == name:
-            revoke_key(engine, key.id)
-    engine.dispose()
 
 
 def changes(tenants: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
@@ -94,7 +83,7 @@ def test_a_revoked_key_ends_a_sign_in_at_once(service: Any, tenants: Any) -> Non
     job = tenants.their_job
     with signed_in(service, tenants.theirs) as browser:
         before = browser.get(f"/jobs/{job}")
-        revoke(service, "theirs")
+        service.revoke_key("theirs")
         pages = [browser.get(f"/jobs/{job}{page}") for page in PAGES]
         fragment = browser.get(f"/jobs/{job}/tray", headers={"HX-Request": "true"})
         posted = [

@@ -13,9 +13,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from api.storage.database import connect
-from api.storage.keys import list_keys, revoke_key
-
 PER_KEY = 20
 PATIENCE = 30.0  # seconds; more than the check of a key takes
 
@@ -24,14 +21,6 @@ PATIENCE = 30.0  # seconds; more than the check of a key takes
 def idle_service(start_service: Callable[..., Any], sqlite_url: str) -> Any:  # noqa: ANN401
     """A service whose worker looked for jobs once, so that they stay queued."""
     return start_service(sqlite_url, poll=3600)
-
-
-def revoke(service: Any, name: str) -> None:  # noqa: ANN401
-    engine = connect(service.environment["DIFFICULTY_DATABASE_URL"])
-    for key in list_keys(engine):
-        if key.name == name:
-            revoke_key(engine, key.id)
-    engine.dispose()
 
 
 def new_job(client: Any) -> str:  # noqa: ANN401
@@ -47,7 +36,7 @@ def test_events_end_with_a_problem_when_their_key_is_revoked(idle_service: Any) 
         with client.stream("GET", address) as events:
             lines = events.iter_lines()
             assert next(lines) == "event: state"
-            revoke(idle_service, "mine")
+            idle_service.revoke_key("mine")
             rest = list(lines)
         again = client.get(address)
 
@@ -81,7 +70,7 @@ def test_an_upload_ends_when_its_key_is_revoked_and_keeps_what_arrived(
     )
     with socket.create_connection((str(parts.hostname), parts.port or 80), PATIENCE) as connection:
         connection.sendall(head.encode())
-        answer = send_until_answered(connection, lambda: revoke(idle_service, "mine"))
+        answer = send_until_answered(connection, lambda: idle_service.revoke_key("mine"))
 
     assert answer.startswith(b"HTTP/1.1 401 ")
     assert b"/problems/unauthorised" in answer

@@ -9,31 +9,16 @@ from typing import Any
 
 import pytest
 
-HEAD = b"Host: localhost\r\n"
-POST = b"POST /v1/jobs HTTP/1.1\r\n" + HEAD
+from tests.api.live.raw_connections import HEAD, POST, answer_of, is_well
+
 BODY = POST + b"Content-Length: 1000000\r\n\r\n"
 PATIENCE = 20.0  # seconds; more than any limit
-
-
-def answer_of(connection: socket.socket) -> bytes:
-    """What the server sends until it closes the connection."""
-    received = b""
-    with contextlib.suppress(ConnectionError):
-        while piece := connection.recv(1 << 16):
-            received += piece
-    return received
 
 
 def problem_of(answer: bytes) -> tuple[int, str]:
     """Status and type of the problem in an answer."""
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), str(json.loads(body)["type"])
-
-
-def is_well(guarded: Any) -> bool:  # noqa: ANN401
-    """Whether a new client gets its answer."""
-    with guarded.client() as client:
-        return bool(client.get("/healthz").json() == {"status": "ok"})
 
 
 @pytest.mark.slow

@@ -2,16 +2,12 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-
-from api.settings import Settings
-from api.storage.database import open_database, write_transaction
-from api.storage.tables import KEYS
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page, Route
@@ -219,26 +215,17 @@ def test_escape_clears_the_lasso(map_page: "Page", points: Points) -> None:
     map_page.get_by_role("link", name="Show them").wait_for(state="hidden")
 
 
-@pytest.fixture
-def only_reading(explorer: Explorer, no_marks: None) -> Iterator[None]:
-    """Takes the scope write from the key for a while."""
-    assert no_marks is None  # no more, that is, which needs the scope
-    with open_database(Settings(data_dir=explorer.folder.parent / "data")) as engine:
-        for scopes in ("read", "write"):
-            with write_transaction(engine) as connection:
-                connection.execute(KEYS.update().values(scopes=scopes))
-            if scopes == "read":
-                yield
-
-
-@pytest.mark.usefixtures("only_reading")
 def test_a_key_that_may_only_read_selects_but_sees_no_marks_to_give(
-    map_page: "Page", points: Points
+    new_context: Callable[..., "BrowserContext"],
+    sign_in: Callable[..., "BrowserContext"],
+    explorer: Explorer,
+    points: Points,
 ) -> None:
-    inside = draw_around(map_page, points, [0, 1, 2])
-    told(map_page, f"{len(inside)} in the lasso")
+    page = open_map(sign_in(new_context(), explorer.read_only).new_page(), explorer)
+    inside = draw_around(page, points, [0, 1, 2])
+    told(page, f"{len(inside)} in the lasso")
 
-    shown = map_page.locator("#lasso button:visible, #lasso a:visible").all_inner_texts()
+    shown = page.locator("#lasso button:visible, #lasso a:visible").all_inner_texts()
     assert shown == ["Show them", "Clear the lasso"]
 
 
