@@ -3,7 +3,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-WORKERS ?= logical
+# One more than there are processors: many tests wait for a process of their own.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Only the driver knows whether its GPU can be used.
@@ -19,7 +20,7 @@ demo: $(INSTALLED) ## score bundled images offline, show the hardest and the eas
 	$(BIN)/difficulty demo
 
 # A file's tests share fixtures and stay in one process. WORKERS=0 runs all in one, for a debugger.
-test: $(INSTALLED) ## all tests, in a process per core
+test: $(INSTALLED) ## all tests, in several processes
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
 	    --durations 10
 

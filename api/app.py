@@ -47,6 +47,9 @@ ROUTERS = (
     gaussians.router,
 )
 
+MAX_PENDING_MARKS = 2
+"""Requests of one key that read all marks of a job, at once."""
+
 EVERYWHERE = ("auto", "cpu")
 """Devices that every machine has."""
 
@@ -127,6 +130,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.scoring_queue = FairQueue(
             "requests to score samples", num_workers() + 2, settings.max_pending_scorings
         )
+        state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)
         try:
             with housekeeping(state.engine, settings, state.artifacts):
                 yield

@@ -112,7 +112,10 @@ class Authentication:
         engine: Engine = scope["app"].state.engine
         state = scope.setdefault("state", {})
         try:
-            look_up = partial(identify, engine, Headers(scope=scope), any_host=self.any_host)
+            secure = scope["scheme"] == "https"
+            look_up = partial(
+                identify, engine, Headers(scope=scope), secure=secure, any_host=self.any_host
+            )
             state["principal"] = await to_thread.run_sync(look_up, limiter=self.threads)
         except Problem:
             # A guessed key counts too, on the address; otherwise guessing would have no limit.
@@ -133,19 +136,22 @@ def client_of(owner: str, scope: MutableMapping[str, Any]) -> str:
     return f"key {owner}" if owner else f"address {_address(scope)}"
 
 
-def identify(engine: Engine, headers: Headers, *, any_host: bool = False) -> Principal:
+def identify(
+    engine: Engine, headers: Headers, *, secure: bool = False, any_host: bool = False
+) -> Principal:
     """The caller of a request.
 
     Args:
         engine: The database.
         headers: Headers of the request.
+        secure: Whether the request came by https.
         any_host: Whether a caller without a key may address the service by any name, as where the
             allowed ones are checked elsewhere.
 
     Raises:
         Problem: There is no valid key although keys are in use.
     """
-    secret = presented_secret(headers)
+    secret = _presented_secret(headers, secure=secure)
     key = find_key(engine, secret) if secret else None
     if key is not None:
         return Principal(key.id, frozenset(name for name in SCOPES if key.allows(name)))
@@ -156,7 +162,7 @@ def identify(engine: Engine, headers: Headers, *, any_host: bool = False) -> Pri
     return ANONYMOUS
 
 
-def presented_secret(headers: Headers) -> str | None:
+def _presented_secret(headers: Headers, *, secure: bool) -> str | None:
     """The key in the headers or in the cookie of a sign-in, if there is one.
 
     Raises:
@@ -164,7 +170,7 @@ def presented_secret(headers: Headers) -> str | None:
     """
     authorization = headers.get("authorization")
     if authorization is None:
-        secret = headers.get("x-api-key") or secret_in_cookie(headers)
+        secret = headers.get("x-api-key") or secret_in_cookie(headers, secure=secure)
     else:
         scheme, _, secret = authorization.partition(" ")
         if scheme.lower() != "bearer":

@@ -17,6 +17,7 @@ from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
+from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.schedules import suitable_batch_size
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread, stack
 from difficulty_service.runtime.parallel import num_workers
@@ -50,6 +51,8 @@ class BackbonePool:
         )
         # Read before a decoder lowers it for itself and for every later thread.
         self._torch_threads = torch.get_num_threads()
+        self.watch = ImageWatch()
+        """Images that are being decoded."""
         # One pool for all requests: with one each, eight requests would use eight times the cores.
         self._decoders = ThreadPoolExecutor(
             num_workers(), thread_name_prefix="decoder", initializer=set_up_decoding_thread
@@ -75,7 +78,8 @@ class BackbonePool:
 
         def view(opener: ImageOpener) -> Tensor | str:
             try:
-                return prepare(opener, preprocessing, description["mode"], self._max_pixels)
+                with self.watch.working_on("image"):
+                    return prepare(opener, preprocessing, description["mode"], self._max_pixels)
             except ImageError as error:
                 return error.problem
 
