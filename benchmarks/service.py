@@ -280,11 +280,11 @@ def measure(server: Server, photographs: list[bytes], arguments: argparse.Namesp
     print("| `/healthz` | p50 | p99 | longest |\n| --- | --- | --- | --- |")
     print(f"| beside the clients | {quantiles(asking.milliseconds)} |")
     print(f"| beside a job | {quantiles(beside_job)} |")
-    ratio = statistics.median(ratios)
+    ratio = min(statistics.median(ratios), statistics.median(costs))
     p99 = float(np.percentile(beside_job, 99))
     held = ratio >= LEAST_RATIO and p99 <= MOST_MILLISECONDS
     print(
-        f"{'PASS' if held else 'FAIL'}: {LEAST_RATIO} of the rate without HTTP and "
+        f"{'PASS' if held else 'FAIL'}: {LEAST_RATIO} of the rate and per core without HTTP and "
         f"{MOST_MILLISECONDS:.0f} ms beside a job are asked"
     )
 
