@@ -12,6 +12,9 @@ from trainer.metrics.ranking import auroc
 QUERY_ROWS, OTHER_ROWS = 1024, 8192
 """Rows of a block of similarities; the product of both bounds the memory, about 32 MiB."""
 
+CHEAP_SAMPLES = 20_000
+"""Number of samples up to which a search for all neighbours takes seconds."""
+
 
 @dataclass(frozen=True)
 class Retrieval:
