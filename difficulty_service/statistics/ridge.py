@@ -40,6 +40,9 @@ RIDGES = tuple(10.0 ** (half / 2) for half in range(-8, 5))
 LARGEST_LEVERAGE = 0.99
 """A ridge is too small where removing one sample takes so much of the variance along it."""
 
+ABOVE_NOISE = 10
+"""Multiple of the rounding noise of the variances that a ridge must have."""
+
 BOUNDS_OF_SCALE = (-12.0, 4.0)
 """Natural logarithm of the factor on the distances that is best for the likelihood."""
 
@@ -150,7 +153,12 @@ def _likelihood_of_ridge(sample: LabelledRows, moments: Moments) -> Callable[[fl
     labels, counts = torch.searchsorted(fitted, sample.labels), counts[fitted]
     rows = labels.repeat_interleave(sample.runs)
 
+    # What rounding made negative tells how far off the other variances may be.
+    noise = max(0.0, -float(variances[0]))
+
     def likelihood_of(ridge: float) -> RidgeChoice:
+        if ridge * variance < ABOVE_NOISE * noise:
+            return RidgeChoice(ridge, 1.0, math.nan)
         scale = (variances.clamp(min=0) + ridge * variance).rsqrt()
         if sample.runs == 1:
             left_out = distances_of_rows_left_out(

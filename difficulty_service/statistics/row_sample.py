@@ -40,7 +40,9 @@ def read_samples(source: ChunkSource[Chunk], chosen: Tensor, runs: int) -> Label
     """
     parts, first_row = [], 0
     for chunk, count in zip(source.chunks(), count_rows(source), strict=True):
-        parts.append(read_chunk_samples(source, chunk, first_row, chosen, runs))
+        part = read_chunk_samples(source, chunk, first_row, chosen, runs)
+        if len(part.labels):
+            parts.append(part)
         first_row += count
     features, labels = (torch.cat([getattr(part, name) for part in parts]) for name in FIELDS)
     return LabelledRows(features, labels, runs)
@@ -71,7 +73,8 @@ def read_chunk_samples(
         require_finite(rows, here + first_row)
         features.append(rows)
         seen += len(block)
-    return LabelledRows(torch.cat(features), labels.cpu().long()[kept[::runs]], runs)
+    rows = torch.cat(features) if features else torch.empty(0, 0)
+    return LabelledRows(rows, labels.cpu().long()[kept[::runs]], runs)
 
 
 def rows_of(chosen: Tensor, runs: int, first_row: int, num_rows: int) -> Tensor:
