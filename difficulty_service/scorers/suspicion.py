@@ -58,6 +58,9 @@ LANDMARKS = 1024
 SAMPLES_PER_LANDMARK = 4
 """Minimum number of samples for each landmark: with fewer, they would fit single samples."""
 
+DISTANCES_PER_BLOCK = 1 << 18
+"""Approximate number of distances to classes that are held at a time, in several copies."""
+
 NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS = 20_000, 50
 """Samples that the confusion of labels is estimated from: the larger of both numbers."""
 
@@ -88,6 +91,12 @@ class Rule:
         """Log-density times a scale, plus log-prior. Shape (samples, fitted classes)."""
         densities = self.densities.log_densities(mapped, labels, self.work)
         return densities.mul_(scale).add_(self.densities.log_prior)
+
+
+def samples_at_once(rule: Rule) -> int:
+    """Number of samples whose distances to all classes are computed at a time."""
+    numbers = len(rule.densities.classes) * rule.densities.runs
+    return max(1, min(BLOCK_ROWS // rule.densities.runs, DISTANCES_PER_BLOCK // numbers))
 
 
 @dataclass(frozen=True)
@@ -123,7 +132,19 @@ class LabelPosteriors:
             (samples,). The numbers are NaN, and the label means nothing, for a sample that is
             alone in its class or where there is no other class.
         """
-        labels = labels.long()
+        rules = [rule for rule in (self.agree, self.suspicion) if rule is not None]
+        most = samples_at_once(rules[0])
+        runs = rules[0].densities.runs
+        blocks = [
+            self._columns_of_block(
+                features[rows.start * runs : rows.stop * runs], labels[rows].long()
+            )
+            for rows in chunk_ranges(len(labels), most)
+        ]
+        return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+
+    def _columns_of_block(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The columns of so few samples that their distances to the classes fit in a cache."""
         mapped = self.feature_map(features, self.work)
         columns = {}
         if self.agree is not None:
@@ -253,7 +274,7 @@ def _sum_labels(
         chunk, first_row = item
         sums = torch.zeros(classes, classes, dtype=torch.float64)
         sample = read_chunk_samples(source, chunk, first_row, seen, runs)
-        for rows in chunk_ranges(len(sample.labels), max(1, BLOCK_ROWS // runs)):
+        for rows in chunk_ranges(len(sample.labels), samples_at_once(rule)):
             features = sample.features[rows.start * runs : rows.stop * runs]
             own = rule.densities.places(sample.labels[rows])
             joint = rule.log_joint(mapped(features, work), own, rule.sharp)

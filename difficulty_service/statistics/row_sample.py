@@ -45,7 +45,7 @@ def read_samples(source: ChunkSource[Chunk], chosen: Tensor, runs: int) -> Label
             parts.append(part)
         first_row += count
     features, labels = (torch.cat([getattr(part, name) for part in parts]) for name in FIELDS)
-    return LabelledRows(features, labels, runs)
+    return LabelledRows(features.double(), labels, runs)
 
 
 def read_chunk_samples(
@@ -69,7 +69,7 @@ def read_chunk_samples(
     for block in blocks:
         here = kept[(kept >= seen) & (kept < seen + len(block))]
         # A copy, because the next block is read into the same memory.
-        rows = block[(here - seen).to(block.device)].double().cpu()
+        rows = block[(here - seen).to(block.device)].cpu()
         require_finite(rows, here + first_row)
         features.append(rows)
         seen += len(block)
