@@ -1,5 +1,6 @@
 """Encodes single images with the backbone of a finished job."""
 
+import io
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from api.bounded_cache import BoundedCache
@@ -137,6 +139,8 @@ class BackbonePool:
             features=description["features"], device=self._device, precision=precision
         )
         backbone = load_backbone(description["backbone"], options)
+        # What resizing imports takes seconds, which are not those of the first image.
+        prepare(_one_pixel, backbone.preprocessing, description["mode"], self._max_pixels)
 
         def encode(views: Tensor) -> Tensor:
             torch.set_num_threads(self._torch_threads)  # for the thread of the batcher
@@ -145,3 +149,11 @@ class BackbonePool:
 
         batch_size = suitable_batch_size(self._device, backbone)
         return RunningBackbone(backbone, Batcher(encode, batch_size))
+
+
+def _one_pixel() -> io.BytesIO:
+    """The file of an image."""
+    file = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(file, "PNG")
+    file.seek(0)
+    return file
