@@ -3,7 +3,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-WORKERS ?= logical
+# One more than there are processors: many tests wait for a process of their own.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Only the driver knows whether its GPU can be used.
@@ -19,7 +20,7 @@ demo: $(INSTALLED) ## score bundled images offline, show the hardest and the eas
 	$(BIN)/difficulty demo
 
 # A file's tests share fixtures and stay in one process. WORKERS=0 runs all in one, for a debugger.
-test: $(INSTALLED) ## all tests, in a process per core
+test: $(INSTALLED) ## all tests, in several processes
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
 	    --durations 10
 
@@ -50,8 +51,10 @@ bench: $(INSTALLED) ## speed and memory beside other packages and the machine's 
 	done
 
 fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed requests and files (an hour or more)
-	DIFFICULTY_DAMAGED_FILES=7200 DIFFICULTY_FUZZ=500000 $(BIN)/python -m pytest -n $(WORKERS) \
-	    --maxprocesses 4 -q tests/faults/test_damaged_files.py tests/api/live/test_fuzz.py
+	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
+	    tests/faults/test_damaged_files.py
+	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=20000 $(BIN)/python -m pytest -n 0 \
+	    -o log_cli=true --log-cli-level INFO --log-disable httpx2 tests/api/live/test_fuzz.py
 
 campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databases (an hour at most)
 	DIFFICULTY_KILLS=500 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \

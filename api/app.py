@@ -33,6 +33,7 @@ from api.routes import events, gaussians, jobs, marks, results, system, thumbnai
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect, migrate
+from api.uploads.checking import UploadChecks
 from difficulty_service.runtime.apart import call_apart
 from difficulty_service.runtime.parallel import num_workers
 
@@ -46,6 +47,9 @@ ROUTERS = (
     uploads.router,
     gaussians.router,
 )
+
+MAX_PENDING_MARKS = 2
+"""Requests of one key that read all marks of a job, at once."""
 
 EVERYWHERE = ("auto", "cpu")
 """Devices that every machine has."""
@@ -127,12 +131,15 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.scoring_queue = FairQueue(
             "requests to score samples", num_workers() + 2, settings.max_pending_scorings
         )
+        state.upload_checks = UploadChecks()
+        state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)
         try:
-            with housekeeping(state.engine, settings, state.artifacts):
+            with housekeeping(state.engine, settings, state.artifacts, state.upload_checks):
                 yield
         finally:
             await run_in_threadpool(state.scoring_process.close)
             await run_in_threadpool(state.thumbnails.close)
+            await run_in_threadpool(state.upload_checks.close)
     finally:
         state.engine.dispose()
 

@@ -12,6 +12,7 @@ from api.jobs.deletion import delete_left_files, finish_deletions
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.unusable import is_damaged
+from api.uploads.checking import UploadChecks
 from api.uploads.recovery import complete_received
 
 SWEEP_SECONDS = 600.0
@@ -21,12 +22,14 @@ END_SECONDS = 5.0  # to wait for the sweep in progress; whatever it leaves, the 
 
 
 @contextmanager
-def housekeeping(engine: Engine, settings: Settings, artifacts: Artifacts) -> Iterator[None]:
+def housekeeping(
+    engine: Engine, settings: Settings, artifacts: Artifacts, checks: UploadChecks
+) -> Iterator[None]:
     """Keeps house in a thread within the context."""
     ended = threading.Event()
 
     def keep_house() -> None:
-        _try("uploads", lambda: complete_received(engine, settings))
+        _try("uploads", lambda: complete_received(engine, settings, checks))
         while not ended.is_set():
             _try("deletions", lambda: finish_deletions(engine, settings, artifacts))
             _try("left-files", lambda: delete_left_files(engine, settings, artifacts))

@@ -12,6 +12,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from api.settings import Settings
 
 HIDDEN = "[hidden]"
+MALFORMED = "Invalid HTTP request received."
 LONGEST_TEXT = 8000  # characters; a traceback fits, an image does not
 
 SECRET_NAME = re.compile(r"authorization|cookie|passw|secret|token|api[-_]?key", re.IGNORECASE)
@@ -68,7 +69,13 @@ def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
     # These log every statement, request or step at their lower levels.
     for noisy in ("alembic", "asyncio", "httpcore2", "httpx2", "PIL", "sqlalchemy"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(tells_more_than_malformed)
     logging.captureWarnings(capture=True)
+
+
+def tells_more_than_malformed(record: logging.LogRecord) -> bool:
+    """Drops uvicorn's line about each malformed request, which names neither client nor reason."""
+    return record.msg != MALFORMED
 
 
 def _renderer(settings: Settings) -> Processor:

@@ -26,6 +26,9 @@ from difficulty_service.errors import ConfigError, Setting
 SHUTDOWN_SECONDS = 10
 """Time limit for answers in progress once the server is told to stop."""
 
+UNSENT_BYTES = 128 << 10
+"""Bytes of answers that the kernel keeps for a connection beside those that are on their way."""
+
 IDLE_SECONDS = 30  # after which a connection without a request is closed
 
 
@@ -172,6 +175,9 @@ def listen(host: str, port: int) -> socket.socket:
     # Connections inherit the option. The event loop sets it only on sockets created with a protocol
     # number; without it every answer waits 40 ms for the client's acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Also inherited. Otherwise the kernel takes up to 4 MB of answers for a client that reads none
+    # of them, all of which this process would have to make at once.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     return listener
 
 

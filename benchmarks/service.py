@@ -8,7 +8,10 @@ again. Threads of this process decode, encode and score the same photographs wit
 functions, in turns with the clients, so that both see the same machine: as many threads as there
 are cores, and as many as there are clients. The ratio is to whichever was faster in its round.
 Torch runs on one thread in both, which is faster on two cores than two threads that wait for each
-other. /healthz is asked while a job runs, and in a round of its own beside the clients.
+other. Where other programs keep the machine busy, more processes get a larger share of it, which
+favours the service; the ratio of the core times holds there, too: it is what the ratio of the rates
+comes to on cores that do nothing else. /healthz is asked while a job runs, and in a round of its
+own beside the clients.
 """
 
 import argparse
@@ -23,7 +26,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +37,7 @@ import numpy as np
 import torch
 from machine import machine
 from photographs import write_photographs
+from running import Pace, listening_url, pace
 
 from api.jobs.store import get_job
 from api.online.encoder import BackbonePool
@@ -58,6 +61,7 @@ BOUNDARY = "boundary-of-the-benchmark"
 class Server:
     """A running service with a finished job."""
 
+    process: int
     url: str
     job_id: str
     settings: Settings
@@ -122,23 +126,12 @@ def running_service(folder: Path) -> Iterator[Server]:
             state = client.get(f"/v1/jobs/{job_id}").json()
         if state["state"] != "succeeded":
             sys.exit(f"the job did not succeed: {state}")
-        yield Server(url, job_id, Settings())
+        yield Server(server.pid, url, job_id, Settings())
     finally:
         for process in (worker, server):
             process.terminate()
         for process in (worker, server):
             process.wait()
-
-
-def listening_url(server: "subprocess.Popen[bytes]", log: Path) -> str:
-    """Where the server listens, as it says in its log."""
-    while server.poll() is None:
-        events = [json.loads(line) for line in log.read_text().splitlines()]
-        for event in events:
-            if event.get("event") == "listening":
-                return str(event["url"])
-        time.sleep(0.1)
-    sys.exit(f"the server ended: {log.read_text()}")
 
 
 def submit(client: httpx2.Client, augment_runs: int = 0) -> str:
@@ -197,20 +190,21 @@ def without_http(
     return run
 
 
-def rate(work: Sequence[Callable[[], None]], images: int) -> float:
-    """Images per second of some threads that work at the same time."""
-    began = time.perf_counter()
-    with ThreadPoolExecutor(len(work)) as pool:
-        for future in [pool.submit(each) for each in work]:
-            future.result()
-    return images / (time.perf_counter() - began)
-
-
 def quantiles(milliseconds: Sequence[float]) -> str:
     """Median, 99th percentile and maximum."""
     p50, p99 = np.percentile(milliseconds, [50, 99])
-    longest = max(milliseconds)
-    return f"{p50:6.1f} {p99:6.1f} {longest:6.1f} ms   ({len(milliseconds)} requests)"
+    return f"{p50:.1f} ms | {p99:.1f} ms | {max(milliseconds):.0f} ms"
+
+
+def row(name: str, rounds: Sequence[Pace]) -> str:
+    """Medians of some rounds, as a row of the table."""
+    rate = statistics.median(each.rate for each in rounds)
+    return f"| {name} | {rate:.0f} | {statistics.median(each.core_ms for each in rounds):.2f} ms |"
+
+
+def spread(ratios: Sequence[float]) -> str:
+    """Median and range."""
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def health_while_a_job_runs(server: Server) -> list[float]:
@@ -257,33 +251,40 @@ def measure(server: Server, photographs: list[bytes], arguments: argparse.Namesp
         for threads in (num_workers(), CLIENTS)
     }
     for work in (*plain.values(), clients):  # all are warm afterwards
-        rate(work, total)
-    floors, rates = [], []
+        pace(work, total, server.process)
+    floors, over = [], []
     for _ in range(arguments.rounds):
-        floors.append([rate(work, total) for work in plain.values()])
-        rates.append(rate(clients, total))
+        floors.append([pace(work, total, server.process) for work in plain.values()])
+        over.append(pace(clients, total, server.process))
     networks.close()
     engine.dispose()
     asking = Asking(server.url)
     with asking.while_inside():
-        rate(clients, total)
-    ratios = [over / max(floor) for over, floor in zip(rates, floors, strict=True)]
+        pace(clients, total, server.process)
     beside_job = health_while_a_job_runs(server)
 
-    print(machine())
-    print(f"{CLIENTS} clients, {size} photographs a request, {arguments.rounds} rounds")
+    ratios = [
+        one.rate / max(each.rate for each in all_) for one, all_ in zip(over, floors, strict=True)
+    ]
+    costs = [
+        min(each.core_ms for each in all_) / one.core_ms
+        for one, all_ in zip(over, floors, strict=True)
+    ]
+    print(machine(), f"{os.getloadavg()[0]:.1f} processes at work")
+    print(f"{CLIENTS} clients, {size} photographs a request, {arguments.rounds} rounds\n")
+    print("| | images per second | core time of an image |\n| --- | --- | --- |")
+    print(row("over HTTP", over))
     for threads, column in zip(plain, zip(*floors, strict=True), strict=True):
-        print(f"without HTTP, {threads} threads {statistics.median(column):8.0f} images/s")
-    print(f"over HTTP {statistics.median(rates):22.0f} images/s")
-    ratio = statistics.median(ratios)
-    print(f"ratio         {ratio:8.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
-    print("/healthz          p50    p99    max")
-    print(f"beside clients {quantiles(asking.milliseconds)}")
-    print(f"beside a job   {quantiles(beside_job)}")
+        print(row(f"without HTTP, {threads} threads", column))
+    print(f"| ratio of HTTP to the better of these | {spread(ratios)} | {spread(costs)} |\n")
+    print("| `/healthz` | p50 | p99 | longest |\n| --- | --- | --- | --- |")
+    print(f"| beside the clients | {quantiles(asking.milliseconds)} |")
+    print(f"| beside a job | {quantiles(beside_job)} |")
+    ratio = min(statistics.median(ratios), statistics.median(costs))
     p99 = float(np.percentile(beside_job, 99))
     held = ratio >= LEAST_RATIO and p99 <= MOST_MILLISECONDS
     print(
-        f"{'PASS' if held else 'FAIL'}: {LEAST_RATIO} of the rate without HTTP and "
+        f"{'PASS' if held else 'FAIL'}: {LEAST_RATIO} of the rate and per core without HTTP and "
         f"{MOST_MILLISECONDS:.0f} ms beside a job are asked"
     )
 

@@ -85,7 +85,7 @@ class ScoreRequest:
 
     Attributes:
         out: Score file to write.
-        scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
+        scorers: Some of `rmd`, `kmeans`, `knn`, `suspicion` and `agree`; `rmd` is always there.
         fit: Settings by which to fit Gaussians to the features.
         fitted: Gaussians to score against instead; None to fit them.
         near_duplicates: Smallest cosine of near duplicates, in (0, 1]; None to look for none.

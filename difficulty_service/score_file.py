@@ -44,11 +44,27 @@ SCHEMA = pa.schema(
         pa.field("near_duplicate_of", pa.string()),
         pa.field("kmeans", pa.float32()),
         pa.field("knn", pa.float32()),
+        pa.field("suspicion", pa.float64()),
+        pa.field("label_probability", pa.float32()),
+        pa.field("suspected_label", pa.int32()),
+        pa.field("suspected_label_name", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("agree", pa.float64()),
     ]
 )
 
 
-LATER_COLUMNS = frozenset({"nearest_label_name", "duplicate_of", "near_duplicate_of"})
+LATER_COLUMNS = frozenset(
+    {
+        "nearest_label_name",
+        "duplicate_of",
+        "near_duplicate_of",
+        "suspicion",
+        "label_probability",
+        "suspected_label",
+        "suspected_label_name",
+        "agree",
+    }
+)
 """Columns that files of version 0.1 lack; they are read as null."""
 
 READERS: Mapping[str, Callable[[Path, pa.Schema], pa.Table]] = {

@@ -217,6 +217,33 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True, config=STRICT)
+class UncertaintyConfig:
+    """The uncertainty head, which is trained once the classifier is.
+
+    Attributes:
+        epochs: Number of passes over the training samples; 0 trains no head.
+        objective: "ranking" orders samples by their loss, "squared" predicts its value.
+        margin: Difference of uncertainties from which a pair of "ranking" counts as right.
+        leeway: Difference of losses, in nats, below which a pair of "ranking" has no order.
+        hidden: Width of each hidden layer; none for a linear head.
+        batch_size: Number of samples per step.
+        learning_rate: Highest learning rate of AdamW, which falls by a cosine.
+        weight_decay: Weight decay of AdamW.
+        warmup: Fraction of all steps during which the rate rises from zero.
+    """
+
+    epochs: Annotated[int, Field(ge=0)] = 0
+    objective: Literal["ranking", "squared"] = "ranking"
+    margin: Positive = 0.1
+    leeway: NotNegative = 0.0
+    hidden: tuple[Count, ...] = (512, 512)
+    batch_size: Annotated[int, Field(ge=2)] = 256
+    learning_rate: Positive = 1e-3
+    weight_decay: NotNegative = 1e-4
+    warmup: Fraction = 0.05
+
+
+@dataclass(frozen=True, config=STRICT)
 class Recipe:
     """One experiment: everything that a run depends on except its seed.
 
@@ -229,6 +256,7 @@ class Recipe:
         regulariser: Entropy term.
         optimiser: Optimiser.
         schedule: Schedule of the learning rate.
+        uncertainty: Uncertainty head.
     """
 
     name: str
@@ -239,3 +267,4 @@ class Recipe:
     regulariser: RegulariserConfig = Field(default_factory=RegulariserConfig)
     optimiser: OptimiserConfig = Field(default_factory=OptimiserConfig)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
+    uncertainty: UncertaintyConfig = Field(default_factory=UncertaintyConfig)

@@ -108,6 +108,7 @@ def watch_run(epochs: int, num_processes: int, *, is_main: bool) -> Iterator[Run
             on_epoch=end_epoch,
             should_stop=lambda: received_signal() != 0,
             on_warnings=lambda sentences: print_warnings(sentences if is_main else ()),
+            on_head_epoch=lambda record: out.print(describe_head_epoch(record), markup=False),
         )
 
 
@@ -142,4 +143,15 @@ def describe_epoch(record: dict[str, Any], epochs: int) -> str:
             f"adaptive ECE {record['validation_adaptive_ece']:.2%}",
         ]
     parts.append(f"{record['seconds']:.1f} s ({record['samples_per_second']:,.0f}/s)")
+    return ", ".join(parts)
+
+
+def describe_head_epoch(record: dict[str, Any]) -> str:
+    """The record of an epoch of the uncertainty head in one line."""
+    parts = [f"uncertainty head, epoch {record['epoch']}: loss {record['train_loss']:.4f}"]
+    if record.get("validation_auroc_correct") is not None:
+        parts.append(
+            f"AUROC of right predictions {record['validation_auroc_correct']:.1%} on validation"
+        )
+    parts.append(f"{record['seconds']:.1f} s")
     return ", ".join(parts)

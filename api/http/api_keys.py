@@ -5,6 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Event
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
@@ -19,12 +20,14 @@ from api.http.problem_responses import answer, problem_of
 from api.http.problems import Problem
 from api.storage.keys import SCOPES, any_keys, find_key
 
-OPEN_PATHS = ("/healthz", "/readyz")
+HEALTH = "/healthz"
+OPEN_PATHS = (HEALTH, "/readyz")
 SIGN_IN = "/sign-in"
 OPEN_FILES = "/static/"  # styles and scripts of the pages, which the sign-in needs, too
 UNCOUNTED = re.compile(r"/v1/jobs/[^/]+/thumbnails/.+|/jobs/[^/]+/images/\d+/picture")
 """Pictures, of which one page has dozens."""
 
+NO_KEY = "there is no key"
 LONGEST_SECRET = 200
 THREADS = 2
 """Threads that look up keys; more only keep each other and the event loop from running."""
@@ -84,12 +87,14 @@ class Authentication:
         count: Counts a request of a client; raises a `Problem` above the rate limit.
         any_host: Whether callers without a key may address the service by any name.
         threads: Limit of the threads that look up keys.
+        has_keys: Set once a caller has shown a key, since when every other one needs one, too.
     """
 
     app: ASGIApp
     count: Callable[[str], None]
     any_host: bool = False
     threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(THREADS))
+    has_keys: Event = field(default_factory=Event)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or answers 401, 403 or 429."""
@@ -111,9 +116,15 @@ class Authentication:
     async def _authenticate(self, scope: Scope) -> None:
         engine: Engine = scope["app"].state.engine
         state = scope.setdefault("state", {})
+        headers = Headers(scope=scope)
         try:
-            look_up = partial(identify, engine, Headers(scope=scope), any_host=self.any_host)
+            secure = scope["scheme"] == "https"
+            if self.has_keys.is_set() and presented_secret(headers, secure=secure) is None:
+                raise _unauthorised(NO_KEY)  # without a look-up, which costs more than the rest
+            look_up = partial(identify, engine, headers, secure=secure, any_host=self.any_host)
             state["principal"] = await to_thread.run_sync(look_up, limiter=self.threads)
+            if state["principal"].owner:
+                self.has_keys.set()
         except Problem:
             # A guessed key counts too, on the address; otherwise guessing would have no limit.
             self.count(f"address {_address(scope)}")
@@ -133,30 +144,33 @@ def client_of(owner: str, scope: MutableMapping[str, Any]) -> str:
     return f"key {owner}" if owner else f"address {_address(scope)}"
 
 
-def identify(engine: Engine, headers: Headers, *, any_host: bool = False) -> Principal:
+def identify(
+    engine: Engine, headers: Headers, *, secure: bool = False, any_host: bool = False
+) -> Principal:
     """The caller of a request.
 
     Args:
         engine: The database.
         headers: Headers of the request.
+        secure: Whether the request came by https.
         any_host: Whether a caller without a key may address the service by any name, as where the
             allowed ones are checked elsewhere.
 
     Raises:
         Problem: There is no valid key although keys are in use.
     """
-    secret = presented_secret(headers)
+    secret = presented_secret(headers, secure=secure)
     key = find_key(engine, secret) if secret else None
     if key is not None:
         return Principal(key.id, frozenset(name for name in SCOPES if key.allows(name)))
     if any_keys(engine):
-        raise _unauthorised("the key is unknown or revoked" if secret else "there is no key")
+        raise _unauthorised("the key is unknown or revoked" if secret else NO_KEY)
     if not any_host:
         _check_host(headers.get("host", ""))
     return ANONYMOUS
 
 
-def presented_secret(headers: Headers) -> str | None:
+def presented_secret(headers: Headers, *, secure: bool) -> str | None:
     """The key in the headers or in the cookie of a sign-in, if there is one.
 
     Raises:
@@ -164,7 +178,7 @@ def presented_secret(headers: Headers) -> str | None:
     """
     authorization = headers.get("authorization")
     if authorization is None:
-        secret = headers.get("x-api-key") or secret_in_cookie(headers)
+        secret = headers.get("x-api-key") or secret_in_cookie(headers, secure=secure)
     else:
         scheme, _, secret = authorization.partition(" ")
         if scheme.lower() != "bearer":
@@ -229,7 +243,7 @@ def require_scope(scope: str) -> Callable[..., Awaitable[Principal]]:
     ) -> Principal:
         principal: Principal | None = getattr(request.state, "principal", None)
         if principal is None:
-            raise _unauthorised("there is no key")
+            raise _unauthorised(NO_KEY)
         principal.require(scope)
         return principal
 

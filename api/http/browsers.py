@@ -11,6 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.http.problems import Problem
 
 COOKIE = "difficulty_key"
+SECURE_COOKIE = f"__Host-{COOKIE}"
+"""Name over https: browsers accept it from this host alone, not from a sibling subdomain."""
+
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OWN_SITE = ("same-origin", "none")
 
@@ -53,9 +56,14 @@ class BrowserHeaders:
         await self.app(scope, receive, send_with_headers)
 
 
-def secret_in_cookie(headers: Headers) -> str | None:
-    """The key of a signed-in browser, if there is one."""
-    return cookie_parser(headers.get("cookie", "")).get(COOKIE) or None
+def secret_in_cookie(headers: Headers, *, secure: bool) -> str | None:
+    """The key of a signed-in browser, if there is one.
+
+    Args:
+        headers: Headers of the request.
+        secure: Whether it came by https, where only a cookie that this host has set counts.
+    """
+    return cookie_parser(headers.get("cookie", "")).get(_name(secure=secure)) or None
 
 
 def set_cookie(response: Response, secret: str, *, secure: bool) -> None:
@@ -66,12 +74,17 @@ def set_cookie(response: Response, secret: str, *, secure: bool) -> None:
         secret: The key.
         secure: Whether the service is reached by https, so that the cookie must never leave it.
     """
-    response.set_cookie(COOKIE, secret, httponly=True, samesite="strict", secure=secure)
+    name = _name(secure=secure)
+    response.set_cookie(name, secret, httponly=True, samesite="strict", secure=secure)
 
 
-def delete_cookie(response: Response) -> None:
-    """Signs a browser out."""
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+def delete_cookie(response: Response, *, secure: bool) -> None:
+    """Signs a browser out that was signed in over https or not."""
+    response.delete_cookie(_name(secure=secure), httponly=True, samesite="strict", secure=secure)
+
+
+def _name(*, secure: bool) -> str:
+    return SECURE_COOKIE if secure else COOKIE
 
 
 def refuse_other_sites(method: str, headers: Headers) -> None:

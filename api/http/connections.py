@@ -9,6 +9,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Protocol
 
+from api.http.turns import Turns
+
 SWEEP_SECONDS = 0.5
 RESERVED = 16
 """Connections above the limit, on which only health checks are answered."""
@@ -78,6 +80,7 @@ class Connections:
         self._by_address: Counter[str] = Counter()
         self._reserved: dict[Connection, None] = {}
         self._waiting: dict[Connection, None] = {}  # for a request, the longest first
+        self._turns = Turns()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._swept = 0.0
 
@@ -105,6 +108,10 @@ class Connections:
     def work(self, connection: Connection) -> None:
         """The head of a request has arrived."""
         self._waiting.pop(connection, None)
+
+    def start(self, connection: Connection, start: Callable[[], None]) -> None:
+        """Starts a request of a connection when it is its client's turn."""
+        self._turns.add(self._admitted.get(connection, ""), start)
 
     def release(self, connection: Connection) -> None:
         """The connection is closed, or about to be; may be called again."""

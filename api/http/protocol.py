@@ -13,11 +13,16 @@ from struct import unpack
 from termios import TIOCOUTQ
 from typing import Any
 
+from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.server import ServerState
 
-from api.http.api_keys import OPEN_PATHS
+from api.http.api_keys import HEALTH, OPEN_PATHS
 from api.http.connections import Connections, Seat
 from api.http.pace import Pace
 from api.http.problems import CONTENT_TYPE, Problem
@@ -37,6 +42,11 @@ TOO_MANY = Problem(
     "close some, use one for several requests, or try again later",
     headers={"Retry-After": "5"},
 )
+
+
+OF_A_HEADER = 32
+"""Bytes that a header counts beside its name and value, as in HTTP/2 (RFC 9113, 6.5.2): thousands
+of short ones take longer to parse than a few long ones."""
 
 
 class Refused(Exception):
@@ -113,7 +123,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Counts a header or a trailer."""
-        self._count_head(len(name) + len(value) + 4)  # a colon, a space and the end of the line
+        self._count_head(len(name) + len(value) + OF_A_HEADER)
         if not self._in_body:  # no trailer becomes a header of a request that has been checked
             super().on_header(name, value)
 
@@ -141,6 +151,19 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_body = False
         self._unparsed_bytes = 0
         super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Starts a health check at once, and any other request when it is its client's turn."""
+        start = super()._start_asgi_task
+
+        def start_unless_closed() -> None:
+            if not self.transport.is_closing():
+                start(cycle, app)
+
+        if cycle.scope["path"] == HEALTH:
+            start_unless_closed()
+        else:
+            self._connections.start(self, start_unless_closed)
 
     def on_response_complete(self) -> None:
         """Waits for the next request."""

@@ -7,15 +7,17 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import compress
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sqlalchemy import Engine, select
 
 from api.http.problems import Problem
-from api.jobs.marks import stream_marks
+from api.jobs.marks import marks_tables
 from api.jobs.rows import Job
 from api.jobs.store import get_job
 from api.storage.tables import APPLIED_MARKS
@@ -47,12 +49,12 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
         raise _problem(
             409, f"job {source_id} has no marks: it is {source.state}", "name a job that succeeded"
         )
-    new = {
-        mark.sample_id: MarkedSample(mark.mark, mark.label)
-        for part in stream_marks(engine, owner, source_id)
-        for mark in part
-        if mark.mark is not Mark.KEEP
-    }
+    new: dict[str, MarkedSample] = {}
+    for table in marks_tables(engine, owner, source_id):
+        changed = table.filter(pc.field("mark") != Mark.KEEP.value)
+        columns = (changed[name].to_pylist() for name in ("sample_id", "mark", "label"))
+        for sample_id, mark, label in zip(*columns, strict=True):
+            new[sample_id] = _marked_sample(mark, label)
     if not new:
         raise _problem(
             422,
@@ -73,9 +75,13 @@ def applied_marks(engine: Engine, job: Job) -> dict[str, MarkedSample]:
     with engine.connect() as connection:
         text = connection.execute(query).scalar_one_or_none()
     stored = {} if text is None else json.loads(text)
-    return {
-        sample_id: MarkedSample(Mark(mark), label) for sample_id, (mark, label) in stored.items()
-    }
+    return {sample_id: _marked_sample(*values) for sample_id, values in stored.items()}
+
+
+@lru_cache(maxsize=1024)
+def _marked_sample(mark: str, label: str | None) -> MarkedSample:
+    # Of a million marks, few differ.
+    return MarkedSample(Mark(mark), label)
 
 
 def encode_marks(marks: Marked | None) -> str | None:

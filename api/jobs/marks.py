@@ -142,12 +142,18 @@ def list_marks(
         return [_mark(row) for row in connection.execute(query.limit(limit))]
 
 
-def stream_marks(engine: Engine, owner: str, job_id: str) -> Iterator[list[SampleMark]]:
-    """All marks of an owner, in the order of the score file and in parts: there may be millions."""
-    query = select(MARKS).where(_of(owner, job_id)).order_by(MARKS.c.row)
+def marks_tables(engine: Engine, owner: str, job_id: str) -> Iterator[pa.Table]:
+    """All marks of an owner, as `difficulty clean --marks` reads them, with the time of each.
+
+    They come in the order of the score file and in parts, since there may be millions.
+    """
+    columns = (MARKS.c.sample_id, MARKS.c.mark, MARKS.c.label, MARKS.c.at)
+    query = select(*columns).where(_of(owner, job_id)).order_by(MARKS.c.row)
     with engine.connect().execution_options(yield_per=PART) as connection:
         for part in connection.execute(query).partitions():
-            yield [_mark(row) for row in part]
+            ids, marks, labels, seconds = zip(*part, strict=True)
+            times = np.round(1e6 * np.array(seconds)).astype(np.int64)
+            yield pa.table([ids, marks, labels, times], schema=MARKS_SCHEMA)
 
 
 def count_marks(engine: Engine, owner: str, job_id: str) -> dict[Mark, int]:
@@ -172,20 +178,6 @@ def marked_rows(
 
 def _mark(row: Row[Any]) -> SampleMark:
     return SampleMark(row.row, row.sample_id, Mark(row.mark), row.label, row.at)
-
-
-def marks_table(marks: Iterable[SampleMark]) -> pa.Table:
-    """The marks as `difficulty clean --marks` reads them, with the time of each."""
-    rows = [
-        {
-            "sample_id": mark.sample_id,
-            "mark": mark.mark.value,
-            "label": mark.label,
-            "marked_at": round(1e6 * mark.at),
-        }
-        for mark in marks
-    ]
-    return pa.Table.from_pylist(rows, MARKS_SCHEMA)
 
 
 MARKS_SCHEMA = pa.schema(

@@ -1,5 +1,6 @@
 """Encodes single images with the backbone of a finished job."""
 
+import io
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from api.bounded_cache import BoundedCache
@@ -17,6 +19,7 @@ from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
+from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.schedules import suitable_batch_size
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread, stack
 from difficulty_service.runtime.parallel import num_workers
@@ -50,6 +53,8 @@ class BackbonePool:
         )
         # Read before a decoder lowers it for itself and for every later thread.
         self._torch_threads = torch.get_num_threads()
+        self.watch = ImageWatch()
+        """Images that are being decoded."""
         # One pool for all requests: with one each, eight requests would use eight times the cores.
         self._decoders = ThreadPoolExecutor(
             num_workers(), thread_name_prefix="decoder", initializer=set_up_decoding_thread
@@ -75,7 +80,8 @@ class BackbonePool:
 
         def view(opener: ImageOpener) -> Tensor | str:
             try:
-                return prepare(opener, preprocessing, description["mode"], self._max_pixels)
+                with self.watch.working_on("image"):
+                    return prepare(opener, preprocessing, description["mode"], self._max_pixels)
             except ImageError as error:
                 return error.problem
 
@@ -133,6 +139,8 @@ class BackbonePool:
             features=description["features"], device=self._device, precision=precision
         )
         backbone = load_backbone(description["backbone"], options)
+        # What resizing imports takes seconds, which are not those of the first image.
+        prepare(_one_pixel, backbone.preprocessing, description["mode"], self._max_pixels)
 
         def encode(views: Tensor) -> Tensor:
             torch.set_num_threads(self._torch_threads)  # for the thread of the batcher
@@ -141,3 +149,11 @@ class BackbonePool:
 
         batch_size = suitable_batch_size(self._device, backbone)
         return RunningBackbone(backbone, Batcher(encode, batch_size))
+
+
+def _one_pixel() -> io.BytesIO:
+    """The file of an image."""
+    file = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(file, "PNG")
+    file.seek(0)
+    return file

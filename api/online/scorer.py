@@ -1,6 +1,9 @@
 """The object in the other process that encodes images and scores features."""
 
 import io
+import os
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -22,6 +25,7 @@ from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from difficulty_service.backbones.backbone import choose_device
 from difficulty_service.errors import DifficultyError
+from difficulty_service.extraction.image_watch import ImageWatch
 
 Value = TypeVar("Value")
 
@@ -37,6 +41,7 @@ class Scorer:
 
     def __init__(self, settings: Settings) -> None:
         self._backbones = BackbonePool(choose_device(settings.device), settings.max_pixels)
+        end_with_slow_image(self._backbones.watch, settings.image_seconds)
         self._models = LoadedModels(
             open_artifacts(settings.artifact_root), gaussians_folder(settings)
         )
@@ -71,6 +76,23 @@ class Scorer:
                 torch.from_numpy(features), torch.from_numpy(labels)
             )
         )
+
+
+def end_with_slow_image(watch: ImageWatch, seconds: float) -> None:
+    """Ends this process once an image takes longer to decode: no thread can be ended from outside.
+
+    Args:
+        watch: Images that are being decoded.
+        seconds: Time that one may take.
+    """
+
+    def look() -> None:
+        while not any(image.seconds > seconds for image in watch.under_way()):
+            time.sleep(min(1.0, seconds / 4))
+        structlog.get_logger().error("image-too-slow", seconds=seconds)
+        os._exit(1)
+
+    threading.Thread(target=look, name="slow-images", daemon=True).start()
 
 
 def _answer(function: Callable[[], Value]) -> Value | Failure:

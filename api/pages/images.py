@@ -12,7 +12,6 @@ from starlette.responses import Response
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
 from api.http.public_text import hide_paths, public_names
-from api.http.small_files import small_file
 from api.jobs.marks import SampleMark, set_marks
 from api.pages.placeholders import placeholder
 from api.pages.rendering import is_fragment, query_of, redirect, render
@@ -31,7 +30,7 @@ from api.results.score_pages import BadQuery
 from api.results.similar_images import SimilarImages
 from api.results.thumbnails import Wanted
 from api.routes.marks import apply_changes
-from api.routes.thumbnails import JPEG, find_thumbnail
+from api.routes.thumbnails import send_thumbnail
 from api.schemas.marks import Decision, MarkChange
 from difficulty_service.cleaning.marks import Mark
 from difficulty_service.errors import DatasetError, ImageError
@@ -225,7 +224,7 @@ async def show_picture(
     """A small version of an image; the reason as a picture where it cannot be shown."""
     wanted = await run_in_threadpool(_wanted, job_id, row, request, key, size)
     try:
-        path = await find_thumbnail(request, key, wanted)
+        answer = await send_thumbnail(request, key, wanted)
     except ImageError as error:
         return placeholder(422, hide_paths(error.problem, public_names(request.app.state.settings)))
     except Problem as problem:
@@ -234,9 +233,9 @@ async def show_picture(
         return placeholder(410, UNREADABLE)
     except DatasetError:
         return placeholder(410, UNREADABLE)
-    if path is None:
+    if answer is None:
         return placeholder(404, "the image is no longer in the dataset")
-    return await run_in_threadpool(small_file, request, path, JPEG)
+    return answer
 
 
 def _wanted(job_id: str, row: int, request: Request, key: Principal, size: int) -> Wanted:

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
@@ -92,16 +93,16 @@ def create(request: Request, key: WriteKey, form: Annotated[NewJob, Form()]) -> 
 
 
 @router.post("/jobs/{job_id}/score-again")
-def score_again(
+async def score_again(
     job_id: str,
     request: Request,
     key: WriteKey,
     token: Annotated[str, Form(min_length=1, max_length=100)],
 ) -> Response:
     """Submits a finished job again with the caller's marks applied to its dataset."""
-    earlier = rest.find_job(request, key, job_id)
+    earlier = await run_in_threadpool(rest.find_job, request, key, job_id)
     body = JobCreate(**{**earlier.request, "marks": earlier.id})
-    job, _ = rest.submit_job(body, request, key, token)
+    job, _ = await rest.submit_job(body, request, key, token)
     return redirect(f"/jobs/{job.id}")
 
 

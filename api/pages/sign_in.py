@@ -44,10 +44,10 @@ def sign_in(
 
 
 @router.post("/sign-out")
-def sign_out() -> Response:
+def sign_out(request: Request) -> Response:
     """Deletes the cookie."""
     answer = redirect("/sign-in")
-    delete_cookie(answer)
+    delete_cookie(answer, secure=request.url.scheme == "https")
     return answer
 
 

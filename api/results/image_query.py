@@ -110,8 +110,6 @@ def find_images(
     Raises:
         BadQuery: A parameter cannot be read.
     """
-    if query.sort not in SORTS:
-        raise BadQuery("sort", f"there is no order {query.sort[:100]!r}; use {', '.join(SORTS)}")
     matching = matching_rows(samples, query, marked, drawn)
     keys = _keys(samples, query.sort, matching)
     rows, keys, following = _following(query, matching, keys)
@@ -242,7 +240,13 @@ def _area_mask(num_samples: int, text: str, drawn: ImageMap | None) -> NDArray[n
 
 
 def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """Sort keys of some rows: ascending, those without a value last."""
+    """Sort keys of some rows: ascending, those without a value last.
+
+    Raises:
+        BadQuery: There is no such order.
+    """
+    if sort not in SORTS:
+        raise BadQuery("sort", f"there is no order {sort[:100]!r}; use {', '.join(SORTS)}")
     if sort == "file":
         return np.zeros(len(samples) if rows is None else len(rows))
     values, sign = {

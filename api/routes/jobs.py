@@ -4,13 +4,17 @@ import base64
 import binascii
 import math
 import struct
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.api_keys import Principal, ReadKey, WriteKey, client_of
+from api.http.fair_queue import FairQueue
 from api.http.problems import Problem, not_found
 from api.jobs.applied_marks import encode_marks, requested_marks
 from api.jobs.deletion import delete_finished
@@ -36,6 +40,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 LONGEST_PAGE = 200
 RETRY_AFTER = 30  # seconds; a place in a full queue becomes free with a whole job
+Value = TypeVar("Value")
 LOCATION = {"headers": {"Location": {"schema": {"type": "string"}}}}
 
 IdempotencyKey = Annotated[
@@ -59,7 +64,7 @@ IdempotencyKey = Annotated[
         409: {},
     },
 )
-def create(
+async def create(
     body: JobCreate,
     request: Request,
     response: Response,
@@ -67,13 +72,13 @@ def create(
     idempotency_key: IdempotencyKey = None,
 ) -> JobPublic:
     """Queues a job; `Location` is its address."""
-    job, is_new = submit_job(body, request, key, idempotency_key)
+    job, is_new = await submit_job(body, request, key, idempotency_key)
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = address(job)
     return public(job)
 
 
-def submit_job(
+async def submit_job(
     body: JobCreate, request: Request, key: Principal, idempotency_key: str | None
 ) -> tuple[Job, bool]:
     """Queues a job, unless one with this idempotency key exists; says whether it is new.
@@ -81,6 +86,32 @@ def submit_job(
     Raises:
         Problem: It is not valid, conflicts with another one, or too many are queued.
     """
+    if body.marks is None:
+        return await run_in_threadpool(_submit, body, request, key, idempotency_key)
+    return await run_with_all_marks(
+        request, key, partial(_submit, body, request, key, idempotency_key)
+    )
+
+
+async def run_with_all_marks(
+    request: Request, key: Principal, function: Callable[[], Value]
+) -> Value:
+    """Result of a function that reads all marks of a job, when it is the caller's turn.
+
+    There may be millions, which takes seconds of a processor and hundreds of megabytes.
+
+    Raises:
+        Problem: The caller waits for too many such functions.
+    """
+    queue: FairQueue = request.app.state.marks_queue
+    client = client_of(key.owner, request.scope)
+    with queue.request(client):
+        return await queue.run(client, function)
+
+
+def _submit(
+    body: JobCreate, request: Request, key: Principal, idempotency_key: str | None
+) -> tuple[Job, bool]:
     settings: Settings = request.app.state.settings
     engine: Engine = request.app.state.engine
     validated = validate_submission(body, settings, engine, key.owner)

@@ -1,10 +1,11 @@
 """Marks of a job's samples, which `difficulty clean --marks` reads."""
 
 import functools
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Annotated
+from tempfile import TemporaryFile
+from typing import Annotated, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem
@@ -22,13 +25,13 @@ from api.jobs.marks import (
     SampleMark,
     count_marks,
     list_marks,
-    marks_table,
+    marks_tables,
     set_marks,
-    stream_marks,
 )
 from api.jobs.rows import Job
 from api.results.open_scores import OpenScores
-from api.routes.results import BYTES, NOT_FINISHED, PARQUET, succeeded_job
+from api.routes.jobs import run_with_all_marks
+from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
 from api.schemas.marks import (
     LARGEST_ROW,
     MarkChange,
@@ -38,12 +41,14 @@ from api.schemas.marks import (
     MarkPublic,
     MarksChanged,
 )
+from api.settings import Settings
 from difficulty_service.cleaning.marks import FORMULA_STARTS, Mark
 from difficulty_service.reporting.samples import ScoredSamples
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])
 
-CSV = "text/csv; charset=utf-8"
+MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": PARQUET}
+WriteMarks = Callable[[Iterable[pa.Table], BinaryIO], None]
 LONGEST_PAGE = 1000
 
 
@@ -83,14 +88,9 @@ def change_marks(job_id: str, body: MarkChanges, request: Request, key: WriteKey
     response_class=Response,
     responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **NOT_FINISHED},
 )
-def export_csv(job_id: str, request: Request, key: ReadKey) -> Response:
+async def export_csv(job_id: str, request: Request, key: ReadKey) -> Response:
     """A file for `difficulty clean --marks`, which spreadsheets can open as well."""
-    written = io.BytesIO()
-    written.write(b"\xef\xbb\xbf")  # by which spreadsheets recognise UTF-8
-    with pyarrow.csv.CSVWriter(written, MARKS_SCHEMA) as writer:
-        for table in _tables(request, key, job_id):
-            writer.write_table(_protected(table))
-    return _download(written.getvalue(), CSV, _file_name(request, job_id, "csv"))
+    return await _download(job_id, request, key, _write_csv, "csv")
 
 
 @router.get(
@@ -99,13 +99,9 @@ def export_csv(job_id: str, request: Request, key: ReadKey) -> Response:
     response_class=Response,
     responses={200: {"content": {PARQUET: BYTES}}, **NOT_FINISHED},
 )
-def export_parquet(job_id: str, request: Request, key: ReadKey) -> Response:
+async def export_parquet(job_id: str, request: Request, key: ReadKey) -> Response:
     """A file for `difficulty clean --marks`."""
-    written = io.BytesIO()
-    with pq.ParquetWriter(written, MARKS_SCHEMA, compression="zstd") as writer:
-        for table in _tables(request, key, job_id):
-            writer.write_table(table)
-    return _download(written.getvalue(), PARQUET, _file_name(request, job_id, "parquet"))
+    return await _download(job_id, request, key, _write_parquet, "parquet")
 
 
 def apply_changes(
@@ -169,9 +165,17 @@ def _invalid(field: str, detail: str) -> Problem:
     return Problem(422, "invalid-request", detail, "see the score file of the job", field=field)
 
 
-def _tables(request: Request, key: Principal, job_id: str) -> Iterator[pa.Table]:
-    job = succeeded_job(request, key, job_id)
-    return map(marks_table, stream_marks(request.app.state.engine, key.owner, job.id))
+def _write_csv(tables: Iterable[pa.Table], file: BinaryIO) -> None:
+    file.write(b"\xef\xbb\xbf")  # by which spreadsheets recognise UTF-8
+    with pyarrow.csv.CSVWriter(file, MARKS_SCHEMA) as writer:
+        for table in tables:
+            writer.write_table(_protected(table))
+
+
+def _write_parquet(tables: Iterable[pa.Table], file: BinaryIO) -> None:
+    with pq.ParquetWriter(file, MARKS_SCHEMA, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
 
 
 def _protected(table: pa.Table) -> pa.Table:
@@ -186,15 +190,37 @@ def _protected(table: pa.Table) -> pa.Table:
     return table
 
 
-def _file_name(request: Request, job_id: str, ending: str) -> str:
-    """Name of a file of marks; where there is one job only, the one that commands name."""
-    prefix = f"{job_id}-" if request.app.state.settings.takes_jobs else ""
-    return f"{prefix}marks.{ending}"
+async def _download(
+    job_id: str, request: Request, key: Principal, write: WriteMarks, ending: str
+) -> Response:
+    job = await run_in_threadpool(succeeded_job, request, key, job_id)
+    settings: Settings = request.app.state.settings
+
+    def written() -> BinaryIO:
+        tables = marks_tables(request.app.state.engine, key.owner, job.id)
+        # On the disk, as there may be millions; without a name, so that nothing can be left of it.
+        with ExitStack() as stack:
+            file = stack.enter_context(TemporaryFile(dir=settings.data_dir))
+            write(tables, file)
+            stack.pop_all()  # the answer closes it
+        return file
+
+    file = await run_with_all_marks(request, key, written)
+    # Where there is one job only, commands name the file without its id.
+    prefix = f"{job_id}-" if settings.takes_jobs else ""
+    headers = {
+        "Content-Disposition": f'attachment; filename="{prefix}marks.{ending}"',
+        "Content-Length": str(file.tell()),
+        "Cache-Control": "no-store",
+    }
+    return StreamingResponse(_pieces(file), 200, headers, MEDIA_TYPES[ending])
 
 
-def _download(content: bytes, media_type: str, name: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    return Response(content, media_type=media_type, headers=headers)
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        file.seek(0)
+        while piece := file.read(CHUNK):
+            yield piece
 
 
 def _public(mark: SampleMark) -> MarkPublic:

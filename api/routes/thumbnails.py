@@ -42,7 +42,7 @@ async def read_thumbnail(
     """Created on the first request; images are shrunk, never enlarged."""
     job = await run_in_threadpool(succeeded_job, request, key, job_id)
     try:
-        path = await find_thumbnail(request, key, Wanted(job, sample_id, size))
+        answer = await send_thumbnail(request, key, Wanted(job, sample_id, size))
     except ImageError as error:
         names = public_names(request.app.state.settings)
         raise Problem(
@@ -55,22 +55,33 @@ async def read_thumbnail(
         raise Problem(
             410, "gone", "the dataset of this job can no longer be read", "submit it again"
         ) from None
-    if path is None:
+    if answer is None:
         raise not_found("sample", sample_id[:200])
-    return await run_in_threadpool(small_file, request, path, JPEG)
+    return answer
 
 
-async def find_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Path | None:
+async def send_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Response | None:
     """The JPEG of a thumbnail; one that must be made waits for the caller's turn.
 
     Returns:
-        Path of the file; None if there is no such sample.
+        The answer; None if there is no such sample.
 
     Raises:
         ImageError: The image cannot be read.
-        Problem: The dataset no longer exists, or the caller waits for too many thumbnails.
+        Problem: The job or its dataset no longer exists, or the caller waits for too many
+            thumbnails.
         DatasetError: The dataset can no longer be read.
     """
+    try:
+        path = await _find_thumbnail(request, key, wanted)
+        if path is None:
+            return None
+        return await run_in_threadpool(small_file, request, path, JPEG)
+    except FileNotFoundError:  # the job was deleted meanwhile
+        raise not_found("job", wanted.job.id) from None
+
+
+async def _find_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Path | None:
     thumbnails: Thumbnails = request.app.state.thumbnails
     turns: FairQueue = request.app.state.thumbnail_queue
     path = await run_in_threadpool(thumbnails.stored, wanted)

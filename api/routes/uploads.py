@@ -16,7 +16,7 @@ from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.key_watch import KeyWatch
 from api.http.problems import Problem, not_found
 from api.settings import Settings
-from api.uploads.checks import check_upload
+from api.uploads.checking import UploadChecks
 from api.uploads.files import delete_upload_file, locked, sha256_of, upload_path
 from api.uploads.store import (
     Upload,
@@ -155,8 +155,9 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     body = KeyWatch(engine, key.owner).watched(request.stream())
     received = await receive(engine, upload, path, body, span, limit)
     upload = replace(upload, received=received)
+    checks: UploadChecks = request.app.state.upload_checks
     if received == size or last:
-        upload = await run_in_threadpool(_complete, engine, upload, path, size)
+        upload = await run_in_threadpool(_complete, engine, upload, path, size, checks)
     return _public(upload, response)
 
 
@@ -187,7 +188,9 @@ def _exclusive(upload: Upload, path: Path) -> Iterator[None]:
         raise mismatch(upload, "another request is sending this upload") from None
 
 
-def _complete(engine: Engine, upload: Upload, path: Path, size: int | None) -> Upload:
+def _complete(
+    engine: Engine, upload: Upload, path: Path, size: int | None, checks: UploadChecks
+) -> Upload:
     """Checks the file and marks the upload as complete."""
     if size is not None and upload.received != size:
         missing = size - upload.received
@@ -195,7 +198,7 @@ def _complete(engine: Engine, upload: Upload, path: Path, size: int | None) -> U
     with _exclusive(upload, path):
         if path.stat().st_size != upload.received:
             raise mismatch(upload, "more bytes have arrived in the meantime")
-        check_upload(path, upload.format)
+        checks.check(path, upload.format)
         return complete(engine, upload.id, upload.received, sha256_of(path))
 
 

@@ -15,7 +15,7 @@ BACKBONE_PATTERN = r"^(open_clip:[\w.-]+/[\w.-]+|timm:[\w.-]+|[a-z0-9.-]+)$"
 """Names only: with more colons or slashes a library could read them as a path of this server."""
 
 Column = Annotated[str, Field(min_length=1, max_length=500)]
-Scorer = Literal["rmd", "kmeans", "knn"]
+Scorer = Literal["rmd", "kmeans", "knn", "suspicion", "agree"]
 Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas", "leave-one-out"]
 
 EITHER_OR: dict[str, Any] = {

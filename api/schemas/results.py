@@ -26,6 +26,11 @@ class ScoreRow(BaseModel):
                     "near_duplicate_of": None,
                     "kmeans": None,
                     "knn": None,
+                    "suspicion": None,
+                    "label_probability": None,
+                    "suspected_label": None,
+                    "suspected_label_name": None,
+                    "agree": None,
                     "thumbnail": "/v1/jobs/01k.../thumbnails/cat%2F0042.jpg",
                 }
             ]
@@ -56,6 +61,19 @@ class ScoreRow(BaseModel):
     )
     kmeans: float | None
     knn: float | None
+    suspicion: float | None = Field(
+        default=None, description="Log-odds that the label is wrong; null where not requested"
+    )
+    label_probability: float | None = Field(
+        default=None, description="Probability that the label is right"
+    )
+    suspected_label: int | None = Field(
+        default=None, description="The likeliest class other than the label"
+    )
+    suspected_label_name: str | None = None
+    agree: float | None = Field(
+        default=None, description="Log-odds against the label, by its tempered posterior"
+    )
     thumbnail: str = Field(description="Address of a thumbnail")
 
 

@@ -1,12 +1,12 @@
 """Checks that an upload has the declared format, from its index alone."""
 
 import struct
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from api.http.problems import Problem
 from difficulty_service.datasets.archive_index import read_archive
 from difficulty_service.datasets.parquet_pages import read_pages
 from difficulty_service.datasets.storage import StoredFile, resolve
@@ -17,16 +17,22 @@ from difficulty_service.errors import DatasetError
 MAGIC = b"PAR1"
 MAX_FOOTER_BYTES = 1 << 27
 MAX_ROWS = 20_000_000
+MAX_PAGES = 2_000_000
 EXTENSION_NAME = b"ARROW:extension:name"
 SAFE_EXTENSION = b"arrow."
 PICKLED_EXTENSION = b"arrow.py_extension_type"
 
 
-def check_upload(path: Path, format_name: str) -> None:
+def find_fault(path: Path, format_name: str) -> str | None:
     """Reads the index of an upload.
 
-    Raises:
-        Problem: It is damaged, of another format, or not safe to read.
+    Args:
+        path: File of the upload.
+        format_name: The declared format.
+
+    Returns:
+        Why it is damaged, of another format, or not safe to read, without folders of this server;
+        None where it is none of these.
     """
     try:
         if format_name == "parquet":
@@ -36,15 +42,9 @@ def check_upload(path: Path, format_name: str) -> None:
         else:
             _check_tar(path)
     except (DatasetError, ValueError) as error:
-        # Clients must not see folders of this server.
         problem = error.problem if isinstance(error, DatasetError) else str(error)
-        reason = problem.replace(str(path.parent) + "/", "").replace(path.name, "the upload")
-        raise Problem(
-            422,
-            "unreadable",
-            f"this is not a readable {format_name} file: {reason}",
-            "delete the upload, recreate the file and send it as a new upload",
-        ) from error
+        return problem.replace(str(path.parent) + "/", "").replace(path.name, "the upload")
+    return None
 
 
 def _check_tar(path: Path) -> None:
@@ -90,11 +90,13 @@ def _check_parquet(path: Path) -> None:
 
 def _check_pages(path: Path, metadata: pq.FileMetaData) -> None:
     """Refuses pages that unpack to gigabytes, by the headers from which a reader takes the size."""
+    pages = 0
     with pa.OSFile(str(path)) as file:
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
             for column in map(group.column, range(group.num_columns)):
-                for _ in read_pages(file, column):
-                    pass
+                pages += sum(1 for _ in islice(read_pages(file, column), MAX_PAGES + 1 - pages))
+                if pages > MAX_PAGES:
+                    raise DatasetError(f"it has more than {MAX_PAGES:,} pages")
 
 
 def _refuse_extension_types(field: pa.Field) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, ScoreRequest
     from difficulty_service.scoring.score_store import ScoreSummary
 
-SCORERS = ("rmd", "kmeans", "knn")
+SCORERS = ("rmd", "kmeans", "knn", "suspicion", "agree")
 
 FIT_OPTIONS = ("shrinkage", "matmul_dtype")
 """Options that fitted Gaussians have no use for."""
@@ -78,7 +78,7 @@ def score(
         typer.Option(help="Also write a page with the images, as `difficulty report` does."),
     ] = None,
     scorers: Annotated[
-        str, typer.Option(help="Some of rmd, kmeans, knn, separated by commas.")
+        str, typer.Option(help="Some of rmd, kmeans, knn, suspicion, agree, separated by commas.")
     ] = "rmd",
     near_duplicates: Annotated[
         float | None,

@@ -4,7 +4,7 @@ Parquet is read by row groups. CSV and JSON Lines are read whole, because they h
 images.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,12 +68,22 @@ def open_table_file(file: StoredFile, name: str, text_columns: tuple[str, ...]) 
             if name.lower().endswith(".parquet"):
                 parquet = pq.ParquetFile(source)
                 schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
-                schema.names  # noqa: B018 - raises an error where a name is not UTF-8
+                _decode_names(schema)
                 return TableFile(file, name, schema, rows, None)
             table = _read_text(source, name, text_columns)
+            _decode_names(table.schema)
     except (OSError, pa.ArrowException, UnicodeError) as error:
         raise DatasetError(f"{file.place.path!r} cannot be read as a table: {error}") from error
+    _refuse_invalid(table, name)
     return TableFile(file, name, table.schema, table.num_rows, table)
+
+
+def _decode_names(fields: Iterable[pa.Field]) -> None:
+    """Raises UnicodeDecodeError where the name of a column, or inside one, is not UTF-8."""
+    for field in fields:
+        field.name  # noqa: B018 - decodes it
+        if pa.types.is_nested(field.type):
+            _decode_names(field.type.field(index) for index in range(field.type.num_fields))
 
 
 def _read_text(source: pa.NativeFile, name: str, text_columns: tuple[str, ...]) -> pa.Table:
@@ -120,7 +130,7 @@ def _read_parquet(table: TableFile, columns: list[str]) -> pa.Table:
 
 
 def _refuse_invalid(texts: pa.Table, source: str) -> None:
-    """Refuses text that is not UTF-8, which Parquet does not check.
+    """Refuses text that is not UTF-8, which no reader of Parquet or JSON has checked.
 
     Raises:
         DatasetError: A value of a column is not valid.

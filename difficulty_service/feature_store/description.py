@@ -9,6 +9,17 @@ from difficulty_service.files.checked_json import load_checked
 
 DESCRIPTION_FILE = "store.json"
 
+FEATURE_KEYS = (
+    "backbone",
+    "weights_sha256",
+    "features",
+    "feature_dim",
+    "precision",
+    "preprocessing",
+    "mode",
+)
+"""Keys of a description that say what kind of features a store holds."""
+
 
 def is_store(folder: Path) -> bool:
     """Whether a folder holds a feature store, complete or not."""

@@ -1,4 +1,4 @@
-"""JSON objects with a checksum of their values, which is a member of its own.
+"""JSON objects with a checksum of their values in members of its own.
 
 White space, the order of the members and the spelling of a number do not matter.
 """
@@ -12,18 +12,27 @@ import xxhash
 from difficulty_service.files.checksum import DamagedFile
 
 KEY = "checksum"
+MARK = "with_checksum"
+"""A member that tells an object that lost its checksum from one that never had any.
+
+It is the first member, the checksum is the last, so that no piece that is cut out takes both and
+leaves any other member.
+"""
+
 PREFIX = "xxh3-128:"
 
 
 def dump_checked(values: Mapping[str, Any], **options: Any) -> str:  # noqa: ANN401
-    """A JSON object with its checksum as another member.
+    """A JSON object with its checksum, and that it has one, as other members.
 
     Args:
         values: JSON values.
         options: Arguments of `json.dumps`.
     """
-    written = json.loads(json.dumps(values, allow_nan=options.get("allow_nan", True)))
-    return json.dumps({**values, KEY: _checksum(written)}, **options)
+    is_sorted = options.pop("sort_keys", False)
+    allow_nan = options.get("allow_nan", True)
+    written = json.loads(json.dumps(values, sort_keys=is_sorted, allow_nan=allow_nan))
+    return json.dumps({MARK: True, **written, KEY: _checksum(written)}, **options)
 
 
 def load_checked(text: str) -> dict[str, Any]:
@@ -36,13 +45,18 @@ def load_checked(text: str) -> dict[str, Any]:
     values = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError(f"it holds {type(values).__name__}, not an object")  # noqa: TRY004 - of a file
-    checksum = values.pop(KEY, None)
-    # Damage to the key must not make a file look like one without a checksum.
-    lost = any(isinstance(value, str) and value.startswith(PREFIX) for value in values.values())
-    if lost or (checksum is not None and checksum != _checksum(values)):
+    checksum, marked = values.pop(KEY, None), values.pop(MARK, False)
+    # Damage to a key must not make a file look like one without a checksum.
+    texts = [value for value in values.values() if isinstance(value, str)]
+    is_damaged = any(text.startswith(PREFIX) for text in texts)
+    if checksum is None:
+        is_damaged |= bool(marked)
+    else:
+        is_damaged |= checksum != _checksum(values)
+    if is_damaged:
         raise DamagedFile(
-            "its checksum does not match its content; delete the member checksum if the rest was "
-            "changed on purpose"
+            f"its checksum does not match its content; delete the members {KEY} and {MARK} if the "
+            "rest was changed on purpose"
         )
     return values
 

@@ -9,7 +9,7 @@ from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions,
 RULES = ("auto", "none", "ledoit-wolf", "oas", "leave-one-out")
 """Rules of shrinkage, besides an intensity."""
 
-SCORERS = ("rmd", "kmeans", "knn")
+SCORERS = ("rmd", "kmeans", "knn", "suspicion", "agree")
 
 
 def fit_options(shrinkage: Shrinkage, matmul_dtype: str) -> FitOptions:

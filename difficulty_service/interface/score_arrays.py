@@ -43,7 +43,8 @@ def score(  # noqa: PLR0913 - one parameter for each option
             the rows, counted from 0. Shape (samples,).
         shrinkage: `auto`, `none`, `ledoit-wolf`, `oas`, `leave-one-out`, or an intensity in [0, 1].
         matmul_dtype: `auto`, `float32` or `float64`: dtype of the matrix products.
-        scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
+        scorers: Some of `rmd`, `kmeans`, `knn`, `suspicion`, `agree`; the Mahalanobis columns are
+            always there.
         near_duplicates: Smallest cosine, in (0, 1], of the features of a sample and of the near
             duplicate named in the column `near_duplicate_of`; None to look for none.
 

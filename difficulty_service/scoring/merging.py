@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from difficulty_service.errors import Setting, StatisticsError
+from difficulty_service.feature_store.description import FEATURE_KEYS
 from difficulty_service.files.differences import differences
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
-from difficulty_service.scoring.same_features import FEATURE_KEYS
 from difficulty_service.statistics.gaussian import fit_gaussians
 from difficulty_service.statistics.moments import merge
 from difficulty_service.statistics.ridge import needs_ridge

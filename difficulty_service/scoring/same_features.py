@@ -4,19 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from difficulty_service.errors import Setting, StatisticsError
+from difficulty_service.feature_store.description import FEATURE_KEYS
 from difficulty_service.files.differences import differences
 from difficulty_service.files.wording import list_names
-
-FEATURE_KEYS = (
-    "backbone",
-    "weights_sha256",
-    "features",
-    "feature_dim",
-    "precision",
-    "preprocessing",
-    "mode",
-)
-"""Keys of a description that say what kind of features a store holds."""
 
 SAMPLE_KEYS = ("fingerprint", "max_pixels", "augment_runs", "seed")
 """Keys that, with those above, say which samples the features are of."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,6 +17,7 @@ from difficulty_service.scorers.faiss_package import load_faiss
 from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
 from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
+from difficulty_service.scorers.suspicion import LabelPosteriors
 from difficulty_service.scoring.duplicates import hash_rows
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.leave_one_out import compare_left_out, leave_one_out_rmd
@@ -29,6 +31,9 @@ from difficulty_service.statistics.products import (
 
 BASELINES = {"kmeans", "knn"}
 """Scorers that need all features in memory, and the package faiss."""
+
+LABEL_COLUMNS = ("label", "nearest_label", "suspected_label")
+"""Columns of class indices, beside each of which is one of the names."""
 
 HASH_COLUMN = "hash"
 """Column with a hash of the features, which the score file does not hold."""
@@ -77,6 +82,7 @@ def score_rows(
     scorers: Sequence[str],
     *,
     left_out: bool,
+    posteriors: LabelPosteriors | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Scores every sample of a store: the columns of a score file that need no other samples.
 
@@ -84,9 +90,11 @@ def score_rows(
         store: A complete store.
         gaussians: Gaussians fitted to this store or to another one with the same kind of features.
         classes: Classes of the score file.
-        scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
+        scorers: Some of `rmd`, `kmeans`, `knn`, `suspicion`, `agree`; the Mahalanobis columns are
+            always there.
         left_out: Whether the Gaussians were fitted to these samples, so that each sample can also
             be scored as if they had not been fitted to it.
+        posteriors: What scores the labels, from `fit_store_posteriors`; None for no such columns.
 
     Yields:
         A few thousand rows at a time, in the order of the store, with a hash of the features of
@@ -102,6 +110,7 @@ def score_rows(
         prepare=gaussians.prepare,
         distances=relative_mahalanobis(prepared).distances_of_block,
         left_out=left_out,
+        posteriors=posteriors,
         work=Workspace(),
     )
     first_row = 0
@@ -128,6 +137,7 @@ class _PieceScorer:
         prepare: Prepares a block of features for them.
         distances: Distances of a block of features to them.
         left_out: Whether the Gaussians were fitted to these samples.
+        posteriors: What scores the labels; None for no such columns.
         work: Memory for intermediate results.
     """
 
@@ -138,6 +148,7 @@ class _PieceScorer:
     prepare: Callable[[Tensor], Tensor]
     distances: Callable[[Tensor, Tensor, Workspace], Distances]
     left_out: bool
+    posteriors: LabelPosteriors | None
     work: Workspace
 
     def __call__(self, piece: tuple[int, slice]) -> pa.RecordBatch | None:
@@ -152,20 +163,27 @@ class _PieceScorer:
         read_again = self.store.runs > 1 or self._leaves_out
         allocate = torch.empty if read_again else self.work.rows
         blocks = [
-            self._columns(part.read_features(block, allocate), labels[block])
+            self._columns(part.read_features(block, allocate), labels[block], part.labels[block])
             for block in chunk_ranges(len(labels), block_rows)
         ]
         columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
         arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
         arrays["sample_id"] = part.sample_ids.combine_chunks()[:: self.store.runs]
-        for name in ("label", "nearest_label"):
-            arrays[f"{name}_name"] = pa.DictionaryArray.from_arrays(arrays[name], self.names)
+        if "suspicion" in arrays:
+            arrays["suspected_label"] = pc.if_else(
+                arrays["suspicion"].is_valid(), arrays["suspected_label"], None
+            )
+        for name in LABEL_COLUMNS:
+            if name in arrays:
+                arrays[f"{name}_name"] = pa.DictionaryArray.from_arrays(arrays[name], self.names)
         return pa.record_batch(arrays)
 
-    def _columns(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def _columns(self, features: Tensor, labels: Tensor, store_labels: Tensor) -> dict[str, Tensor]:
         """Columns of one block; the runs of a sample are averaged."""
         runs = self.store.runs
-        hashes = hash_rows(features) if runs == 1 else None  # before they are centred in place
+        # Both before the features are centred in place.
+        hashes = hash_rows(features) if runs == 1 else None
+        posteriors = self._judge(features, store_labels[::runs])
         features = self.prepare(features)
         fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
         rows = self.distances(features, fitted, self.work)
@@ -178,6 +196,7 @@ class _PieceScorer:
             **{name: values.mean(dim=1) for name, values in by_sample.items()},
             "nearest_label": nearest_label.int(),
             "label_margin": margins,
+            **posteriors,
         }
         if hashes is not None:
             columns[HASH_COLUMN] = torch.from_numpy(hashes.view(np.int64))
@@ -187,6 +206,15 @@ class _PieceScorer:
             columns["rmd_loo"] = leave_one_out_rmd(
                 self.gaussians, features, fitted, rows.md, rows.md_agnostic
             )
+        return columns
+
+    def _judge(self, features: Tensor, store_labels: Tensor) -> dict[str, Tensor]:
+        """What the features of samples say about their labels."""
+        if self.posteriors is None:
+            return {}
+        columns = self.posteriors.columns(features, store_labels)
+        if "suspected_label" in columns:
+            columns["suspected_label"] = self.classes.label_of[columns["suspected_label"]].int()
         return columns
 
     @property

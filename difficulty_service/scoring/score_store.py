@@ -15,6 +15,7 @@ from difficulty_service.score_file import ScoreFile, to_schema, write_scores
 from difficulty_service.scoring.duplicates import NO_DUPLICATES, Duplicates, find_duplicates
 from difficulty_service.scoring.extremes import Extremes
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+from difficulty_service.scoring.label_posteriors import fit_store_posteriors
 from difficulty_service.scoring.near_duplicates import find_near_duplicates
 from difficulty_service.scoring.ranking import unranked_scores, with_percentiles
 from difficulty_service.scoring.row_counts import RowCounts, row_warnings
@@ -75,7 +76,8 @@ def score_store(
     Args:
         store: A complete store.
         fitted: Gaussians fitted to this store or to another one.
-        scorers: Some of `rmd`, `kmeans` and `knn`; the Mahalanobis columns are always there.
+        scorers: Some of `rmd`, `kmeans`, `knn`, `suspicion`, `agree`; the Mahalanobis columns are
+            always there.
         out: Score file to write; its folder also holds the unranked scores meanwhile.
         near_duplicates: Smallest cosine of near duplicates, in (0, 1]; None to look for none.
 
@@ -150,12 +152,17 @@ class _Rows:
         self._classes = match_classes(store.class_names, fitted.description["class_names"])
         self._hashes = bytearray()
         self._near_duplicates = near_duplicates
+        self._posteriors: Mapping[str, Any] = {}
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches of a few thousand rows, in the order of the store."""
         left_out = are_same_samples(self._store.description, self._fitted.description)
         gaussians, classes = self._fitted.gaussians, self._classes
-        for batch in score_rows(self._store, gaussians, classes, self._scorers, left_out=left_out):
+        posteriors = fit_store_posteriors(self._store, self._scorers, gaussians.matmul_dtype)
+        self._posteriors = {} if posteriors is None else posteriors.description
+        for batch in score_rows(
+            self._store, gaussians, classes, self._scorers, left_out=left_out, posteriors=posteriors
+        ):
             self.counts.update(batch)
             yield _take_hashes(batch, self._hashes)
 
@@ -174,6 +181,7 @@ class _Rows:
         ]
         description = provenance(self._store, self._fitted, self._classes, self.counts, warnings)
         description["near_duplicates"] = threshold
+        description.update(self._posteriors)
         return {"duplicate_of": duplicates, "near_duplicate_of": near}, description
 
 

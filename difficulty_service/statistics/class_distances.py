@@ -43,6 +43,61 @@ def class_distances(points: Tensor, class_points: Tensor) -> Tensor:
     return (lengths - 2 * points @ class_points.T).clamp(min=0)
 
 
+@dataclass(frozen=True)
+class ClassGeometry:
+    """The class means in the space where the covariance is 1.
+
+    Attributes:
+        norms: Squared lengths, float64. Shape (classes,).
+        between: Squared distances between them, float64. Shape (classes, classes).
+        counts: Rows that each mean was taken over. Shape (classes,).
+    """
+
+    norms: Tensor
+    between: Tensor
+    counts: Tensor
+
+
+def class_geometry(class_points: Tensor, counts: Tensor) -> ClassGeometry:
+    """The geometry of whitened class means of shape (classes, rank)."""
+    class_points = class_points.double()
+    norms = class_points.square().sum(dim=1)
+    return ClassGeometry(norms, class_distances(class_points, class_points), counts)
+
+
+def distances_of_rows_left_out(
+    lengths: Tensor, products: Tensor, labels: Tensor, classes: ClassGeometry
+) -> LeftOut:
+    """As `class_distances_left_out` for one row per sample, from inner products with the means.
+
+    Several times cheaper, because the rows themselves are not needed: the inner product of the
+    offsets from two means follows from the three distances, by the law of cosines.
+
+    Args:
+        lengths: Squared length of each whitened row. Shape (samples,).
+        products: Inner product of each row with each class mean. Shape (samples, classes).
+        labels: Class of each sample, one that was fitted. Shape (samples,).
+        classes: The class means.
+    """
+    num_rows = int(classes.counts.sum())
+    place = labels[:, None]
+    distances = products.double() * -2
+    distances.add_(classes.norms).add_(lengths.double()[:, None]).clamp_(min=0)
+    own = distances.gather(1, place)
+    rows_of_class = classes.counts[labels].double()[:, None]
+    alone = rows_of_class == 1
+    # A sample alone in its class is that class's mean: nothing changes but the own column.
+    growth = torch.where(alone, 1.0, rows_of_class / (rows_of_class - 1))
+    share = growth / num_rows
+    left = 1 - share * own
+    inner = (distances + own).sub_(classes.between[labels]).div_(2)
+    distances += inner.square_().mul_(share / left)
+    own = (growth.square() * own / left).masked_fill_(alone, torch.nan)
+    distances.scatter_(1, place, own).mul_((num_rows - 1) / num_rows)
+    distances[(left <= SINGULAR)[:, 0]] = torch.nan
+    return LeftOut(distances, 1 - left[:, 0])
+
+
 def class_distances_left_out(
     points: Tensor, labels: Tensor, class_points: Tensor, counts: Tensor, runs: int = 1
 ) -> LeftOut:

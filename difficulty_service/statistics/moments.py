@@ -232,6 +232,18 @@ def _check_labels(labels: Tensor, num_classes: int) -> None:
         )
 
 
+def require_finite(features: Tensor, row_numbers: Tensor) -> None:
+    """Raises StatisticsError where features, shape (samples, dim), hold NaN or infinity.
+
+    Args:
+        features: Some rows of a dataset.
+        row_numbers: Number of each of them in the dataset, for the message. Shape (samples,).
+    """
+    bad = (~torch.isfinite(features)).any(dim=1).nonzero().flatten()
+    if len(bad):
+        raise _not_finite(0, int(row_numbers[bad[0]]))
+
+
 def _not_finite(first_bad: int, first_row: int) -> StatisticsError:
     if first_bad == PRODUCTS_OVERFLOW:
         return StatisticsError(

@@ -8,6 +8,7 @@ that were left out of the fit are most probable; the labels given are the only e
 """
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import scipy.optimize
@@ -15,7 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from difficulty_service.statistics.class_distances import class_distances_left_out
+from difficulty_service.statistics.class_distances import (
+    class_distances_left_out,
+    class_geometry,
+    distances_of_rows_left_out,
+)
 from difficulty_service.statistics.gaussian import covariances
 from difficulty_service.statistics.moments import Moments
 from difficulty_service.statistics.products import one_thread_per_product
@@ -35,8 +40,31 @@ RIDGES = tuple(10.0 ** (half / 2) for half in range(-8, 5))
 LARGEST_LEVERAGE = 0.99
 """A ridge is too small where removing one sample takes so much of the variance along it."""
 
+ABOVE_NOISE = 10
+"""Multiple of the rounding noise of the variances that a ridge must have."""
+
 BOUNDS_OF_SCALE = (-12.0, 4.0)
 """Natural logarithm of the factor on the distances that is best for the likelihood."""
+
+
+FARTHEST_RIDGES = (1e-6, 1e4)
+"""Ends of the ridges that are tried where the likelihood still grows at an end of RIDGES."""
+
+
+@dataclass(frozen=True)
+class RidgeChoice:
+    """A ridge, and the scale of the distances under which labels are most probable with it.
+
+    Attributes:
+        ridge: Share of the mean variance of all samples to add to every direction.
+        scale: Factor on the squared distances.
+        likelihood: Mean log-probability of the labels left out, in nats; NaN where there was
+            nothing to compare.
+    """
+
+    ridge: float
+    scale: float
+    likelihood: float
 
 
 @dataclass(frozen=True)
@@ -71,34 +99,86 @@ def choose_ridge(sample: LabelledRows, moments: Moments) -> float:
         One of RIDGES. The largest of them where no sample has another one of its class, or there
         is one class only.
     """
+    likelihood_of = _likelihood_of_ridge(sample, moments)
+    return _best(map(likelihood_of, RIDGES)).ridge
+
+
+@one_thread_per_product()
+def likeliest_ridge(sample: LabelledRows, moments: Moments) -> RidgeChoice:
+    """Like `choose_ridge`, with the scale, and beyond the ends of RIDGES if the best one is there.
+
+    Args:
+        sample: As for `choose_ridge`.
+        moments: As for `choose_ridge`.
+
+    Returns:
+        A ridge within FARTHEST_RIDGES. The largest of RIDGES with the scale 1 where `choose_ridge`
+        has nothing to compare.
+    """
+    likelihood_of = _likelihood_of_ridge(sample, moments)
+    best = _best(map(likelihood_of, RIDGES))
+    if math.isnan(best.likelihood):
+        return best
+    step = RIDGES[1] / RIDGES[0]
+    for end, factor in ((RIDGES[0], 1 / step), (RIDGES[-1], step)):
+        ridge = end
+        while best.ridge == ridge:
+            ridge *= factor
+            if FARTHEST_RIDGES[0] * 0.99 <= ridge <= FARTHEST_RIDGES[1] * 1.01:
+                best = _best([best, likelihood_of(ridge)])
+    return best
+
+
+def _best(choices: Iterable[RidgeChoice]) -> RidgeChoice:
+    """The choice with the largest likelihood; the largest of RIDGES where none has any."""
+    known = [each for each in choices if not math.isnan(each.likelihood)]
+    fallback = RidgeChoice(RIDGES[-1], 1.0, math.nan)
+    return max(known, key=lambda each: each.likelihood, default=fallback)
+
+
+def _likelihood_of_ridge(sample: LabelledRows, moments: Moments) -> Callable[[float], RidgeChoice]:
+    """What gives the likelihood under a ridge: NaN where it is too small or nothing to compare."""
     counts = moments.counts
     fitted = (counts > 0).nonzero().flatten()
     sample = _usable(sample, counts, len(fitted))
     if len(fitted) < 2 or not len(sample.labels):  # noqa: PLR2004
-        return RIDGES[-1]
+        return lambda ridge: RidgeChoice(ridge, 1.0, math.nan)
     within, agnostic = covariances(moments)
     variance = float(agnostic.trace()) / moments.dim
     variances, directions = torch.linalg.eigh(within)
     points = (sample.features - moments.pilot) @ directions
     class_points = moments.class_sums[fitted] / counts[fitted, None] @ directions
+    squares = points.square() if sample.runs == 1 else points
     # Classes without samples have no place among the distances.
     labels, counts = torch.searchsorted(fitted, sample.labels), counts[fitted]
-    best, largest = RIDGES[-1], -torch.inf
-    for ridge in RIDGES:
+    rows = labels.repeat_interleave(sample.runs)
+
+    # What rounding made negative tells how far off the other variances may be.
+    noise = max(0.0, -float(variances[0]))
+
+    def likelihood_of(ridge: float) -> RidgeChoice:
+        if ridge * variance < ABOVE_NOISE * noise:
+            return RidgeChoice(ridge, 1.0, math.nan)
         scale = (variances.clamp(min=0) + ridge * variance).rsqrt()
-        left_out = class_distances_left_out(
-            points * scale, labels, class_points * scale, counts, sample.runs
-        )
+        if sample.runs == 1:
+            left_out = distances_of_rows_left_out(
+                squares @ scale.square(),
+                points @ (class_points * scale.square()).T,
+                labels,
+                class_geometry(class_points * scale, counts),
+            )
+        else:
+            left_out = class_distances_left_out(
+                points * scale, labels, class_points * scale, counts, sample.runs
+            )
         if left_out.leverage.max() > LARGEST_LEVERAGE:
-            continue
-        rows = labels.repeat_interleave(sample.runs)
-        likelihood = label_likelihood(left_out.distances, rows, counts)
-        if likelihood > largest:
-            best, largest = ridge, likelihood
-    return best
+            return RidgeChoice(ridge, 1.0, math.nan)
+        return RidgeChoice(ridge, *label_likelihood(left_out.distances, rows, counts))
+
+    return likelihood_of
 
 
-def label_likelihood(distances: Tensor, labels: Tensor, counts: Tensor) -> float:
+def label_likelihood(distances: Tensor, labels: Tensor, counts: Tensor) -> tuple[float, float]:
     """Mean log-probability of the labels, at the scale of the distances that makes it largest.
 
     Only the order of ridges is at stake: a small ridge makes all distances large, which alone
@@ -110,7 +190,7 @@ def label_likelihood(distances: Tensor, labels: Tensor, counts: Tensor) -> float
         counts: Rows of each class, in proportion to its prior probability. Shape (classes,).
 
     Returns:
-        In nats; zero or less.
+        The scale, and the mean log-probability in nats; zero or less.
     """
     prior = (counts / counts.sum()).log()
 
@@ -122,7 +202,7 @@ def label_likelihood(distances: Tensor, labels: Tensor, counts: Tensor) -> float
     found = scipy.optimize.minimize_scalar(
         loss, bounds=BOUNDS_OF_SCALE, method="bounded", options={"xatol": 0.02}
     )
-    return -float(found.fun)
+    return math.exp(found.x), -float(found.fun)
 
 
 def _usable(sample: LabelledRows, counts: Tensor, num_classes: int) -> LabelledRows:

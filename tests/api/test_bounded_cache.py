@@ -45,6 +45,38 @@ def test_the_value_used_longest_ago_leaves_before_the_next_is_loaded() -> None:
     assert history == ["load a", "load b", "evict b", "load c", "evict c", "load b"]
 
 
+def test_a_load_that_takes_long_keeps_nobody_from_another_value() -> None:
+    cache: BoundedCache[str, str] = BoundedCache(2)
+    begun, ended = threading.Event(), threading.Event()
+
+    def wait() -> str:
+        begun.set()
+        assert ended.wait(60)
+        return "slow"
+
+    with ThreadPoolExecutor(1) as threads:
+        slow = threads.submit(cache.get, "slow", wait)
+        assert begun.wait(60)
+        quick = cache.get("quick", lambda: "quick")
+        ended.set()
+
+    assert (slow.result(), quick) == ("slow", "quick")
+
+
+def test_a_value_that_must_leave_while_it_is_loaded_leaves_once_it_is() -> None:
+    evicted: list[str] = []
+    cache: BoundedCache[str, str] = BoundedCache(1, evicted.append)
+
+    def load() -> str:
+        cache.get("next", lambda: "next")
+        assert evicted == []
+        return "first"
+
+    assert cache.get("first", load) == "first"
+    assert evicted == ["first"]
+    assert cache.get("next", lambda: "again") == "next"
+
+
 def test_clearing_evicts_every_value() -> None:
     evicted: list[int] = []
     cache: BoundedCache[str, int] = BoundedCache(3, evicted.append)

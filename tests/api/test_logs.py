@@ -73,6 +73,14 @@ def test_what_libraries_log_has_the_same_form(
     assert event["logger"] == "uvicorn.error"
 
 
+def test_malformed_requests_fill_no_log(read_log: ReadLog) -> None:
+    logger = logging.getLogger("uvicorn.error")
+    logger.warning("Invalid HTTP request received.")
+    logger.warning("Something else.")
+
+    assert [event["event"] for event in read_log()] == ["Something else."]
+
+
 def test_events_below_the_level_are_left_out(
     read_log: ReadLog,
 ) -> None:

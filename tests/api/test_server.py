@@ -1,5 +1,6 @@
 """Addresses that the server listens on, with and without keys."""
 
+import contextlib
 import socket
 
 import pytest
@@ -15,6 +16,21 @@ def test_answers_do_not_wait_for_an_acknowledgement() -> None:
         listener.accept()[0] as connection,
     ):
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+def test_the_kernel_takes_few_answers_for_a_client_that_reads_none() -> None:
+    taken = 0
+    with (
+        listen("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()[:2]),
+        listener.accept()[0] as connection,
+    ):
+        connection.settimeout(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                taken += connection.send(bytes(1 << 14))
+
+    assert taken < 1 << 20
 
 
 def test_the_url_has_the_free_port_that_was_chosen() -> None:

@@ -160,7 +160,7 @@ def test_a_real_imagenet_network_finds_hard_what_people_disagree_on(
         tmp_path / "store",
         backbone="timm:mobilenetv2_100",
         network=BackboneOptions(weights=str(weights), device=torch.device("cpu")),
-        dataset=DatasetOptions(id_column="index", limit=5000),
+        dataset=DatasetOptions(id_column="index", limit=2500),
     )
 
     scores = score(store, tmp_path / "scores.parquet")

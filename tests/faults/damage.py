@@ -140,7 +140,7 @@ def checkpoint(path: Path) -> None:
 
 
 def provenance_values(path: Path) -> object:
-    return read_scores(path.with_name("scores.csv"), ["sample_id"]).provenance
+    return sorted(read_scores(path.with_name("scores.csv"), ["sample_id"]).provenance.items())
 
 
 DESCRIPTION = {"class_names": ["a", "b"], "seed": 3, "backbone": "builtin", "feature_dim": 8}

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -16,11 +17,28 @@ from api.settings import Settings
 from api.worker.worker import run_worker
 
 
+@dataclass(frozen=True)
+class Noted:
+    """A process, which is not another one that has got its id later.
+
+    Attributes:
+        pid: Its id.
+        started: Its `starting_time`.
+    """
+
+    pid: int
+    started: int
+
+    def exists(self) -> bool:
+        """Whether it has not ended."""
+        return self.started > 0 and starting_time(self.pid) == self.started
+
+
 class NotedProcess(ForkServerProcess):
-    """A process whose id is added to a file as soon as it has started.
+    """A process that is added to a file as soon as it has started.
 
     Args:
-        file: The file, with one id per line.
+        file: The file; each line has an id and the time that tells it from later processes.
         options: As for any other process.
     """
 
@@ -31,7 +49,7 @@ class NotedProcess(ForkServerProcess):
     def start(self) -> None:
         super().start()
         with self._file.open("a") as file:
-            file.write(f"{self.pid}\n")
+            file.write(f"{self.pid} {starting_time(self.pid or 0)}\n")
 
 
 def run_noted_worker(settings: Settings, notes: Path, address: str) -> None:
@@ -76,8 +94,9 @@ class Service:
         return [pid for pid in pids if self._paused.isdisjoint({pid, self.job_process(pid)})]
 
     def job_process(self, worker: int) -> int:
-        """Id of the process that runs the jobs of a worker; 0 while there is none yet."""
-        return max(self._noted(worker)[-1:], default=0)
+        """Id of the process that runs the jobs of a worker; 0 while there is none."""
+        process = self._noted(worker)[-1:]
+        return process[0].pid if process and process[0].exists() else 0
 
     def add_workers(self, number: int) -> None:
         self._workers += [self._start_worker() for _ in range(number)]
@@ -116,9 +135,10 @@ class Service:
         if not self._server.is_alive():
             found.append(f"the server {self._server.exitcode}")
         for file in self._notes.iterdir():
-            pids = self._noted(int(file.name))
-            ended = pids[:-1] if int(file.name) in alive else pids
-            found += [f"job process {pid} of worker {file.name}" for pid in ended if exists(pid)]
+            processes = self._noted(int(file.name))
+            ended = processes[:-1] if int(file.name) in alive else processes
+            left = [process.pid for process in ended if process.exists()]
+            found += [f"job process {pid} of worker {file.name}" for pid in left]
         return found
 
     def close(self) -> None:
@@ -129,9 +149,10 @@ class Service:
         for process in (*self._workers, self._server):
             process.join()
 
-    def _noted(self, worker: int) -> list[int]:
+    def _noted(self, worker: int) -> list[Noted]:
         file = self._notes / str(worker)
-        return [int(line) for line in file.read_text().split()] if file.exists() else []
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [Noted(*map(int, line.split())) for line in lines]
 
     def _wake_up(self, *pids: int) -> None:
         for pid in pids:
@@ -156,6 +177,10 @@ def send(pid: int, number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def exists(pid: int) -> bool:
-    """Whether there is a process of that id."""
-    return Path(f"/proc/{pid}").exists()
+def starting_time(pid: int) -> int:
+    """When a process was started, in ticks since the machine was; 0 where it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[19])

@@ -95,6 +95,16 @@ STEPS = Condition(
     'has no effect with schedule.name = "{0.schedule.name}"; it applies to "steps"',
     ("schedule.name",),
 )
+HEAD = Condition(
+    lambda recipe: recipe.uncertainty.epochs > 0,
+    "has no effect with uncertainty.epochs = 0, which trains no head; raise it, such as to 30",
+    ("uncertainty.epochs",),
+)
+RANKING = Condition(
+    lambda recipe: recipe.uncertainty.objective == "ranking",
+    'has no effect with uncertainty.objective = "squared"; it applies to "ranking"',
+    ("uncertainty.objective",),
+)
 BEST = Condition(
     lambda recipe: recipe.training.final == "best",
     'has no effect with training.final = "last"; it applies to "best"',
@@ -134,6 +144,15 @@ CONDITIONS: Mapping[str, tuple[Condition, ...]] = {
     "schedule.factor": (STEPS,),
     "training.channels_last": (IMAGES,),
     "training.best_by": (BEST,),
+    "uncertainty.epochs": (FEATURES,),
+    "uncertainty.objective": (HEAD,),
+    "uncertainty.margin": (HEAD, RANKING),
+    "uncertainty.leeway": (HEAD, RANKING),
+    "uncertainty.hidden": (HEAD,),
+    "uncertainty.batch_size": (HEAD,),
+    "uncertainty.learning_rate": (HEAD,),
+    "uncertainty.weight_decay": (HEAD,),
+    "uncertainty.warmup": (HEAD,),
 }
 """The conditions of every key that has any; all other keys always have an effect."""
 

@@ -21,6 +21,7 @@ from trainer.config import (
     RegulariserConfig,
     ScheduleConfig,
     TrainingConfig,
+    UncertaintyConfig,
 )
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
 from trainer.models import AMBIGUOUS, MODELS, TIMM_PREFIX, model_options
@@ -53,6 +54,7 @@ TABLES: dict[str, type] = {
     "optimiser": OptimiserConfig,
     "schedule": ScheduleConfig,
     "training": TrainingConfig,
+    "uncertainty": UncertaintyConfig,
 }
 
 # Tables with a `name` whose other keys are settings of the named thing, and the field for these.
@@ -284,7 +286,8 @@ def _unknown_top_level_key(key: str, value: object) -> str:
 def _home(key: str) -> str | None:
     """The table with a key of that name, if there is exactly one."""
     homes = [table for table, config in TABLES.items() if key in {f.name for f in fields(config)}]
-    return f"[{homes[0]}]" if len(homes) == 1 else None
+    # The head repeats keys of the classifier, which are meant more often.
+    return f"[{homes[0]}]" if homes and len({*homes} - {"uncertainty"}) <= 1 else None
 
 
 def _frozen(value: Any) -> Any:  # noqa: ANN401 - any TOML value

@@ -9,7 +9,6 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from difficulty_service.errors import ConfigError, Setting, TrainingError
-from difficulty_service.files.checked_safetensors import read_tensors
 from trainer import run_folder
 from trainer.config import ModelConfig, Recipe
 from trainer.data import match_classes, open_samples, open_test_images
@@ -20,6 +19,7 @@ from trainer.evaluation.roc_file import NamedCurve, ood_curves
 from trainer.metrics.bootstrap import Resampling
 from trainer.models import build_model
 from trainer.recipes.file import recipe_from_dict
+from trainer.runs.model_file import load_parameters
 from trainer.samples import Inputs, InputSpec, Samples
 from trainer.training.accelerator import make_accelerator
 from trainer.training.predict import predict
@@ -118,15 +118,7 @@ def load_model(folder: Path, device: str) -> TrainedModel:
     spec, class_names = run_folder.read_inputs(folder / run_folder.INPUTS)
     accelerator = make_accelerator(device, recipe.training.precision)
     model = build_model(_without_files(recipe.model), spec, len(class_names))
-    path = folder / run_folder.MODEL
-    try:
-        model.load_state_dict(read_tensors(path)[0])
-    except FileNotFoundError:
-        raise TrainingError(
-            f"{path} is missing", "finish the run with ", Setting("resume", value=True)
-        ) from None
-    except Exception as error:  # safetensors and torch raise kinds of their own
-        raise TrainingError(f"{path} is damaged ({error})", "train again") from error
+    load_parameters(model, folder)
     model = model.to(accelerator.device).eval()
     return TrainedModel(folder, recipe, seed, spec, class_names, model, accelerator)
 

@@ -7,13 +7,12 @@ from typing import Any
 from accelerate import Accelerator
 from torch import nn
 
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_safetensors import write_tensors
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import Splits
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import MetricValues, evaluate_predictions, write_metrics
+from trainer.runs.model_file import write_parameters
 from trainer.samples import Samples
 from trainer.training.predict import predict
 from trainer.training.state import TrainState
@@ -34,7 +33,7 @@ def finish(
     model = state.final_model(accelerator)
     if state.best is not None:
         if accelerator.is_main_process:
-            _write_model(folder / run_folder.LAST_MODEL, model)
+            write_parameters(folder / run_folder.LAST_MODEL, model)
         model.load_state_dict(state.best.parameters)
     files = {run_folder.VALIDATION: splits.validation, run_folder.TEST: splits.test}
     predictions = {
@@ -44,16 +43,11 @@ def finish(
     }
     if not accelerator.is_main_process:
         return
-    _write_model(folder / run_folder.MODEL, model)
+    write_parameters(folder / run_folder.MODEL, model)
     run_folder.write_json(folder / run_folder.FINAL, _final_epoch(state, recipe))
     for name, split_predictions in predictions.items():
         write_predictions(folder / name, split_predictions)
     write_metrics(folder / run_folder.METRICS, _evaluate(predictions))
-
-
-def _write_model(path: Path, model: nn.Module) -> None:
-    with replacing(path) as temporary:
-        write_tensors(temporary, model.state_dict())
 
 
 def _final_epoch(state: TrainState, recipe: Recipe) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accelerate import Accelerator
 from torch import Tensor
 
 from difficulty_service.errors import ConfigError, Setting, TrainingError
@@ -14,11 +15,12 @@ from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
 from trainer.recipes.file import recipe_as_dict
+from trainer.runs.head import HeadRun, train_uncertainty
 from trainer.runs.objective_record import describe_objective
 from trainer.runs.outcome import finish
 from trainer.runs.tensorboard import log_to_tensorboard
 from trainer.samples import Samples
-from trainer.training.accelerator import make_accelerator
+from trainer.training.accelerator import any_process, make_accelerator
 from trainer.training.checkpoint import Progress, require_same_run
 from trainer.training.loop import Callbacks, train
 from trainer.training.state import make_train_state, resume_train_state, save_train_state
@@ -52,6 +54,7 @@ class RunCallbacks:
         on_epoch: Called with the record of each epoch.
         should_stop: Whether to save and stop after this step.
         on_warnings: Called before `on_start` with the warnings about the datasets.
+        on_head_epoch: Called with the record of each epoch of the uncertainty head.
     """
 
     on_start: Callable[[int, Progress, WeightsDistribution | None], None]
@@ -59,6 +62,7 @@ class RunCallbacks:
     on_epoch: Callable[[dict[str, Any]], None]
     should_stop: Callable[[], bool]
     on_warnings: Callable[[Sequence[str]], None] = lambda _sentences: None
+    on_head_epoch: Callable[[dict[str, Any]], None] = lambda _record: None
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     if request.resume and (folder / run_folder.METRICS).exists():
         saved = run_folder.read_json(folder / run_folder.RECIPE)
         require_same_run(folder / run_folder.RECIPE, saved.get("identity", {}), identity)
-        return True
+        return _train_head(request, splits, identity, accelerator, callbacks)
     state = make_train_state(recipe, request.seed, splits, accelerator)
     if request.resume and (folder / run_folder.CHECKPOINT).exists():
         state = resume_train_state(folder / run_folder.CHECKPOINT, identity, state, accelerator)
@@ -133,7 +137,25 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
         finished = train(state, data, recipe, request.seed, accelerator, loop_callbacks)
     if finished:
         finish(folder, state, splits, recipe, accelerator)
-    return finished
+        return _train_head(request, splits, identity, accelerator, callbacks)
+    return False
+
+
+def _train_head(
+    request: RunRequest,
+    splits: Splits,
+    identity: Mapping[str, Any],
+    accelerator: Accelerator,
+    callbacks: RunCallbacks,
+) -> bool:
+    """Trains the uncertainty head of a finished classifier, where the recipe has one."""
+    if request.recipe.uncertainty.epochs == 0:
+        return True
+    folder, finished = run_folder.seed_folder(request.out, request.seed), False
+    if accelerator.is_main_process:  # the head is small, and its batches need all their pairs
+        run = HeadRun(folder, request.recipe, request.seed, splits, identity, accelerator.device)
+        finished = train_uncertainty(run, callbacks.on_head_epoch, callbacks.should_stop)
+    return any_process(finished, accelerator)
 
 
 def _require_fresh(folder: Path, *, resume: bool) -> None:
@@ -179,6 +201,8 @@ def fixed_part(recipe: Recipe) -> dict[str, Any]:
     if recipe.training.final == "last":
         # Runs that began before these keys existed can be resumed.
         del values["training"]["final"], values["training"]["best_by"]
+    # The head comes after the classifier and has an identity of its own.
+    values.pop("uncertainty")
     return values
 
 

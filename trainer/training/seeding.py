@@ -20,6 +20,7 @@ class Purpose(IntEnum):
     ORDER = 1
     AUGMENTATION = 2
     DROPOUT = 3
+    HEAD = 4
 
 
 def seed_of(seed: int, purpose: Purpose, *indices: int) -> int:

@@ -19,6 +19,9 @@ SCORERS = {
     "percentile": "rank of the relative Mahalanobis distance",
     "kmeans": "distance to the nearest K-means centre",
     "knn": "distance to the nearest neighbours",
+    "suspicion": "log-odds that the label is wrong",
+    "label_probability": "probability that the label is right",
+    "agree": "log-odds against the label, by its tempered posterior",
 }
 """Scorer of each column of scores."""
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pytest
 from fastapi import Depends, FastAPI
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
 from api.app import create_app
@@ -231,3 +231,23 @@ def test_a_principal_of_a_key_knows_the_scopes_implied(
     response = client.delete("/v1/mine", headers=bearer("admin"))
 
     assert response.json() == ["admin", "read", "read-all", "write"]
+
+
+def test_once_a_key_is_in_use_a_request_without_one_is_refused_without_a_look_up(
+    client: TestClient, engine_of: Engine, bearer: Callable[[str], dict[str, str]]
+) -> None:
+    statements: list[str] = []
+    event.listen(
+        engine_of, "before_cursor_execute", lambda *arguments: statements.append(arguments[2])
+    )
+    headers = bearer("read")
+    assert client.get("/v1/mine", headers=headers).status_code == 200
+    assert statements
+    statements.clear()
+
+    refused = client.get("/v1/mine")
+
+    assert (refused.status_code, refused.json()["detail"]) == (401, "there is no key")
+    assert not statements
+    assert client.get("/v1/mine", headers={"X-API-Key": "wrong"}).status_code == 401
+    assert client.get("/v1/mine", headers=headers).status_code == 200

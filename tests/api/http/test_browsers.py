@@ -51,8 +51,30 @@ def test_over_https_the_cookie_never_leaves_it(client: TestClient, engine: Engin
     _, secret = create_key(engine, "browser", ["write"])
 
     answer = client.post("https://localhost/sign-in", data={"key": secret})
+    page = client.get("https://localhost/", headers=PAGE)
+    out = client.post("https://localhost/sign-out")
 
     assert "; secure" in answer.headers["set-cookie"].lower()
+    assert page.status_code == 200
+    assert client.get("https://localhost/", headers=PAGE).status_code == 303
+    assert "; secure" in out.headers["set-cookie"].lower()
+
+
+def test_over_https_a_sibling_subdomain_cannot_sign_a_browser_in(
+    client: TestClient, engine: Engine
+) -> None:
+    """It may set cookies for all hosts of their domain, but none that begins with __Host-."""
+    _, secret = create_key(engine, "browser", ["write"])
+    signed_in = client.post("https://localhost/sign-in", data={"key": secret})
+    name = signed_in.headers["set-cookie"].partition("=")[0]
+    client.cookies.clear()
+
+    planted = {"Cookie": f"{name.removeprefix('__Host-')}={secret}", **PAGE}
+    page = client.get("https://localhost/", headers=planted)
+
+    assert name.startswith("__Host-")
+    assert {"path=/", "secure"} <= set(signed_in.headers["set-cookie"].lower().split("; "))
+    assert page.status_code == 303
 
 
 def test_signing_out_and_revoking_end_a_sign_in(client: TestClient, engine: Engine) -> None:

@@ -11,8 +11,8 @@ from api.jobs.marks import (
     list_marks,
     marked_rows,
     marks_of_rows,
+    marks_tables,
     set_marks,
-    stream_marks,
 )
 from api.jobs.store import SubmitLimits, begin_deletion, end_deletion, request_cancel, submit
 from difficulty_service.cleaning.marks import Mark
@@ -118,7 +118,8 @@ def test_marks_come_in_parts_that_together_are_all(engine: Engine, job: str) -> 
         {},
     )
 
-    parts = list(stream_marks(engine, "me", job))
+    parts = list(marks_tables(engine, "me", job))
 
     assert [len(part) for part in parts] == [PART, 10]
-    assert [mark.row for part in parts for mark in part] == list(range(number))
+    ids = [sample_id for part in parts for sample_id in part["sample_id"].to_pylist()]
+    assert ids == [f"{row}.png" for row in range(number)]

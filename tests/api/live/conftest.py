@@ -290,7 +290,9 @@ def listening_url(server: ForkServerProcess, log: Path) -> str:
         for line in log.read_text().splitlines() if log.exists() else ():
             event = json.loads(line)
             if event.get("event") == "listening":
-                with httpx2.Client(transport=httpx2.HTTPTransport(retries=50)) as client:
+                with httpx2.Client(
+                    transport=httpx2.HTTPTransport(retries=50), timeout=TIMEOUT
+                ) as client:
                     client.get(event["url"] + "/healthz").raise_for_status()
                 return str(event["url"])
         server.join(0.05)

@@ -67,6 +67,17 @@ def test_a_large_head_is_refused_with_the_limit(
 
 
 @pytest.mark.slow
+def test_many_short_headers_count_more_than_their_bytes(
+    connect: Callable[..., socket.socket],
+) -> None:
+    connection = connect()
+
+    connection.sendall(POST + b"X-A: 1\r\n" * 500 + b"\r\n")
+
+    assert b"/problems/headers-too-large" in answer_of(connection)
+
+
+@pytest.mark.slow
 def test_many_requests_on_one_connection_are_no_large_head(
     connect: Callable[..., socket.socket],
 ) -> None:

@@ -1,34 +1,38 @@
 """Changed requests, uploads and files by the thousand: the service neither fails nor grows.
 
-DIFFICULTY_FUZZ is their number; `make fuzz` sends 500,000. A finding names its number, by which the
-same is sent again: `python tests/api/live/fuzzing URL KEY JOB FOLDER NUMBER NUMBER+1`.
+DIFFICULTY_FUZZ is how many are sent, and DIFFICULTY_FUZZ_FROM the number of the first; `make fuzz`
+sends 500,000 others. A finding names its number, by which the same is sent again: `python
+tests/api/live/fuzzing URL KEY JOB FOLDER NUMBER NUMBER+1`.
 """
 
 import json
+import logging
 import os
 import re
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 PROGRAM = Path(__file__).with_name("fuzzing")
-NUMBER = int(os.environ.get("DIFFICULTY_FUZZ", "3000"))
-PROCESSES = 3
+NUMBER = int(os.environ.get("DIFFICULTY_FUZZ", "12000"))
+FIRST = int(os.environ.get("DIFFICULTY_FUZZ_FROM", "0"))
+MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - a folder in it is made with a name that is free
 ROOM = 300 << 20  # bytes that the service may grow by
 SETTINGS = {
+    "poll": 0.1,
+    "heartbeat": 1,
     "feature_cache_mb": 0,
     "header_timeout": 1,
     "body_timeout": 2,
     "image_seconds": 5,
     "max_queued_jobs": 20,
+    "max_body_bytes": 1 << 18,
     "max_upload_bytes": 1 << 20,
     "retry_delay": 0,
     "rate_limit": "10000000/minute",
@@ -45,12 +49,20 @@ def tables(tmp_path: Path, photos: Path) -> Path:
 
 
 @pytest.fixture
+def data() -> Iterator[Path]:
+    """A folder for the database and files, in memory if possible: no power cut is tested here."""
+    with TemporaryDirectory(dir=MEMORY_DISK if MEMORY_DISK.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def fuzzed(
-    start_service: Callable[..., Any], sqlite_url: str, tables: Path, photos: Path
+    start_service: Callable[..., Any], data: Path, tables: Path, photos: Path
 ) -> tuple[Any, str, str]:
     """A service with a job that has finished, its key and its id."""
     roots = json.dumps({"photos": str(photos), "tables": str(tables)})
-    service = start_service(sqlite_url, roots=roots, **SETTINGS)
+    database = f"sqlite:///{data / 'difficulty.sqlite'}"
+    service = start_service(database, roots=roots, data_dir=data / "files", **SETTINGS)
     key = service.new_key("fuzz")
     with service.client(key) as client:
         body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}
@@ -66,41 +78,37 @@ def fuzzed(
 @pytest.mark.slow
 @pytest.mark.timeout(5 * 3600)
 def test_no_changed_request_or_file_makes_the_service_fail_grow_or_keep_files(
-    fuzzed: tuple[Any, str, str], tables: Path, tmp_path: Path
+    fuzzed: tuple[Any, str, str], tables: Path, data: Path, tmp_path: Path
 ) -> None:
     service, key, job = fuzzed
     idle = memory_of(service)
 
-    findings, statuses = run_fuzzers(service.url, key, job, str(tables))
+    findings, statuses = run_fuzzer(service.url, key, job, str(tables))
 
     assert findings == []
     assert set(statuses) >= {"200", "201", "202", "204", "400", "404", "409", "413", "422"}
     assert memory_of(service) - idle < ROOM
     delete_everything(service, key)
-    assert files_left(tmp_path / "data") == []
+    assert files_left(data / "files") == []
     logs = "".join((tmp_path / name).read_text() for name in ("server.log", "worker.log"))
     assert re.findall(r"Traceback.{,2000}|request-failed", logs) == []
 
 
-def run_fuzzers(*arguments: str) -> tuple[list[str], Counter[str]]:
-    """What the programs found, and the number of answers of each status."""
-    bounds = [str(NUMBER * part // PROCESSES) for part in range(PROCESSES + 1)]
-    with ThreadPoolExecutor(PROCESSES) as pool:
-        ended = list(pool.map(partial(run_fuzzer, *arguments), bounds, bounds[1:]))
+def run_fuzzer(*arguments: str) -> tuple[list[str], dict[str, int]]:
+    """What the program found, and the number of answers of each status."""
+    command = [sys.executable, str(PROGRAM), *arguments, str(FIRST), str(FIRST + NUMBER)]
     findings: list[str] = []
-    statuses: Counter[str] = Counter()
-    for program in ended:
-        assert program.returncode == 0, program.stdout[-3000:] + program.stderr
-        *lines, counts = program.stdout.splitlines()
-        findings += lines
-        statuses.update(json.loads(counts))
+    statuses: dict[str, int] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:  # noqa: S603 - ours
+        assert program.stdout is not None
+        for line in program.stdout:
+            logging.getLogger("fuzzing").info(line.rstrip())
+            if line.startswith("{"):
+                statuses = json.loads(line)
+            else:
+                findings.append(line)
+    assert program.returncode == 0, findings[-3:]
     return findings, statuses
-
-
-def run_fuzzer(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """One program, after its end."""
-    command = [sys.executable, str(PROGRAM), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
 
 
 def delete_everything(service: Any, key: str) -> None:  # noqa: ANN401

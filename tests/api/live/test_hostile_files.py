@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 ROOM = 400 << 20  # bytes that a process may grow by
+ABORTING = Path(__file__).parents[2] / "data" / "aborting.parquet"
 OUTSIDE = "/tmp/difficulty-hostile"  # noqa: S108 - nothing may ever appear there
 BOMB = 600 << 20  # bytes, more than ROOM
 
@@ -218,6 +219,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "Parquet with URIs": ("parquet", lambda: parquet_of_paths("file:///etc/passwd")),
     "Parquet with addresses": ("parquet", lambda: parquet_of_paths("http://127.0.0.1:1/x.png")),
     "Parquet whose footer lies": ("parquet", parquet_whose_footer_lies),
+    "Parquet that ends its reader": ("parquet", ABORTING.read_bytes),
     "Parquet that repeats an image of 80 MB": (
         "parquet",
         lambda: parquet_with(repeated(bytes(80 << 20), 20)),

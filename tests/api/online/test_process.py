@@ -67,6 +67,21 @@ def test_features_from_the_other_process_are_those_of_this_one(
         np.testing.assert_allclose(row, here.numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_an_image_that_takes_too_long_to_decode_ends_only_that_process(
+    settings: Settings, images: list[bytes], description: dict[str, Any]
+) -> None:
+    slow = b"P3 1990 2000 255\n" + b"1 " * (3 * 1990 * 2000)
+    impatient = settings.model_copy(update={"image_seconds": 2.0})
+
+    with closing(ScoringProcess(impatient)) as scoring:
+        with pytest.raises(Problem, match="ended meanwhile") as caught:
+            scoring.encode([slow], description)
+        found = scoring.encode(images[:1], description)
+
+    assert caught.value.status == 503
+    assert isinstance(found[0], np.ndarray)
+
+
 def test_an_unreadable_image_has_its_reason_in_its_place(
     scoring: ScoringProcess, images: list[bytes], description: dict[str, Any]
 ) -> None:

@@ -128,6 +128,11 @@ def test_a_condition_that_cannot_be_read_is_named(
     assert caught.value.field == field
 
 
+def test_neighbours_in_an_order_that_does_not_exist_name_it(samples: ScoredSamples) -> None:
+    with pytest.raises(BadQuery, match="no order 'name'"):
+        neighbours(samples, ImageQuery(sort="name"), (), 0)
+
+
 def test_a_cursor_of_other_conditions_is_refused(samples: ScoredSamples) -> None:
     cursor = find_images(samples, ImageQuery(), (), 10).next
 

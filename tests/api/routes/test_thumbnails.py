@@ -1,6 +1,7 @@
 """Thumbnails over HTTP: parts of them, those that a client has already, and a full disk."""
 
 import errno
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,3 +75,23 @@ def test_a_full_disk_is_named_where_a_thumbnail_cannot_be_written(
     assert_problem(answer, 507, "storage")
     assert "/srv" not in answer.text
     assert client.get(f"{address}?size=33").status_code == 200
+
+
+def test_a_job_that_is_deleted_before_its_thumbnail_is_sent_is_not_found(
+    client: TestClient,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_problem: Callable[..., None],
+) -> None:
+    thumbnails = client.app.state.thumbnails  # type: ignore[attr-defined]
+    stored = thumbnails.stored
+
+    def stored_and_deleted(wanted: object) -> Path:
+        path: Path = stored(wanted)
+        shutil.rmtree(path.parent)
+        return path
+
+    client.get(address)
+    monkeypatch.setattr(thumbnails, "stored", stored_and_deleted)
+
+    assert_problem(client.get(address), 404, "not-found")

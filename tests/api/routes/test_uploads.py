@@ -6,6 +6,7 @@ import os
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from api.http.problem_responses import add_handlers
 from api.routes import uploads
 from api.settings import Settings
 from api.uploads import stream as upload_stream
+from api.uploads.checking import UploadChecks
 from api.uploads.files import locked, upload_path
 from api.uploads.store import get_upload
 from difficulty_service.datasets import open_dataset
@@ -45,8 +47,8 @@ def client(sqlite_engine: Engine, settings: Settings) -> Iterator[TestClient]:
     app.include_router(uploads.router)
     app.dependency_overrides = {read_key: caller, write_key: caller}
     add_handlers(app)
-    with TestClient(app, base_url="http://localhost") as client:
-        yield client
+    with closing(UploadChecks()) as app.state.upload_checks:
+        yield TestClient(app, base_url="http://localhost")
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import hashlib
 import time
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,12 @@ from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.settings import Settings
+from api.uploads.checking import UploadChecks
 from api.uploads.files import locked, upload_path
 from api.uploads.recovery import complete_received
 from api.uploads.store import Upload, advance, create_upload, get_upload
+
+ABORTING = Path(__file__).parents[2] / "data" / "aborting.parquet"
 
 
 @pytest.fixture
@@ -21,10 +25,12 @@ def settings(tmp_path: Path, sqlite_url: str) -> Settings:
     return Settings(data_dir=tmp_path / "data", database_url=sqlite_url, device="cpu")
 
 
-def received(engine: Engine, settings: Settings, content: bytes, size: int) -> Upload:
+def received(
+    engine: Engine, settings: Settings, content: bytes, size: int, kind: str = "zip"
+) -> Upload:
     """An upload of which `content` has arrived and nothing was checked."""
-    upload = create_upload(engine, "", "zip", size)
-    path = upload_path(settings, upload.id, "zip")
+    upload = create_upload(engine, "", kind, size)
+    path = upload_path(settings, upload.id, kind)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     advance(engine, upload.id, len(content))
@@ -66,7 +72,7 @@ def test_one_whose_bytes_are_not_all_there_stays_open(
 ) -> None:
     upload = received(sqlite_engine, settings, archive, len(archive) + 1)
 
-    assert complete_received(sqlite_engine, settings) == 0
+    assert complete_received(sqlite_engine, settings, UploadChecks()) == 0
     assert state_of(sqlite_engine, upload) == "open"
 
 
@@ -78,7 +84,7 @@ def test_one_that_cannot_be_read_stays_open_and_holds_up_no_other(
     upload_path(settings, lost.id, "zip").unlink()
     whole = received(sqlite_engine, settings, archive, len(archive))
 
-    assert complete_received(sqlite_engine, settings) == 1
+    assert complete_received(sqlite_engine, settings, UploadChecks()) == 1
 
     assert [state_of(sqlite_engine, each) for each in (damaged, lost, whole)] == [
         "open",
@@ -88,12 +94,26 @@ def test_one_that_cannot_be_read_stays_open_and_holds_up_no_other(
     assert not upload_path(settings, lost.id, "zip").exists()
 
 
+def test_one_that_ends_the_process_that_reads_it_ends_no_server(
+    sqlite_engine: Engine, settings: Settings, archive: bytes
+) -> None:
+    """Otherwise the server would end each time that it starts."""
+    content = ABORTING.read_bytes()
+    hostile = received(sqlite_engine, settings, content, len(content), "parquet")
+    whole = received(sqlite_engine, settings, archive, len(archive))
+
+    with closing(UploadChecks()) as checks:
+        assert complete_received(sqlite_engine, settings, checks) == 1
+
+    assert [state_of(sqlite_engine, each) for each in (hostile, whole)] == ["open", "complete"]
+
+
 def test_one_that_is_being_checked_elsewhere_is_left_alone(
     sqlite_engine: Engine, settings: Settings, archive: bytes
 ) -> None:
     upload = received(sqlite_engine, settings, archive, len(archive))
 
     with locked(upload_path(settings, upload.id, "zip")):
-        assert complete_received(sqlite_engine, settings) == 0
+        assert complete_received(sqlite_engine, settings, UploadChecks()) == 0
 
     assert state_of(sqlite_engine, upload) == "open"

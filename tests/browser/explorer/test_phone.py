@@ -89,6 +89,23 @@ def test_every_target_of_the_page_of_an_image_can_be_hit(phone: "Page", explorer
     assert fits(phone)
 
 
+def stays_covered(phone: "Page") -> bool:
+    """Whether something lies over the focused image, also once the page has scrolled."""
+    for _ in range(40):
+        covered = phone.evaluate(
+            """() => {
+                const card = document.activeElement.closest(".card").getBoundingClientRect();
+                const tray = document.querySelector(".tray").getBoundingClientRect();
+                const header = document.querySelector("header").getBoundingClientRect();
+                return card.bottom > tray.top || card.top < header.bottom;
+            }"""
+        )
+        if not covered:
+            return False
+        phone.wait_for_timeout(50)
+    return True
+
+
 def test_the_tray_covers_neither_the_focused_image_nor_the_end_of_the_list(
     phone: "Page", explorer: Explorer
 ) -> None:
@@ -98,16 +115,7 @@ def test_the_tray_covers_neither_the_focused_image_nor_the_end_of_the_list(
     phone.locator(".look").first.focus()
     for _ in range(30):
         phone.keyboard.press("ArrowRight")
-        covered.append(
-            phone.evaluate(
-                """() => {
-                    const card = document.activeElement.closest(".card").getBoundingClientRect();
-                    const tray = document.querySelector(".tray").getBoundingClientRect();
-                    const header = document.querySelector("header").getBoundingClientRect();
-                    return card.bottom > tray.top || card.top < header.bottom;
-                }"""
-            )
-        )
+        covered.append(stays_covered(phone))
     phone.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
     end = phone.locator(".more a").bounding_box()
     tray = phone.locator(".tray").bounding_box()

@@ -153,6 +153,36 @@ def test_a_path_inside_a_cell_that_is_not_utf8_is_a_damaged_file(write: Callable
         open_dataset(write({"image": images, "label": [0, 1]}), DatasetOptions())
 
 
+@pytest.mark.parametrize("column", [b"image", b"label", b"note"])
+def test_text_of_a_json_line_that_is_not_utf8_is_named_by_its_column(
+    tmp_path: Path, column: bytes
+) -> None:
+    path = tmp_path / "table.jsonl"
+    row = b'{"image": "a.png", "label": "cat", "note": "old"}'
+    path.write_bytes(row + b"\n" + row.replace(b'%b": "' % column, b'%b": "\xff' % column))
+
+    with pytest.raises(DatasetError, match=f"column '{column.decode()}' of 'table.jsonl'.*UTF-8"):
+        open_dataset(str(path), DatasetOptions())
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("table.csv", b"image,label,\xff\na.png,cat,1\n"),
+        ("table.jsonl", b'{"image": "a.png", "label": "cat", "\xff": 1}'),
+        ("table.jsonl", b'{"image": {"path": "a.png", "\xff": 1}, "label": "cat"}'),
+    ],
+)
+def test_a_name_of_a_column_that_is_not_utf8_is_an_unreadable_file(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+
+    with pytest.raises(DatasetError, match=f"{name}' cannot be read as a table"):
+        open_dataset(str(path), DatasetOptions())
+
+
 @pytest.mark.parametrize("name", ["image", "label", "label_name", "split"])
 def test_two_columns_of_one_name_are_refused_by_it(write: Callable[..., str], name: str) -> None:
     columns = {"image": [b"x", b"y"], "label": ["a", "b"]}

@@ -3,6 +3,8 @@
 import json
 import os
 import zipfile
+from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -184,7 +186,7 @@ def test_json_with_a_checksum_may_be_laid_out_again() -> None:
 def test_json_that_was_changed_is_named_unless_its_checksum_is_deleted() -> None:
     changed = dump_checked({"a": 1}).replace('"a": 1', '"a": 2')
 
-    with pytest.raises(DamagedFile, match="delete the member checksum"):
+    with pytest.raises(DamagedFile, match="delete the members checksum and with_checksum"):
         load_checked(changed)
 
     assert load_checked('{"a": 2}') == {"a": 2}
@@ -193,3 +195,24 @@ def test_json_that_was_changed_is_named_unless_its_checksum_is_deleted() -> None
 def test_json_whose_checksum_has_another_name_is_damaged() -> None:
     with pytest.raises(DamagedFile):
         load_checked(dump_checked({"a": 1}).replace('"checksum"', '"checkqum"'))
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_json_from_which_any_piece_was_cut_is_whole_damaged_or_empty(*, is_sorted: bool) -> None:
+    values = {"seed": 3, "backbone": "builtin"}
+    text = dump_checked(values, indent=1, sort_keys=is_sorted)
+
+    found = []
+    for start, end in combinations(range(len(text) + 1), 2):
+        with suppress(ValueError):
+            found.append(load_checked(text[:start] + text[end:]))
+
+    assert values in found  # white space was cut
+    assert all(each in (values, {}) for each in found)
+
+
+def test_the_members_of_json_are_sorted_between_those_of_the_checksum() -> None:
+    text = dump_checked({"z": {"b": 1, "a": 2}, "c": 1}, sort_keys=True)
+
+    assert list(json.loads(text)) == ["with_checksum", "c", "z", "checksum"]
+    assert list(json.loads(text)["z"]) == ["a", "b"]

@@ -7,6 +7,8 @@ from torch import Tensor
 from difficulty_service.statistics.class_distances import (
     class_distances,
     class_distances_left_out,
+    class_geometry,
+    distances_of_rows_left_out,
 )
 
 SAMPLES, CLASSES, DIM = 40, 4, 5
@@ -100,3 +102,24 @@ def test_a_sample_that_holds_all_of_a_direction_has_no_distances_and_full_levera
     assert left_out.distances[0].isnan().all()
     assert left_out.leverage[0] == pytest.approx(1)
     assert (left_out.leverage[1:] < 0.9).all()
+
+
+def test_inner_products_with_the_means_give_the_same_distances_and_leverage() -> None:
+    rows, labels = labelled_rows(1)
+    labels[labels == 3] = 2
+    labels[0] = 3
+    means, scatter = naive_fit(rows, labels)
+    whitening = whitening_with_ridge(scatter, len(rows))
+    points, class_points = rows @ whitening.T, means @ whitening.T
+    counts = labels.bincount()
+
+    found = distances_of_rows_left_out(
+        points.square().sum(dim=1),
+        points @ class_points.T,
+        labels,
+        class_geometry(class_points, counts),
+    )
+
+    expected = class_distances_left_out(points, labels, class_points, counts)
+    torch.testing.assert_close(found.distances, expected.distances, equal_nan=True)
+    torch.testing.assert_close(found.leverage, expected.leverage)

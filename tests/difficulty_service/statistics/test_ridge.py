@@ -6,10 +6,13 @@ from torch import Tensor
 
 from difficulty_service.statistics.moments import compute_moments, pilot_of
 from difficulty_service.statistics.ridge import (
+    FARTHEST_RIDGES,
     RIDGES,
     LabelledRows,
+    RidgeChoice,
     choose_ridge,
     label_likelihood,
+    likeliest_ridge,
 )
 
 
@@ -23,6 +26,14 @@ def overlapping_classes(
     scales = torch.logspace(0, -1.5, dim, dtype=torch.float64)
     noise = torch.randn(len(labels), dim, generator=generator, dtype=torch.float64)
     return (centres[labels] + noise) * scales, labels
+
+
+def extended(features: Tensor, labels: Tensor) -> RidgeChoice:
+    """The ridge that may lie beyond RIDGES."""
+    moments = compute_moments(
+        features, labels, pilot_of(features), int(labels.max()) + 1, matmul_dtype=torch.float64
+    )
+    return likeliest_ridge(LabelledRows(features, labels), moments)
 
 
 def chosen(features: Tensor, labels: Tensor, runs: int = 1) -> float:
@@ -113,8 +124,42 @@ def test_the_likelihood_of_labels_does_not_depend_on_the_scale_of_distances() ->
     distances = torch.cdist(features, features[::20]).square()
 
     once, hundredfold = (
-        label_likelihood(factor * distances, labels, labels.bincount()) for factor in (1, 100)
+        label_likelihood(factor * distances, labels, labels.bincount())[1] for factor in (1, 100)
     )
 
     assert once == pytest.approx(hundredfold, abs=1e-3)
     assert once <= 0
+
+
+def test_a_ridge_between_the_ends_comes_with_the_scale_of_the_likelihood() -> None:
+    features, labels = overlapping_classes(each=10)
+
+    choice = extended(features, labels)
+
+    assert choice.ridge == chosen(features, labels)
+    assert choice.likelihood == pytest.approx(
+        naive_likelihood(features, labels, choice.ridge), abs=2e-3
+    )
+    assert 0 < choice.scale < 2
+
+
+def test_the_ridge_goes_on_below_the_smallest_while_labels_become_more_probable() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(2).repeat_interleave(300)
+    features = torch.randn(600, 2, generator=generator, dtype=torch.float64)
+    # The classes differ only where there is hardly any variance.
+    features[:, 1] = 1e-4 * (features[:, 1] + 3 * labels)
+
+    choice = extended(features, labels)
+
+    assert chosen(features, labels) == RIDGES[0]
+    assert FARTHEST_RIDGES[0] * 0.99 < choice.ridge < RIDGES[0]
+
+
+def test_the_extended_choice_has_nothing_to_compare_in_one_class() -> None:
+    features, _ = overlapping_classes(each=10)
+
+    choice = extended(features, torch.zeros(len(features), dtype=torch.int64))
+
+    assert choice.ridge == RIDGES[-1]
+    assert choice.likelihood != choice.likelihood

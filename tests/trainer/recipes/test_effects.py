@@ -9,8 +9,10 @@ from difficulty_service.errors import ConfigError
 from trainer.recipes.effects import CONDITIONS
 from trainer.recipes.file import OPEN_TABLES, TABLES, read_recipe, recipe_as_dict, recipe_from_dict
 
+PROBE = ["data.kind=features", "model.name=probe"]
+
 RECIPES = {
-    "features": ["data.kind=features", "model.name=probe"],
+    "features": PROBE,
     "labels": ["data.kind=features", "model.name=probe", "data.labels=labels.parquet"],
     "images": ["model.name=resnet18"],
     "crops": ["model.name=resnet18", "data.augmentation=flip_crop"],
@@ -26,13 +28,16 @@ RECIPES = {
     "adamw": ["model.name=resnet18", "optimiser.name=adamw"],
     "steps": ["model.name=resnet18", "schedule={name='steps', milestones=[0.5]}"],
     "best": ["model.name=resnet18", "training.final=best"],
+    "ranked": [*PROBE, "uncertainty.epochs=2"],
+    "squared": [*PROBE, "uncertainty={epochs=2, objective='squared'}"],
 }
 """Changes of the smallest recipe, by a name for the result."""
 
 EVERY = set(RECIPES)
-OF_FEATURES = {"features", "labels"}
+HEADS = {"ranked", "squared"}
+OF_FEATURES = {"features", "labels", *HEADS}
 OF_IMAGES = EVERY - OF_FEATURES - {"text"}
-OF_TABLES = EVERY - {"features"}
+OF_TABLES = EVERY - {"features", *HEADS}
 SCORED = {"scores", "raw scores"}
 SGD = EVERY - {"adamw"}
 
@@ -95,6 +100,15 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
     "training.evaluation_batch_size": ("512", EVERY),
     "training.final": ("last", EVERY),
     "training.best_by": ("accuracy", {"best"}),
+    "uncertainty.epochs": ("0", OF_FEATURES),
+    "uncertainty.objective": ("ranking", HEADS),
+    "uncertainty.margin": ("0.1", {"ranked"}),
+    "uncertainty.leeway": ("0.0", {"ranked"}),
+    "uncertainty.hidden": ("[512, 512]", HEADS),
+    "uncertainty.batch_size": ("256", HEADS),
+    "uncertainty.learning_rate": ("0.001", HEADS),
+    "uncertainty.weight_decay": ("0.0001", HEADS),
+    "uncertainty.warmup": ("0.05", HEADS),
 }
 """A value of every key, its default where it has one, and the recipes in which the key counts."""
 
@@ -124,7 +138,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 entries = value.strip("{}").replace("'", '"').split(", ")
                 tables[table] = entries
                 continue
-            plain = value in {"true", "false"}
+            plain = value in {"true", "false"} or value.isdecimal()
             shown = value if plain else f'"{value}"'
             tables.setdefault(table, []).append(f"{entry} = {shown}")
         text = "\n".join(f"[{table}]\n" + "\n".join(lines) for table, lines in tables.items())

@@ -38,6 +38,7 @@ OURS = (
     "cifar10_small_resnet",
     "newsgroups_quick",
     "probe_quick",
+    "uncertainty",
 )
 OF_PAPERS = tuple(name for name in RECIPES if name not in OURS)
 
@@ -64,6 +65,7 @@ PARAMETERS = {
     "sample_difficulty_cifar10": (10, 21_282_122),
     "sample_difficulty_cifar100": (100, 21_328_292),
     "sample_difficulty_imagenet": (1000, 21_797_672),
+    "uncertainty": (10, 10 * (8 + 1)),
 }
 
 

@@ -63,7 +63,7 @@ def read_strict(path: Path) -> dict[str, Any]:
         raise AssertionError(f"{path} holds {word}")
 
     record: dict[str, Any] = json.loads(path.read_text(), parse_constant=refuse)
-    del record["checksum"]
+    del record["checksum"], record["with_checksum"]
     return record
 
 

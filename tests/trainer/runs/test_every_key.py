@@ -12,6 +12,7 @@ from torch import Tensor
 
 from difficulty_service.cli import create_app
 from difficulty_service.errors import DifficultyError
+from difficulty_service.files.checked_safetensors import read_tensors
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions
@@ -62,6 +63,8 @@ def by_scores(first: object, second: object, **beside: object) -> Change:
 FAILS_FIRST = {"regulariser.missing", "regulariser.unreliable"}
 """Keys whose first value refuses these scores."""
 
+HEAD = {"uncertainty.epochs": 2}
+
 CHANGES = {
     "model.name": Change(("small_resnet", "resnet18"), "images"),
     "loss.name": Change(("cross_entropy", "brier")),
@@ -106,6 +109,18 @@ CHANGES = {
     ),
 }
 
+CHANGES |= {
+    "uncertainty.epochs": Change((0, 2), observe="head"),
+    "uncertainty.objective": Change(("ranking", "squared"), observe="head", beside=HEAD),
+    "uncertainty.margin": Change((0.1, 1.0), observe="head", beside=HEAD),
+    "uncertainty.leeway": Change((0.0, 0.5), observe="head", beside=HEAD),
+    "uncertainty.hidden": Change(([8], []), observe="head", beside=HEAD),
+    "uncertainty.batch_size": Change((16, 32), observe="head", beside=HEAD),
+    "uncertainty.learning_rate": Change((0.001, 0.01), observe="head", beside=HEAD),
+    "uncertainty.weight_decay": Change((0.0, 0.1), observe="head", beside=HEAD),
+    "uncertainty.warmup": Change((0.0, 0.5), observe="head", beside=HEAD),
+}
+
 
 @dataclass(frozen=True)
 class CountedInputs:
@@ -127,6 +142,15 @@ def run_of(recipe: Recipe, folder: Path) -> object:
     predictions = read_predictions(seed / "validation.npz").logits.tolist()
     epoch = read_json(seed / "final.json")["epoch"]
     return (seed / "model.safetensors").read_bytes(), predictions, epoch
+
+
+def head_of(recipe: Recipe, folder: Path) -> object:
+    """The parameters of the uncertainty head, without what its file says about the recipe."""
+    run_of(recipe, folder)
+    file = folder / "seed-0" / "head.safetensors"
+    if not file.exists():
+        return None
+    return {name: values.tolist() for name, values in read_tensors(file)[0].items()}
 
 
 def layout_of(recipe: Recipe, _folder: Path) -> object:
@@ -169,6 +193,7 @@ def _accelerator(recipe: Recipe) -> Accelerator:
 
 OBSERVERS: dict[str, Callable[[Recipe, Path], object]] = {
     "run": run_of,
+    "head": head_of,
     "layout": layout_of,
     "compiled": compiled_of,
     "saves": saves_of,

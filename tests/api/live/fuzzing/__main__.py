@@ -1,22 +1,25 @@
-"""Sends changed requests and files to a running service: a program, with processes of its own.
+"""Sends changed requests and files to a running service: a program, with a process of its own.
 
     python tests/api/live/fuzzing URL KEY JOB FOLDER FIRST LAST
 
 JOB has finished, and FOLDER is the root `tables` of the service. Prints a line for each answer that
-is missing or says that the server failed, with the number by which the same is sent again; at the
-end it prints how many answers of each status there were, as JSON.
+is missing or says that the server failed, with the number by which the same is sent again. Now and
+then, and at the end, it prints how many answers of each status there were, as JSON.
 """
 
 import http.client
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
+from threading import Lock
 
-from datasets import changed_table, changed_upload
+from datasets import changed_dataset, changed_table, changed_upload
 from mutations import changed_bytes
 from targets import Scored, Target, changed, targets_of
 from wire import Answer, Request, Wire
@@ -28,10 +31,22 @@ DIM = 512
 
 JSON = {"Content-Type": "application/json"}
 SERVER_ERROR = 500
+THREADS = 6
+"""Each with a connection; several, because some wait for a job or an answer that never comes."""
+
 UPLOADS_OF_100 = 6
 HEADS_OF_100 = 6
+IN_PARTS_OF_100 = 25
+"""Uploads that are sent in two requests instead of one."""
+
 JOB_EVERY = 400
-"""One in so many numbers is a job on a changed file instead of a request."""
+"""One in so many numbers is a job on changed files instead of a request; one costs as much as 100
+requests, and most of its dozens of images are changed."""
+
+REPORT_EVERY = 5000
+
+Answers = Iterator[tuple[str, Answer]]
+"""What was sent, in words, and its answer."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +65,7 @@ class Fuzzer:
     folder: Path
     targets: list[Target]
 
-    def send(self, number: int) -> Iterator[tuple[str, Answer]]:
+    def send(self, number: int) -> Answers:
         """What is sent for a number, in words, and its answers."""
         random = Random(f"{SEED} {number}")  # noqa: S311 - no secret
         chance = random.randrange(100)
@@ -75,28 +90,29 @@ class Fuzzer:
         content = b"" if body is None else json.dumps(body).encode()
         return self.wire.send(Request(method, path, headers=self.key | JSON, body=content))
 
-    def _uploads(self, random: Random) -> Iterator[tuple[str, Answer]]:
+    def _uploads(self, random: Random) -> Answers:
         kind, content = changed_upload(random)
-        address, answers = self._uploaded(kind, content)
-        yield from answers
+        parts = 2 if random.randrange(100) < IN_PARTS_OF_100 else 1
+        address = yield from self._uploaded(kind, content, parts)
         yield f"DELETE {address}", self.ask("DELETE", address)
 
-    def _uploaded(self, kind: str, content: bytes) -> tuple[str, list[tuple[str, Answer]]]:
+    def _uploaded(
+        self, kind: str, content: bytes, parts: int = 1
+    ) -> Generator[tuple[str, Answer], None, str]:
+        """Sends an upload; returns its address."""
         created = self.ask("POST", "/v1/uploads", {"format": kind, "size": len(content) or None})
-        address = json.loads(created.content)["links"]["self"]
-        half = len(content) // 2
-        answers = [("create", created)]
-        for offset, part in ((0, content[:half]), (half, content[half:])):
-            query = {"offset": str(offset)} | ({"complete": "true"} if offset == half else {})
-            put = Request("PUT", address, query, self.key, part)
-            answers.append((f"{kind} in part {offset}", self.wire.send(put)))
-        return address, answers
+        yield f"announce {kind}", created
+        address = str(json.loads(created.content)["links"]["self"])
+        bounds = [len(content) * part // parts for part in range(parts + 1)]
+        for offset, end in pairwise(bounds):
+            query = {"offset": str(offset)} | ({"complete": "true"} if end == bounds[-1] else {})
+            put = Request("PUT", address, query, self.key, content[offset:end])
+            yield f"{kind} from byte {offset}", self.wire.send(put)
+        return address
 
-    def _jobs(self, random: Random) -> Iterator[tuple[str, Answer]]:
+    def _jobs(self, random: Random) -> Answers:
         if random.random() < 0.5:
-            kind, content = changed_upload(random)
-            address, answers = self._uploaded(kind, content)
-            yield from answers
+            address = yield from self._uploaded(*changed_dataset(random))
             dataset = {"upload": address.rpartition("/")[2]}
         else:
             name, content = changed_table(random)
@@ -111,7 +127,7 @@ class Fuzzer:
         if address:
             yield f"DELETE {address}", self.ask("DELETE", address)
 
-    def _followed(self, job: str) -> Iterator[tuple[str, Answer]]:
+    def _followed(self, job: str) -> Answers:
         """What is asked of a job until it is deleted."""
         yield "events", self.ask("GET", f"/v1/jobs/{job}/events")
         state = self.ask("GET", f"/v1/jobs/{job}")
@@ -129,20 +145,61 @@ def scored_by(fuzzer: Fuzzer, job: str) -> Scored:
     return Scored(job, upload, scores["samples"][0]["sample_id"], CLASSES, DIM)
 
 
+@dataclass
+class Report:
+    """Prints what was found, by several threads.
+
+    Attributes:
+        statuses: Number of answers of each status.
+        numbers: Number of numbers that were sent.
+        lock: Held by the thread that changes these or prints.
+    """
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    numbers: int = 0
+    lock: Lock = field(default_factory=Lock)
+
+    def add(self, number: int, answers: Answers) -> None:
+        """Counts the answers for a number, and prints those that no service should give."""
+        for what, answer in answers:
+            with self.lock:
+                self.statuses[answer.status] += 1
+                if not 0 < answer.status < SERVER_ERROR:
+                    self._print(f"{number} {answer.status} {what} {answer.content[:300]!r}")
+        with self.lock:
+            self.numbers += 1
+            if self.numbers % REPORT_EVERY == 0:
+                self.print_statuses()
+
+    def print_statuses(self) -> None:
+        """Prints how many answers of each status there were, in one line of JSON."""
+        self._print(json.dumps(self.statuses))
+
+    def _print(self, line: str) -> None:
+        sys.stdout.write(line.replace("\n", " ") + "\n")
+        sys.stdout.flush()
+
+
 def main(url: str, key: str, job: str, folder: str, numbers: range) -> None:
     """Sends what belongs to the numbers."""
     host, _, port = url.rpartition("/")[2].partition(":")
+    address = (host, int(port))
     headers = {"Authorization": f"Bearer {key}"}
-    fuzzer = Fuzzer(Wire((host, int(port))), headers, Path(folder), [])
+    fuzzer = Fuzzer(Wire(address), headers, Path(folder), [])
     fuzzer.targets.extend(targets_of(scored_by(fuzzer, job)))
-    statuses: Counter[int] = Counter()
-    for number in numbers:
-        for what, answer in fuzzer.send(number):
-            statuses[answer.status] += 1
-            if not 0 < answer.status < SERVER_ERROR:
-                line = f"{number} {answer.status} {what} {answer.content[:300]!r}"
-                sys.stdout.write(line.replace("\n", " ") + "\n")
-    sys.stdout.write(json.dumps(statuses) + "\n")
+    report = Report()
+    left = iter(numbers)  # of which each thread takes the next
+
+    def send_next() -> None:
+        own = replace(fuzzer, wire=Wire(address))
+        for number in left:
+            report.add(number, own.send(number))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        ended = [pool.submit(send_next) for _ in range(THREADS)]
+    for each in ended:
+        each.result()
+    report.print_statuses()
 
 
 main(*sys.argv[1:5], range(*map(int, sys.argv[5:7])))

@@ -15,16 +15,18 @@ from targets import PICTURE_KINDS, picture
 
 CLASSES = ("cat", "dog")
 EACH = 4
+EACH_OF_JOB = 20
+"""Images of a class where a job reads them, for which a few more cost little."""
 
 
-def images(random: Random) -> dict[str, bytes]:
-    """Images of every format by their names, some of them changed."""
+def images(random: Random, each: int, changed: float) -> dict[str, bytes]:
+    """Images of every format by their names, this part of which are changed."""
     found = {}
     for label, name in enumerate(CLASSES):
-        for number in range(EACH):
+        for number in range(each):
             kind = PICTURE_KINDS[(label + 2 * number) % len(PICTURE_KINDS)]
             content = picture(kind, 40 * label + number)
-            is_changed = random.random() < 0.3
+            is_changed = random.random() < changed
             found[f"{name}/{number}.{kind.lower()}"] = (
                 changed_bytes(random, content) if is_changed else content
             )
@@ -78,10 +80,20 @@ UPLOADS: dict[str, tuple[Callable[[dict[str, bytes]], bytes], ...]] = {
 
 
 def changed_upload(random: Random) -> tuple[str, bytes]:
-    """Format and bytes of a dataset, of which the images, the file or both are changed."""
+    """Format and bytes of a small dataset, of which the images, the file or both are changed."""
+    return _changed_file(random, images(random, EACH, 0.3), 0.75)
+
+
+def changed_dataset(random: Random) -> tuple[str, bytes]:
+    """Format and bytes of a dataset that most often can be listed, and holds changed images."""
+    return _changed_file(random, images(random, EACH_OF_JOB, 0.7), 0.25)
+
+
+def _changed_file(random: Random, files: dict[str, bytes], changed: float) -> tuple[str, bytes]:
+    """Format and bytes of a dataset, changed with this probability."""
     kind = random.choice(list(UPLOADS))
-    content = random.choice(UPLOADS[kind])(images(random))
-    return kind, changed_bytes(random, content) if random.random() < 0.75 else content
+    content = random.choice(UPLOADS[kind])(files)
+    return kind, changed_bytes(random, content) if random.random() < changed else content
 
 
 def changed_table(random: Random) -> tuple[str, bytes]:

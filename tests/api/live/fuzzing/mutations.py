@@ -7,6 +7,10 @@ from random import Random
 from typing import Any
 
 LONGEST_BLOCK = 64
+MOST_MEMBERS = 50_000
+"""Members of a list after it was repeated, which are more bytes than the service takes; a repeated
+list of repeated ones would cost as much time to write out as thousands of other changes."""
+
 STRANGE_BYTES = (
     *(b"\x00", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\x00\x00\x00\x80", b"\xed\xa0\x80"),
     *(
@@ -111,19 +115,30 @@ def changed_json(random: Random, value: Any) -> bytes:  # noqa: ANN401
     """The JSON of a value in which one to three members are others, and rarely its bytes, too."""
     root = [deepcopy(value)]
     for _ in range(random.randint(1, 3)):
-        holder, place = random.choice(list(_places(root)))
+        holder, place = _place(random, root)
         _change_member(random, holder, place)
     content = json.dumps(root[0] if root else None).encode()
     return changed_bytes(random, content) if random.random() < 0.15 else content
 
 
-def _places(value: Any) -> Any:  # noqa: ANN401
-    """Each list or object inside a value, with each of its places."""
-    members = list(enumerate(value)) if isinstance(value, list) else list(value.items())
-    for place, member in members:
-        yield value, place
-        if isinstance(member, list | dict):
-            yield from _places(member)
+def _place(random: Random, value: Any) -> tuple[Any, Any]:  # noqa: ANN401
+    """A list or object inside a value, with one of its places.
+
+    Each level is as likely as the next, so that a long list of numbers does not hide the rest.
+    """
+    while True:
+        places = list(value) if isinstance(value, dict) else range(len(value))
+        place = random.choice(places)
+        member = value[place]
+        if not isinstance(member, list | dict) or not member or random.random() < 0.3:
+            return value, place
+        value = member
+
+
+def _members(value: Any) -> int:  # noqa: ANN401
+    """Number of values that a value holds, with itself."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_members, inner))
 
 
 def _change_member(random: Random, holder: Any, place: Any) -> None:  # noqa: ANN401
@@ -133,7 +148,7 @@ def _change_member(random: Random, holder: Any, place: Any) -> None:  # noqa: AN
     elif choice == 1 and isinstance(holder, dict):
         holder[random.choice(STRANGE_TEXTS)] = holder[place]
     elif choice == 1:
-        holder *= random.randint(2, 200)
+        holder *= min(random.randint(2, 200), max(1, MOST_MEMBERS // _members(holder)))
     elif choice == 2 and isinstance(holder[place], str):
         holder[place] = changed_text(random, holder[place])
     elif choice == 3:

@@ -1,0 +1,118 @@
+"""Log-densities of the classes at each sample, as if it had not taken part in the fit.
+
+Unlike `class_distances`, which serves some thousand samples, this is for a pass over all of them:
+one triangular product and one with the class means for each row, and no matrix per sample.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from difficulty_service.statistics.class_distances import (
+    ClassGeometry,
+    class_distances_left_out,
+    class_geometry,
+    distances_of_rows_left_out,
+)
+from difficulty_service.statistics.factor import factorise_with_ridge
+from difficulty_service.statistics.gaussian import covariances
+from difficulty_service.statistics.moments import Moments
+from difficulty_service.statistics.products import (
+    Projection,
+    Workspace,
+    matmul,
+    one_thread_per_product,
+    projection,
+    squared_lengths,
+)
+
+
+@dataclass(frozen=True)
+class ClassDensities:
+    """Gaussians of the classes with one covariance; made by `fit_densities`.
+
+    Attributes:
+        classes: Label of each class that has samples, ascending; all else is about these. Shape
+            (fitted,).
+        log_prior: Logarithm of the share of samples of each class, float64. Shape (fitted,).
+        mean: Mean of all samples. Shape (dim,).
+        whitening: Map to the space where the covariance within classes and its ridge are 1.
+        class_points: Class means minus the mean in that space. Shape (fitted, dim).
+        geometry: Lengths of the class points and distances between them, and rows of each class.
+        runs: Rows per sample.
+    """
+
+    classes: Tensor
+    log_prior: Tensor
+    mean: Tensor
+    whitening: Projection
+    class_points: Tensor
+    geometry: ClassGeometry
+    runs: int
+
+    def places(self, labels: Tensor) -> Tensor:
+        """Index among the fitted classes of each label, which must be one of them."""
+        return torch.searchsorted(self.classes, labels)
+
+    def log_densities(self, features: Tensor, labels: Tensor, work: Workspace) -> Tensor:
+        """Minus half the squared distance to each class mean, without the sample in the fit.
+
+        Args:
+            features: Mapped features of the fit, the rows of a sample adjacent.
+                Shape (samples * runs, dim).
+            labels: Index of the own class of each sample from `places`. Shape (samples,).
+            work: Memory of the calling thread.
+
+        Returns:
+            Mean over the runs, up to a constant for all classes, float64. NaN for the own class of
+            a sample that is alone in it, and for all where the covariance becomes singular.
+            Shape (samples, fitted).
+        """
+        centred = work.centred(features, self.mean)
+        like = centred.new_empty(0)
+        points = work.matrix("whitened", len(centred), self.whitening.rank, like)
+        self.whitening.apply(centred, points)
+        if self.runs > 1:
+            left_out = class_distances_left_out(
+                points, labels, self.class_points, self.geometry.counts, self.runs
+            )
+            return left_out.distances.view(len(labels), self.runs, -1).mean(dim=1) / -2
+        products = work.matrix("products", len(points), len(self.class_points), points)
+        matmul(points, self.class_points.T, out=products)
+        lengths = squared_lengths(points)
+        return distances_of_rows_left_out(lengths, products, labels, self.geometry).distances.div_(
+            -2
+        )
+
+
+@one_thread_per_product()
+def fit_densities(
+    moments: Moments, ridge: float, runs: int, matmul_dtype: torch.dtype
+) -> ClassDensities:
+    """Class densities with a ridge on the shared covariance.
+
+    Args:
+        moments: Moments of all samples.
+        ridge: Variance to add to every direction, as a share of the mean variance of all samples.
+        runs: Rows per sample.
+        matmul_dtype: dtype of the matrix products.
+
+    Raises:
+        StatisticsError: All features are the same.
+    """
+    classes = (moments.counts > 0).nonzero().flatten()
+    counts = moments.counts[classes]
+    within, agnostic = covariances(moments)
+    whitening = factorise_with_ridge(within, ridge, float(agnostic.trace()) / moments.dim).whitening
+    mean = moments.class_sums.sum(dim=0) / moments.num_samples
+    class_points = (moments.class_sums[classes] / counts[:, None] - mean) @ whitening.T
+    return ClassDensities(
+        classes=classes,
+        log_prior=(counts.double() / int(counts.sum())).log(),
+        mean=(moments.pilot + mean).to(matmul_dtype),
+        whitening=projection(whitening, matmul_dtype, torch.device("cpu")),
+        class_points=class_points.to(matmul_dtype),
+        geometry=class_geometry(class_points, counts),
+        runs=runs,
+    )

@@ -1,0 +1,126 @@
+"""Features with their similarities to some landmarks, in which a linear rule can be a curved one.
+
+The class means and the shared covariance of Gaussians separate classes by planes. Appended to the
+features, similarities to a thousand samples bend the planes at the cost of a few matrix products
+(Rahimi and Recht 2007 give the idea, with random directions in place of samples).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic
+
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import StatisticsError
+from difficulty_service.statistics.chunks import Chunk, ChunkSource
+from difficulty_service.statistics.factor import ALL_THE_SAME
+from difficulty_service.statistics.products import Workspace, matmul
+from difficulty_service.statistics.unit_length import SMALLEST_SPREAD, scale_to_unit_length
+
+SHARE_OF_FEATURES = 0.05
+"""Standard deviation of each feature beside similarities, which lie between 0 and 1."""
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """A map from features to scaled unit vectors and similarities; made by `make_feature_map`.
+
+    Attributes:
+        centre: Point around which features are scaled to unit length. Shape (dim,).
+        scale: Factor of each dimension of the unit vectors. Shape (dim,).
+        landmarks: Unit vectors to compare with; there may be none. Shape (landmarks, dim).
+        width: Squared distance at which a similarity is exp(-1/2).
+    """
+
+    centre: Tensor
+    scale: Tensor
+    landmarks: Tensor
+    width: float
+
+    @property
+    def dim(self) -> int:
+        """Length of a mapped vector."""
+        return len(self.centre) + len(self.landmarks)
+
+    def __call__(self, features: Tensor, work: Workspace) -> Tensor:
+        """Maps features to memory that the next call of the same thread overwrites.
+
+        Args:
+            features: Features as they are. Shape (samples, dim).
+            work: Memory of the thread.
+
+        Returns:
+            Scaled unit vectors, then similarities, in the dtype of the scale.
+            Shape (samples, dim + landmarks).
+        """
+        device = features.device
+        units = scale_to_unit_length(features, self.centre.to(device)).to(self.scale.dtype)
+        mapped = work.matrix("mapped", len(features), self.dim, units)
+        dim = len(self.centre)
+        torch.mul(units, self.scale.to(device), out=mapped[:, :dim])
+        if len(self.landmarks):
+            landmarks = self.landmarks.to(device)
+            similar = work.matrix("similarities", len(features), len(landmarks), units)
+            matmul(units, landmarks.T, out=similar)
+            # From inner products to squared distances; a sample at the centre has length zero.
+            similar.mul_(-2).add_(units.square().sum(dim=1, keepdim=True))
+            similar.add_(landmarks.square().sum(dim=1)).clamp_(min=0)
+            mapped[:, dim:] = similar.mul_(-0.5 / self.width).exp_()
+        return mapped
+
+
+def make_feature_map(
+    rows: Tensor, num_landmarks: int, generator: torch.Generator, dtype: torch.dtype
+) -> FeatureMap:
+    """A map whose centre, scale, landmarks and width are those of a sample of a dataset.
+
+    Args:
+        rows: Features as they are, a sample of the dataset. Shape (samples, dim).
+        num_landmarks: Number of these rows to compare with; fewer where there are fewer.
+        generator: Chooses the landmarks.
+        dtype: dtype of the map.
+
+    Raises:
+        StatisticsError: All features are the same.
+    """
+    centre = rows.mean(dim=0, dtype=torch.float64)
+    units = scale_to_unit_length(rows, centre)
+    spread = units.var(dim=0, unbiased=False)
+    if not float(spread.sum()) >= SMALLEST_SPREAD:
+        raise StatisticsError(ALL_THE_SAME)
+    # A dimension that hardly varies is not blown up, and a constant one stays zero.
+    scale = SHARE_OF_FEATURES * spread.clamp(min=SMALLEST_SPREAD * float(spread.max())).rsqrt()
+    chosen = torch.randperm(len(rows), generator=generator)[:num_landmarks]
+    landmarks = units[chosen.sort().values]
+    return FeatureMap(centre, scale.to(dtype), landmarks.to(dtype), _median(units, landmarks))
+
+
+def _median(units: Tensor, landmarks: Tensor) -> float:
+    """Median squared distance of unit vectors to landmarks; 1 where they coincide or are none."""
+    if not len(landmarks):
+        return 1.0
+    distances = torch.cdist(units[:: max(1, len(units) // 1000)], landmarks).square_()
+    return float(distances.median()) or 1.0
+
+
+@dataclass(frozen=True)
+class MappedChunks(Generic[Chunk]):
+    """Labelled features after a map, in the chunks of another source.
+
+    Attributes:
+        source: Labelled features as they are.
+        feature_map: The map.
+    """
+
+    source: ChunkSource[Chunk]
+    feature_map: FeatureMap
+
+    def chunks(self) -> Iterable[Chunk]:
+        """Where each chunk is, in the order of the samples."""
+        return self.source.chunks()
+
+    def read(self, chunk: Chunk, work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:
+        """Reads a chunk and maps its features block by block."""
+        labels, blocks = self.source.read(chunk, work)
+        return labels, (self.feature_map(block, work) for block in blocks)

@@ -1,0 +1,58 @@
+"""Uploads are checked where a damaged one cannot end the web server."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from api.http.problems import Problem
+from api.uploads import checks as readers
+from api.uploads.checking import ENDED, NUMBER, UploadChecks
+
+ABORTING = Path(__file__).parents[2] / "data" / "aborting.parquet"
+
+
+@pytest.fixture(scope="module")
+def checks() -> Iterator[UploadChecks]:
+    with closing(UploadChecks()) as checks:
+        yield checks
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    path = tmp_path / "whole.parquet"
+    pq.write_table(pa.table({"image": [b"an image"], "label": ["cat"]}), path)
+    return path
+
+
+def test_a_file_that_ends_its_reader_is_refused_and_the_next_is_read(
+    checks: UploadChecks, whole: Path
+) -> None:
+    for _ in range(NUMBER + 1):
+        with pytest.raises(Problem, match=ENDED) as caught:
+            checks.check(ABORTING, "parquet")
+        assert caught.value.status == 422
+
+    checks.check(whole, "parquet")
+
+
+def test_the_reason_names_no_folder_of_the_server(checks: UploadChecks, whole: Path) -> None:
+    pq.write_table(pa.table({"label": ["cat"]}), whole)
+
+    with pytest.raises(Problem, match="holds images as encoded bytes") as caught:
+        checks.check(whole, "parquet")
+
+    assert str(whole.parent) not in str(caught.value.detail)
+
+
+def test_more_pages_than_anybody_writes_are_refused(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert readers.find_fault(whole, "parquet") is None
+
+    monkeypatch.setattr(readers, "MAX_PAGES", 3)
+
+    assert readers.find_fault(whole, "parquet") == "it has more than 3 pages"

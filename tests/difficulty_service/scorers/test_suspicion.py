@@ -1,0 +1,253 @@
+"""Suspicion of labels: planted errors are found, and every number is that of plain refits."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from difficulty_service.errors import StatisticsError
+from difficulty_service.scorers import suspicion
+from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+from difficulty_service.scorers.suspicion import (
+    POSTERIORS,
+    LabelPosteriors,
+    PosteriorOptions,
+    fit_posteriors,
+)
+from difficulty_service.statistics.chunks import TensorChunks
+from difficulty_service.statistics.fitting import fit
+from difficulty_service.statistics.products import Workspace
+
+DIM, CLASSES = 6, 3
+OPTIONS = PosteriorOptions(POSTERIORS, CLASSES, matmul_dtype=torch.float64)
+
+
+def samples_of_classes(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Overlapping classes of two clusters each, on opposite sides of the mean."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % CLASSES
+    sides = torch.randint(0, 2, (count,), generator=generator) * 2.0 - 1
+    features = torch.randn(count, DIM, generator=generator, dtype=torch.float64)
+    features[torch.arange(count), labels] += 3.5 * sides
+    features[:, 3] += 0.5 * labels
+    return features + 7, labels
+
+
+def flip_some(labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Labels of which some are those of the next class, and which those are."""
+    generator = torch.Generator().manual_seed(9)
+    wrong = torch.rand(len(labels), generator=generator) < share
+    return torch.where(wrong, (labels + 1) % CLASSES, labels), wrong
+
+
+def fitted(
+    features: Tensor, labels: Tensor, options: PosteriorOptions = OPTIONS
+) -> LabelPosteriors:
+    return fit_posteriors(TensorChunks(features, labels), options)
+
+
+def naive_log_joint(
+    mapped: Tensor, labels: Tensor, ridge: float, scale: float
+) -> list[list[float]]:
+    """Log-densities by a fit to all other samples, times a scale, plus the log-priors."""
+    size, dim = mapped.shape
+    variance = (mapped - mapped.mean(dim=0)).square().mean()
+    added = ridge * variance * size * torch.eye(dim, dtype=torch.float64)
+    rows = []
+    for sample in range(size):
+        kept = torch.arange(size) != sample
+        means = torch.stack(
+            [mapped[kept & (labels == label)].mean(dim=0) for label in range(CLASSES)]
+        )
+        offsets = mapped[kept] - means[labels[kept]]
+        precision = torch.linalg.inv((offsets.T @ offsets + added) / (size - 1))
+        gaps = mapped[sample] - means
+        distances = [float(gap @ precision @ gap) for gap in gaps]
+        row = [
+            -scale * distance / 2 + math.log(int((labels == label).sum()) / size)
+            for label, distance in enumerate(distances)
+        ]
+        # So that the exponentials of a row do not all vanish.
+        rows.append([value - max(row) for value in row])
+    return rows
+
+
+def test_suspicion_is_that_of_refits_and_loops() -> None:
+    features, labels = samples_of_classes(60)
+    labels, _ = flip_some(labels, 0.1)
+    posteriors = fitted(features, labels)
+    chosen = posteriors.description["suspicion"]
+    mapped = posteriors.feature_map(features, Workspace())
+    assert chosen["landmarks"] == 15
+    sharp = max(1.0, chosen["scale"])
+    joint, tempered = (
+        naive_log_joint(mapped, labels, chosen["ridge"], scale)
+        for scale in (sharp, chosen["scale"])
+    )
+    noise = [[1.0] * CLASSES for _ in range(CLASSES)]
+    for row, label in zip(joint, labels.tolist(), strict=True):
+        for right in range(CLASSES):
+            noise[right][label] += math.exp(row[right]) / sum(map(math.exp, row))
+    noise = [[weight / sum(row) for weight in row] for row in noise]
+
+    columns = posteriors.columns(features, labels)
+
+    for sample, label in enumerate(labels.tolist()):
+        odds, probabilities = (
+            [math.exp(row[right]) * noise[right][label] for right in range(CLASSES)]
+            for row in (joint[sample], tempered[sample])
+        )
+        others = sum(value for right, value in enumerate(odds) if right != label)
+        assert columns["suspicion"][sample] == pytest.approx(
+            math.log(others / odds[label]), rel=1e-6
+        )
+        assert columns["label_probability"][sample] == pytest.approx(
+            probabilities[label] / sum(probabilities)
+        )
+        odds[label] = 0
+        assert columns["suspected_label"][sample] == odds.index(max(odds))
+
+
+def test_agree_is_the_tempered_posterior_of_refits_without_landmarks() -> None:
+    features, labels = samples_of_classes(60)
+    posteriors = fitted(features, labels)
+    chosen = posteriors.description["agree"]
+    mapped = posteriors.feature_map(features, Workspace())[:, :DIM]
+    joint = naive_log_joint(mapped, labels, chosen["ridge"], chosen["scale"])
+
+    agree = posteriors.columns(features, labels)["agree"]
+
+    for sample, label in enumerate(labels.tolist()):
+        others = sum(math.exp(value) for value in joint[sample]) - math.exp(joint[sample][label])
+        expected = math.log(others) - joint[sample][label]
+        assert agree[sample] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_agree_is_the_same_with_and_without_suspicion() -> None:
+    features, labels = samples_of_classes(90)
+
+    both, alone = (
+        fitted(features, labels, replace(OPTIONS, names=names)).columns(features, labels)
+        for names in (POSTERIORS, ("agree",))
+    )
+
+    assert list(alone) == ["agree"]
+    torch.testing.assert_close(both["agree"], alone["agree"], rtol=1e-9, atol=1e-9)
+
+
+def test_planted_errors_rank_higher_than_by_the_label_margin() -> None:
+    features, right = samples_of_classes(1500)
+    labels, wrong = flip_some(right, 0.15)
+    margin = relative_mahalanobis(fit(features, labels, CLASSES)).distances(features, labels)
+
+    columns = fitted(features, labels).columns(features, labels)
+
+    found = roc_auc_score(wrong, columns["suspicion"])
+    assert found > 0.95
+    assert found > roc_auc_score(wrong, margin.label_margin) + 0.05
+    assert (columns["suspected_label"][wrong] == right[wrong]).double().mean() > 0.95
+    probability = columns["label_probability"]
+    assert probability[wrong].mean() < 0.4
+    assert probability[~wrong].mean() > 0.8
+
+
+def test_noise_from_a_sample_hardly_differs_from_that_of_all_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    features, labels = samples_of_classes(2500)
+    labels, wrong = flip_some(labels, 0.15)
+    everything = fitted(features, labels, replace(OPTIONS, names=("suspicion",)))
+    monkeypatch.setattr(suspicion, "NOISE_SAMPLES", 600)
+
+    sampled = fitted(features, labels, replace(OPTIONS, names=("suspicion",)))
+
+    assert everything.description["suspicion"]["noise_samples"] == 2500
+    assert sampled.description["suspicion"]["noise_samples"] == 600
+    areas = [
+        roc_auc_score(wrong, each.columns(features, labels)["suspicion"])
+        for each in (sampled, everything)
+    ]
+    assert areas[0] == pytest.approx(areas[1], abs=1e-3)
+    assert areas[0] != areas[1]
+
+
+def test_a_seed_gives_the_same_numbers_again_and_another_one_other_landmarks() -> None:
+    features, labels = samples_of_classes(200)
+
+    first, again, other = (
+        fitted(features, labels, replace(OPTIONS, seed=seed)).columns(features, labels)["suspicion"]
+        for seed in (0, 0, 1)
+    )
+
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other)
+
+
+def test_runs_of_a_sample_are_judged_together() -> None:
+    features, labels = samples_of_classes(120)
+    repeated, rows = features.repeat_interleave(2, dim=0), labels.repeat_interleave(2)
+
+    once = fitted(features, labels).columns(features, labels)
+    twice = fitted(repeated, rows, replace(OPTIONS, runs=2)).columns(repeated, labels)
+
+    assert twice["suspicion"].shape == (120,)
+    # Landmarks are chosen among the rows, so that they differ.
+    ranks = torch.stack([each["agree"].argsort().argsort().double() for each in (once, twice)])
+    assert torch.corrcoef(ranks)[0, 1] > 0.99
+
+
+def test_a_sample_alone_in_its_class_is_not_judged() -> None:
+    features, labels = samples_of_classes(60)
+    labels[0] = CLASSES
+
+    columns = fitted(features, labels, replace(OPTIONS, num_classes=CLASSES + 1)).columns(
+        features, labels
+    )
+
+    for name in ("suspicion", "label_probability", "agree"):
+        assert columns[name].isnan().nonzero().flatten().tolist() == [0]
+
+
+def test_with_a_single_class_no_sample_is_judged() -> None:
+    features, labels = samples_of_classes(60)
+
+    columns = fitted(features, torch.zeros_like(labels)).columns(features, 0 * labels)
+
+    for name in ("suspicion", "label_probability", "agree"):
+        assert columns[name].isnan().all()
+
+
+def test_a_handful_of_samples_needs_no_landmark() -> None:
+    features, labels = samples_of_classes(3)
+
+    assert fitted(features, labels).description["suspicion"]["landmarks"] == 0
+
+
+def test_features_that_are_all_the_same_are_refused() -> None:
+    with pytest.raises(StatisticsError, match="the same"):
+        fitted(torch.ones(30, DIM), torch.arange(30) % CLASSES)
+
+
+def test_a_value_that_is_not_finite_is_refused_by_its_row() -> None:
+    features, labels = samples_of_classes(60)
+    features[17, 2] = torch.inf
+
+    with pytest.raises(StatisticsError, match="row 17"):
+        fitted(features, labels)
+
+
+def test_products_in_float32_suffice_where_most_directions_hold_rounding_noise() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(3000) % CLASSES
+    features = torch.randn(3000, 2, generator=generator) + labels[:, None]
+
+    coarse, fine = (
+        fitted(features, labels, replace(OPTIONS, matmul_dtype=dtype)).columns(features, labels)
+        for dtype in (torch.float32, torch.float64)
+    )
+
+    ranks = torch.stack([each["suspicion"].argsort().argsort().double() for each in (coarse, fine)])
+    assert torch.corrcoef(ranks)[0, 1] > 0.99

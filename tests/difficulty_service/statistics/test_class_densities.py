@@ -1,0 +1,97 @@
+"""Log-densities of the classes equal those of a fit that never saw the sample."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from difficulty_service.statistics.class_densities import ClassDensities, fit_densities
+from difficulty_service.statistics.moments import Moments, compute_moments
+from difficulty_service.statistics.products import Workspace
+
+SAMPLES, CLASSES, DIM, RIDGE = 40, 4, 5, 0.3
+
+
+def labelled_rows(runs: int) -> tuple[Tensor, Tensor]:
+    """Rows of overlapping classes of unequal size, a few per sample, and each sample's label."""
+    generator = torch.Generator().manual_seed(runs)
+    labels = torch.randint(0, CLASSES, (SAMPLES,), generator=generator)
+    centres = torch.randn(CLASSES, DIM, generator=generator, dtype=torch.float64)
+    rows = torch.randn(SAMPLES * runs, DIM, generator=generator, dtype=torch.float64)
+    return rows + 2 + centres[labels].repeat_interleave(runs, dim=0), labels
+
+
+def moments_of(rows: Tensor, labels: Tensor) -> Moments:
+    pilot = torch.full((DIM,), 1.5, dtype=torch.float64)
+    return compute_moments(rows, labels, pilot, CLASSES + 1, matmul_dtype=torch.float64)
+
+
+def fitted(rows: Tensor, labels: Tensor, runs: int = 1) -> ClassDensities:
+    moments = moments_of(rows, labels.repeat_interleave(runs))
+    return fit_densities(moments, RIDGE, runs, torch.float64)
+
+
+def naive_distances(rows: Tensor, labels: Tensor, runs: int, sample: int) -> Tensor:
+    """Mean squared distances of one sample to the means of a fit to all others."""
+    row_labels = labels.repeat_interleave(runs)
+    own = torch.arange(len(rows)) // runs == sample
+    others, other_labels = rows[~own], row_labels[~own]
+    means = torch.stack([others[other_labels == label].mean(dim=0) for label in labels.unique()])
+    offsets = others - means[torch.searchsorted(labels.unique(), other_labels)]
+    # The ridge is that of the whole dataset and keeps its proportion to the rest.
+    variance = (rows - rows.mean(dim=0)).square().mean()
+    ridge = RIDGE * variance * len(rows) * torch.eye(DIM, dtype=torch.float64)
+    precision = torch.linalg.inv((offsets.T @ offsets + ridge) / len(others))
+    to_means = rows[own][:, None] - means
+    return torch.einsum("rci,ij,rcj->rc", to_means, precision, to_means).mean(dim=0)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_sample_has_the_densities_of_a_fit_without_it(runs: int) -> None:
+    rows, labels = labelled_rows(runs)
+    densities = fitted(rows, labels, runs)
+
+    found = densities.log_densities(rows, densities.places(labels), Workspace())
+
+    for sample in range(SAMPLES):
+        expected = naive_distances(rows, labels, runs, sample) / -2
+        torch.testing.assert_close(found[sample], expected)
+
+
+def test_the_prior_is_the_share_of_each_class() -> None:
+    rows, labels = labelled_rows(1)
+
+    shares = labels.bincount().double() / SAMPLES
+
+    torch.testing.assert_close(fitted(rows, labels).log_prior.exp(), shares)
+
+
+def test_a_class_without_samples_has_no_place() -> None:
+    rows, labels = labelled_rows(1)
+    labels[labels == 1] = 4
+    densities = fitted(rows, labels)
+
+    assert densities.classes.tolist() == [0, 2, 3, 4]
+    assert densities.places(torch.tensor([4, 2])).tolist() == [3, 1]
+    assert densities.log_densities(rows, densities.places(labels), Workspace()).shape == (40, 4)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_sample_alone_in_its_class_has_no_density_of_that_class(runs: int) -> None:
+    rows, labels = labelled_rows(runs)
+    labels[0] = CLASSES
+    densities = fitted(rows, labels, runs)
+
+    found = densities.log_densities(rows, densities.places(labels), Workspace())
+
+    assert found[0].isnan().tolist() == [False] * CLASSES + [True]
+    assert not found[1:].isnan().any()
+
+
+def test_float32_products_agree_with_float64_ones() -> None:
+    rows, labels = labelled_rows(1)
+    coarse = fit_densities(moments_of(rows, labels), RIDGE, 1, torch.float32)
+    fine = fitted(rows, labels)
+
+    found = [each.log_densities(rows, each.places(labels), Workspace()) for each in (coarse, fine)]
+
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,73 @@
+"""`difficulty uncertainty` with a head that `difficulty train` made on features of photos."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from difficulty_service.cli import create_app
+from difficulty_service.errors import TrainingError
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import create_store
+from trainer.uncertainty.uncertainty_file import read_uncertainties
+
+
+def difficulty(*words: object) -> None:
+    create_app()([str(word) for word in words], standalone_mode=False)
+
+
+@pytest.fixture(scope="module")
+def folder(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Features of photos, and a run with a head that was trained on them."""
+    folder = tmp_path_factory.mktemp("uncertainty")
+    options = "--backbone", "builtin", "--device", "cpu", "--augment-runs", 2
+    difficulty("extract", photos, "--out", folder / "features", *options)
+    settings = ("data.test=", "training.epochs=1", "uncertainty.epochs=2", "uncertainty.hidden=[8]")
+    changes = [word for each in settings for word in ("--set", each)]
+    data = "--set", f"data.train={folder / 'features'}"
+    out = "--out", folder / "run", "--device", "cpu"
+    difficulty("train", "uncertainty", *data, *changes, *out)
+    return folder
+
+
+def test_a_store_gets_uncertainties_and_an_r_auroc(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "u.parquet"
+
+    difficulty("uncertainty", folder / "run", folder / "features", "--out", out, "--device", "cpu")
+
+    table = read_uncertainties(out).table
+    printed = capsys.readouterr().out
+    assert f"{len(table):,} uncertainties are in {out}" in printed
+    assert "R-AUROC: 0." in printed
+
+
+def test_images_are_extracted_with_the_backbone_of_the_head(
+    folder: Path, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "u.parquet"
+
+    difficulty("uncertainty", folder / "run", photos, "--out", out, "--device", "cpu")
+
+    written = read_uncertainties(out)
+    assert (tmp_path / "u.features" / "store.json").exists()
+    assert written.provenance["backbone"] == "builtin"
+    assert written.provenance["dataset"] == str(photos)
+    assert len(written.table) > 0
+
+
+def test_features_of_another_backbone_are_refused(folder: Path, tmp_path: Path) -> None:
+    description = {"class_names": ("a",), "num_shards": 1, "augment_runs": 0, "backbone": "other"}
+    store = create_store(tmp_path / "other", description)
+    zeros = torch.zeros(2, dtype=torch.int64)
+    store.write_part(0, Part(["1", "2"], zeros, zeros, torch.zeros(2, 512)), [])
+    out = "--out", tmp_path / "u.parquet", "--device", "cpu"
+
+    with pytest.raises(TrainingError, match=r'backbone: "builtin" for the head, "other" in'):
+        difficulty("uncertainty", folder / "run", tmp_path / "other", *out)
+
+
+def test_a_wrong_name_of_the_output_is_refused_before_anything_else(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"expected is \.parquet"):
+        difficulty("uncertainty", tmp_path / "none", tmp_path, "--out", tmp_path / "u.csv")

@@ -1,0 +1,107 @@
+"""`difficulty uncertainty`: a trained head and features in, an uncertainty for each sample out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trainer.commands.options import Device
+
+if TYPE_CHECKING:
+    from trainer.uncertainty.application import Application
+    from trainer.uncertainty.head_file import TrainedHead
+
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
+"""Values of `difficulty extract --precision` by the name of the dtype."""
+
+
+def uncertainty(
+    context: typer.Context,
+    head: Annotated[
+        Path,
+        typer.Argument(
+            metavar="HEAD", help="Run with one head, folder of a seed, or head.safetensors."
+        ),
+    ],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE|DATASET", help="Features, or images as `difficulty extract` takes them."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Parquet file for the uncertainties.")],
+    r_auroc: Annotated[
+        bool | None,
+        typer.Option(
+            "--r-auroc/--no-r-auroc",
+            help="Compute R-AUROC, for which all features are kept in memory; default: for up to "
+            "20,000 samples.",
+        ),
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Applies an uncertainty head to features of any samples; larger is more uncertain.
+
+    The head is one that `difficulty train` made, with uncertainty.epochs in the recipe. The
+    features must be of the same backbone; those of a dataset of images are extracted with it first
+    and kept in a folder beside the output. The classes may be others, and labels are only used for
+    R-AUROC: how well uncertainties tell whose nearest neighbour is of another class.
+    """
+    from difficulty_service.feature_store.array_files import is_array_file
+    from difficulty_service.feature_store.description import is_store
+    from difficulty_service.feature_store.store import holds_only_parts
+    from trainer.training.accelerator import make_accelerator
+    from trainer.uncertainty.application import apply_head
+    from trainer.uncertainty.head_file import read_head
+    from trainer.uncertainty.uncertainty_file import require_uncertainty_file_name
+
+    require_uncertainty_file_name(out)
+    trained = read_head(head)
+    features = source
+    folder = Path(source)
+    if not (is_store(folder) or holds_only_parts(folder) or is_array_file(folder)):
+        features = str(out.with_suffix(".features"))
+        _extract(context, trained, source, features, device)
+    on = make_accelerator(device, "fp32").device
+    _report(apply_head(trained, features, out, device=on, r_auroc=r_auroc), out)
+
+
+def _extract(
+    context: typer.Context, trained: "TrainedHead", source: str, folder: str, device: str
+) -> None:
+    """Extracts features as those of the head, by the command that does it for everybody."""
+    from difficulty_service.errors import TrainingError
+
+    kind: Mapping[str, Any] = trained.description["features"]
+    if kind["backbone"] is None:
+        raise TrainingError(
+            f"{source} holds no features, and the head does not know which backbone made its own",
+            "give features of the same backbone",
+        )
+    assert context.parent is not None  # noqa: S101 - every command belongs to the application
+    application: Any = context.parent.command
+    options = {
+        "--out": folder,
+        "--backbone": kind["backbone"],
+        "--features": kind["features"],
+        "--precision": PRECISIONS[kind["precision"]],
+        "--preprocess": kind["mode"],
+        "--device": device,
+    }
+    words = [word for option in options.items() for word in option]
+    application.commands["extract"].main([source, *words], standalone_mode=False)
+
+
+def _report(applied: "Application", out: Path) -> None:
+    from difficulty_service.commands.console import out as console
+    from difficulty_service.commands.console import print_warnings
+
+    console.print(f"{applied.num_samples:,} uncertainties are in {out}", markup=False)
+    print_warnings(applied.warnings)
+    found = applied.retrieval
+    if found is None:
+        return
+    console.print(f"nearest neighbours of the same class: {found.recall_at_1:.1%}", markup=False)
+    if found.r_auroc is not None:
+        console.print(f"R-AUROC: {found.r_auroc:.3f} (0.5 is chance, 1 is best)", markup=False)

@@ -1,0 +1,1 @@
+"""Pretrained visual uncertainties: a head on frozen features that predicts each sample's loss."""

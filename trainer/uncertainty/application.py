@@ -1,0 +1,132 @@
+"""Applies a trained head to features of other samples, part by part."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import DatasetError
+from difficulty_service.feature_store.source import FeatureSource
+from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow
+from trainer.uncertainty.cached_features import CachedFeatures, open_source, read_parts
+from trainer.uncertainty.head_file import TrainedHead
+from trainer.uncertainty.retrieval import CHEAP_SAMPLES, Retrieval, evaluate_retrieval
+from trainer.uncertainty.training import predict_uncertainties
+from trainer.uncertainty.uncertainty_file import SCHEMA, write_uncertainties
+
+FEATURES_OF = ("dataset", "fingerprint", "class_names", "augment_runs", "package_version")
+"""Keys of a description of features that go into the provenance, besides their kind."""
+
+
+@dataclass(frozen=True)
+class Application:
+    """The result of applying a head.
+
+    Attributes:
+        num_samples: Number of samples.
+        retrieval: R-AUROC and recall; None where they were not asked for, or there are too few
+            samples or classes.
+        warnings: Warnings about the features, one sentence each.
+    """
+
+    num_samples: int
+    retrieval: Retrieval | None
+    warnings: tuple[str, ...]
+
+
+@dataclass
+class _Seen:
+    """What is kept of the parts for a search for nearest neighbours."""
+
+    limit: int
+    num_samples: int = 0
+    uncertainties: list[Tensor] = field(default_factory=list)
+    features: list[Tensor] = field(default_factory=list)
+    labels: list[Tensor] = field(default_factory=list)
+
+    def add(self, part: CachedFeatures, uncertainties: Tensor) -> None:
+        self.num_samples += len(part.labels)
+        if self.num_samples > self.limit:
+            for kept in (self.uncertainties, self.features, self.labels):
+                kept.clear()
+            return
+        self.uncertainties.append(uncertainties)
+        self.features.append(part.features[:, 0])
+        self.labels.append(part.labels)
+
+    def retrieval(self) -> Retrieval | None:
+        labels = torch.cat(self.labels) if self.labels else torch.empty(0)
+        if len(labels.unique()) < 2:  # noqa: PLR2004 - neighbours of the same class say nothing
+            return None
+        return evaluate_retrieval(torch.cat(self.uncertainties), torch.cat(self.features), labels)
+
+
+def apply_head(
+    trained: TrainedHead,
+    location: str,
+    out: Path,
+    *,
+    device: torch.device,
+    r_auroc: bool | None = None,
+) -> Application:
+    """Writes the uncertainty of every sample, in the order of the features.
+
+    Args:
+        trained: Head to apply.
+        location: Feature store, or file of arrays.
+        out: Parquet file to write.
+        device: Device that computes.
+        r_auroc: Whether to compute the R-AUROC, which keeps all features in memory; None for up to
+            `CHEAP_SAMPLES` samples.
+
+    Raises:
+        TrainingError: The features are of another kind than those of the head, or `out` cannot be
+            written.
+        FeatureStoreError: The features are incomplete, damaged or not finite.
+        DatasetError: There are none.
+    """
+    source = open_source(location)
+    trained.require_same_features(source.description, location)
+    limit = CHEAP_SAMPLES if r_auroc is None else (2**63 if r_auroc else 0)
+    seen = _Seen(limit)
+    on_device = replace(trained, head=trained.head.to(device))
+    tables = _tables(on_device, source, location, seen)
+    first = next(tables, None)
+    if first is None:
+        raise DatasetError(f"{location!r} holds no features: none of its images could be read")
+    write_uncertainties(out, _chained(first, tables), _provenance(trained, source))
+    return Application(seen.num_samples, seen.retrieval(), source.warnings)
+
+
+def _chained(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from others
+
+
+def _tables(
+    trained: TrainedHead, source: FeatureSource, location: str, seen: _Seen
+) -> Iterator[pa.Table]:
+    """The rows of each part; `seen` sees each of them."""
+    device = trained.head.mean.device
+    for part in read_parts(source, location):
+        uncertainties = predict_uncertainties(trained.head, part.features.to(device)).cpu()
+        seen.add(part, uncertainties)
+        columns = [
+            strings_to_arrow(part.sample_ids),
+            to_arrow(part.labels.int().numpy()),
+            to_arrow(uncertainties.numpy()),
+        ]
+        yield pa.table(columns, schema=SCHEMA)
+
+
+def _provenance(trained: TrainedHead, source: FeatureSource) -> dict[str, Any]:
+    known = source.description
+    return {
+        "head": dict(trained.description),
+        **trained.description["features"],
+        **{key: known[key] for key in FEATURES_OF if key in known},
+    }

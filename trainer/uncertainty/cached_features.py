@@ -1,0 +1,110 @@
+"""Features of all augmentation runs of each sample, read once and kept in memory."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from difficulty_service.errors import DatasetError, FeatureStoreError
+from difficulty_service.feature_store.opening import open_features
+from difficulty_service.feature_store.source import FeatureSource
+from trainer.own_code import find_own, is_object
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class CachedFeatures:
+    """Labelled features, or a part of them.
+
+    Attributes:
+        sample_ids: Id of each sample.
+        labels: Class indices, int64. Shape (samples,).
+        features: float32 on the CPU. Shape (samples, runs, dim).
+    """
+
+    sample_ids: Sequence[str]
+    labels: Tensor
+    features: Tensor
+
+    def select(self, sample_ids: Sequence[str]) -> Tensor:
+        """The features of some samples, in their order. Shape (chosen samples, runs, dim)."""
+        position_of = {sample_id: row for row, sample_id in enumerate(self.sample_ids)}
+        return self.features[[position_of[sample_id] for sample_id in sample_ids]]
+
+
+def open_source(location: str) -> FeatureSource:
+    """Opens a feature store, a file of arrays or an object of the caller.
+
+    Raises:
+        FeatureStoreError: The store is incomplete, damaged or not a feature store.
+        DatasetError: The file holds no features or no labels.
+    """
+    source: FeatureSource = (
+        find_own(location) if is_object(location) else open_features(Path(location))
+    )
+    return source
+
+
+def read_parts(source: FeatureSource, location: str) -> Iterator[CachedFeatures]:
+    """Reads features part by part.
+
+    Args:
+        source: Features to read.
+        location: Their location, for messages.
+
+    Yields:
+        The samples of each part that has any.
+
+    Raises:
+        FeatureStoreError: A part is damaged, its rows are not one for each sample and run, or its
+            features are not finite.
+    """
+    for shard in range(source.num_parts):
+        part = source.open_part(shard, ("sample_id",))
+        rows = part.sample_ids.to_pylist()
+        if not rows:
+            continue
+        ids = rows[:: source.runs]
+        if any(rows[run :: source.runs] != ids for run in range(source.runs)):
+            raise FeatureStoreError(
+                f"part {shard} of {location} does not hold {source.runs} rows in turn for each "
+                "sample, one for each augmentation run",
+                "run `difficulty extract` again",
+            )
+        features = part.features().float()
+        features = features.view(len(ids), source.runs, features.shape[1])
+        _require_finite(features, ids, location)
+        yield CachedFeatures(ids, part.labels[:: source.runs], features)
+
+
+def read_cached_features(location: str) -> tuple[CachedFeatures, Mapping[str, Any]]:
+    """Reads all features, and the description of what made them.
+
+    Raises:
+        DatasetError: There are none.
+        FeatureStoreError: They cannot be read; see `read_parts`.
+    """
+    source = open_source(location)
+    parts = list(read_parts(source, location))
+    if not parts:
+        raise DatasetError(f"{location!r} holds no features: none of its images could be read")
+    cached = CachedFeatures(
+        [sample_id for part in parts for sample_id in part.sample_ids],
+        torch.cat([part.labels for part in parts]),
+        torch.cat([part.features for part in parts]),
+    )
+    return cached, source.description
+
+
+def _require_finite(features: Tensor, ids: Sequence[str], location: str) -> None:
+    bad = (~features.isfinite().all(dim=2).all(dim=1)).nonzero()[:, 0].tolist()
+    if bad:
+        raise FeatureStoreError(
+            f"features of {len(bad)} samples of {location} are NaN or infinite, first "
+            f"{[ids[row] for row in bad[:_SHOWN]]}",
+            "extract them again, or leave those samples out",
+        )

@@ -1,0 +1,242 @@
+"""Trains an uncertainty head on cached features and the losses of a classifier that is fixed.
+
+Neither backbone nor classifier change, so the loss of every cached row is computed once, and an
+epoch is a pass of the head alone. Each epoch uses the next of the augmentation runs in turn.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from difficulty_service.errors import TrainingError
+from trainer.config import ScheduleConfig, UncertaintyConfig
+from trainer.metrics.ranking import auroc
+from trainer.training.checkpoint import Progress
+from trainer.training.schedules import rate_at
+from trainer.training.seeding import Purpose, plan_epoch, seed_of
+from trainer.uncertainty.head import UncertaintyHead
+from trainer.uncertainty.losses import ranking_loss, squared_loss
+
+BETAS = (0.8, 0.95)
+"""Betas of AdamW in the published code."""
+
+ROWS = 4096
+"""Rows of a block of features that a network computes at once."""
+
+
+@dataclass(frozen=True)
+class HeadSamples:
+    """What a head is trained on, or evaluated on.
+
+    Attributes:
+        features: float32 on the device. Shape (samples, runs, dim).
+        losses: Cross-entropy of the classifier in nats, on the device. Shape (samples, runs).
+        correct: Whether the classifier is right. Shape (samples, runs).
+    """
+
+    features: Tensor
+    losses: Tensor
+    correct: Tensor
+
+
+@dataclass(frozen=True)
+class HeadState:
+    """Everything that changes with every step of a head.
+
+    Attributes:
+        head: The head.
+        optimiser: Its optimiser.
+        progress: Number of epochs that are done, and their history.
+    """
+
+    head: UncertaintyHead
+    optimiser: torch.optim.Optimizer
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class HeadCallbacks:
+    """Functions that the training of a head calls.
+
+    Attributes:
+        on_epoch: Called with the record of each epoch.
+        save: Writes a checkpoint; called after each epoch.
+        should_stop: Whether to stop after this epoch.
+    """
+
+    on_epoch: Callable[[dict[str, Any]], None]
+    save: Callable[[], None]
+    should_stop: Callable[[], bool]
+
+
+@torch.no_grad()
+def classify(classifier: nn.Module, features: Tensor, labels: Tensor) -> HeadSamples:
+    """Computes the losses of a classifier for all rows of features.
+
+    Args:
+        classifier: Network in evaluation mode, on the device of the features.
+        features: float32. Shape (samples, runs, dim).
+        labels: Class indices of the classifier. Shape (samples,).
+
+    Raises:
+        TrainingError: Losses are not finite.
+    """
+    samples, runs, dim = features.shape
+    blocks = features.reshape(-1, dim).split(ROWS)
+    targets = labels.to(features.device).repeat_interleave(runs).split(ROWS)
+    losses, correct = [], []
+    for block, block_targets in zip(blocks, targets, strict=True):
+        logits = classifier(block).float()
+        losses.append(F.cross_entropy(logits, block_targets, reduction="none"))
+        correct.append(logits.argmax(dim=1) == block_targets)
+    all_losses = torch.cat(losses)
+    if not all_losses.isfinite().all():
+        raise TrainingError(
+            "the losses of the classifier are not finite, so no head can learn them",
+            "train the classifier again with a lower optimiser.learning_rate",
+        )
+    shape = (samples, runs)
+    return HeadSamples(features, all_losses.view(shape), torch.cat(correct).view(shape))
+
+
+@torch.no_grad()
+def predict_uncertainties(head: UncertaintyHead, features: Tensor) -> Tensor:
+    """Computes the uncertainty of each sample, the mean over its augmentation runs.
+
+    Args:
+        head: On the device of the features.
+        features: Shape (samples, runs, dim).
+
+    Returns:
+        float32 on the device. Shape (samples,).
+    """
+    samples, runs, dim = features.shape
+    blocks = features.reshape(-1, dim).split(ROWS)
+    return torch.cat([head(block) for block in blocks]).view(samples, runs).mean(dim=1)
+
+
+def make_head_state(config: UncertaintyConfig, seed: int, features: Tensor) -> HeadState:
+    """Builds the state before the first step.
+
+    Args:
+        config: Settings of the head.
+        seed: Seed of the initial parameters.
+        features: Training features, whose statistics standardise. Shape (samples, runs, dim).
+    """
+    rows = features.detach().reshape(-1, features.shape[-1])
+    torch.manual_seed(seed_of(seed, Purpose.HEAD))
+    std = rows.std(dim=0, correction=0)
+    head = UncertaintyHead(rows.mean(dim=0).cpu(), std.cpu(), config.hidden).to(features.device)
+    optimiser = torch.optim.AdamW(
+        head.parameters(), lr=config.learning_rate, betas=BETAS, weight_decay=config.weight_decay
+    )
+    return HeadState(head, optimiser, Progress())
+
+
+def train_head(
+    state: HeadState,
+    samples: HeadSamples,
+    validation: HeadSamples | None,
+    config: UncertaintyConfig,
+    seed: int,
+    callbacks: HeadCallbacks,
+) -> bool:
+    """Trains until the last epoch or until a callback stops it.
+
+    Args:
+        state: State to train from, new or restored.
+        samples: Training samples.
+        validation: Samples to measure each epoch on; None measures nothing.
+        config: Settings of the head.
+        seed: Seed of the order.
+        callbacks: Called with the progress.
+
+    Returns:
+        Whether training is finished.
+
+    Raises:
+        TrainingError: The loss is no longer finite.
+    """
+    progress = state.progress
+    while progress.epoch < config.epochs:
+        began = time.perf_counter()
+        train_loss = _train_epoch(state, samples, config, seed)
+        record: dict[str, Any] = {"epoch": progress.epoch + 1, "train_loss": train_loss}
+        if validation is not None:
+            record |= _measure(state.head, validation, config)
+        record["seconds"] = time.perf_counter() - began
+        progress.history.append(record)
+        progress.epoch += 1
+        callbacks.save()
+        callbacks.on_epoch(record)
+        if progress.epoch < config.epochs and callbacks.should_stop():
+            return False
+    return True
+
+
+def _train_epoch(
+    state: HeadState, samples: HeadSamples, config: UncertaintyConfig, seed: int
+) -> float:
+    """Takes the steps of an epoch; returns the mean of their losses."""
+    epoch, device = state.progress.epoch, samples.features.device
+    num_samples, runs, _ = samples.features.shape
+    features, losses = samples.features[:, epoch % runs], samples.losses[:, epoch % runs]
+    plan = plan_epoch(num_samples, config.batch_size, seed, epoch)
+    values = []
+    for step, batch in enumerate(plan):
+        _set_rate(state, config, epoch * len(plan) + step, len(plan))
+        rows = batch.to(device)
+        value = _objective(state.head(features[rows]), losses[rows], config)
+        state.optimiser.zero_grad(set_to_none=True)
+        value.backward()
+        state.optimiser.step()
+        values.append(value.detach())
+    mean = float(torch.stack(values).double().mean())
+    if not math.isfinite(mean):
+        raise TrainingError(
+            f"the loss of the uncertainty head is no longer finite in epoch {epoch + 1}",
+            "lower uncertainty.learning_rate",
+        )
+    return mean
+
+
+def _set_rate(state: HeadState, config: UncertaintyConfig, step: int, steps: int) -> None:
+    schedule = ScheduleConfig(name="cosine", warmup=config.warmup)
+    fraction = rate_at(step, steps * config.epochs, config.epochs, schedule)
+    for group in state.optimiser.param_groups:
+        group["lr"] = config.learning_rate * fraction
+
+
+def _objective(uncertainties: Tensor, losses: Tensor, config: UncertaintyConfig) -> Tensor:
+    if config.objective == "squared":
+        return squared_loss(uncertainties, losses).mean()
+    values = ranking_loss(uncertainties, losses, margin=config.margin, leeway=config.leeway)
+    return values.mean()
+
+
+def _measure(
+    head: UncertaintyHead, samples: HeadSamples, config: UncertaintyConfig
+) -> dict[str, float | None]:
+    """The objective on held-out samples, and how well the head detects wrong predictions."""
+    uncertainties = predict_uncertainties(head, samples.features[:, :1])
+    losses, correct = samples.losses[:, 0], samples.correct[:, 0]
+    return {
+        "validation_loss": float(_objective(uncertainties, losses, config)),
+        "validation_auroc_correct": auroc_correct(uncertainties, correct),
+    }
+
+
+def auroc_correct(uncertainties: Tensor, correct: Tensor) -> float | None:
+    """Probability that a sample the classifier gets right is less uncertain than one it does not.
+
+    None where all are right or all are wrong. Arguments of shape (samples,).
+    """
+    if bool(correct.all()) or not bool(correct.any()):
+        return None
+    return auroc(-uncertainties.cpu(), correct.cpu())
