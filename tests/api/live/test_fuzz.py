@@ -13,10 +13,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import httpx2
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 PROGRAM = Path(__file__).with_name("fuzzing")
@@ -72,7 +77,19 @@ def fuzzed(
         image = next((photos / "train").glob("*/1.png")).read_bytes()
         files = [("images", ("image.png", image))]
         client.post(f"/v1/gaussians/{job['id']}/score", files=files).raise_for_status()
+        # Both processes that check Parquet files, as all others, run when the service is idle.
+        table = pa.BufferOutputStream()
+        pq.write_table(pa.table({"image": [image]}), table)
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(partial(upload, client), [table.getvalue().to_pybytes()] * 2))
     return service, key, job["id"]
+
+
+def upload(client: httpx2.Client, content: bytes) -> None:
+    """Sends a Parquet file and deletes it."""
+    made = client.post("/v1/uploads", json={"format": "parquet", "size": len(content)}).json()
+    client.put(made["links"]["self"], content=content).raise_for_status()
+    client.delete(made["links"]["self"]).raise_for_status()
 
 
 @pytest.mark.slow
@@ -128,14 +145,14 @@ def files_left(folder: Path) -> list[str]:
 
 
 def memory_of(service: Any) -> int:  # noqa: ANN401
-    """Resident memory of the server, the worker and all their processes, in bytes."""
+    """Memory of the server, the worker and all their processes, in bytes; shared pages once."""
     children = children_by_parent()
     waiting, total = list(service.processes), 0
     while waiting:
         process = waiting.pop()
         waiting += children.get(process, [])
-        status = Path(f"/proc/{process}/status").read_text()
-        total += sum(map(int, re.findall(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE))) << 10
+        pages = Path(f"/proc/{process}/smaps_rollup").read_text()
+        total += sum(map(int, re.findall(r"^Pss:\s+(\d+) kB$", pages, re.MULTILINE))) << 10
     return total
 
 
