@@ -201,7 +201,7 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
     counts = count_rows(source)
     num_samples = sum(counts) // runs
     chosen = choose_samples(num_samples, MOST_SAMPLES, seed)
-    sample = read_samples(source, chosen, runs)
+    sample = read_samples(source, counts, chosen, runs)
     with_landmarks = "suspicion" in options.names
     feature_map = make_feature_map(
         sample.features,

@@ -1,5 +1,7 @@
 """Samples of a dataset, chosen at random by a seed and read in one pass."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -27,11 +29,14 @@ def choose_samples(num_samples: int, most: int, seed: int) -> Tensor:
     return torch.from_numpy(np.sort(chosen))
 
 
-def read_samples(source: ChunkSource[Chunk], chosen: Tensor, runs: int) -> LabelledRows:
+def read_samples(
+    source: ChunkSource[Chunk], counts: Sequence[int], chosen: Tensor, runs: int
+) -> LabelledRows:
     """Reads the rows of some samples.
 
     Args:
         source: Labelled features; the rows of a sample follow each other.
+        counts: Number of rows of each chunk, from `count_rows`.
         chosen: Numbers of the samples, ascending. Shape (samples,).
         runs: Rows per sample.
 
@@ -39,7 +44,7 @@ def read_samples(source: ChunkSource[Chunk], chosen: Tensor, runs: int) -> Label
         StatisticsError: A feature of these samples is not finite.
     """
     parts, first_row = [], 0
-    for chunk, count in zip(source.chunks(), count_rows(source), strict=True):
+    for chunk, count in zip(source.chunks(), counts, strict=True):
         part = read_chunk_samples(source, chunk, first_row, chosen, runs)
         if len(part.labels):
             parts.append(part)

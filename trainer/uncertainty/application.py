@@ -1,7 +1,8 @@
 """Applies a trained head to features of other samples, part by part."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -93,18 +94,13 @@ def apply_head(
     trained.require_same_features(source.description, location)
     limit = CHEAP_SAMPLES if r_auroc is None else (2**63 if r_auroc else 0)
     seen = _Seen(limit)
-    on_device = replace(trained, head=trained.head.to(device))
-    tables = _tables(on_device, source, location, seen)
+    trained.head.to(device)
+    tables = _tables(trained, source, location, seen)
     first = next(tables, None)
     if first is None:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
-    write_uncertainties(out, _chained(first, tables), _provenance(trained, source))
+    write_uncertainties(out, chain([first], tables), _provenance(trained, source))
     return Application(seen.num_samples, seen.retrieval(), source.warnings)
-
-
-def _chained(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    yield from others
 
 
 def _tables(

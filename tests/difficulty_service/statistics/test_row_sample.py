@@ -29,7 +29,7 @@ def test_the_rows_of_the_chosen_samples_are_read(runs: int) -> None:
     assert sum(count_rows(source)) == ROWS
     chosen = choose_samples(ROWS // runs, 300, seed=4)
 
-    sample = read_samples(source, chosen, runs)
+    sample = read_samples(source, count_rows(source), chosen, runs)
 
     assert sample.features[:, 0].tolist() == naive_rows(chosen, runs)
     assert torch.equal(sample.labels, chosen)
@@ -51,4 +51,4 @@ def test_a_value_that_is_not_finite_is_named_by_its_row() -> None:
     source.features[CHUNK_ROWS + 7] = torch.nan
 
     with pytest.raises(StatisticsError, match=f"row {CHUNK_ROWS + 7}"):
-        read_samples(source, torch.arange(ROWS), 1)
+        read_samples(source, count_rows(source), torch.arange(ROWS), 1)
