@@ -22,7 +22,7 @@ from trainer.training.checkpoint import (
     require_same_run,
     save_checkpoint,
 )
-from trainer.uncertainty.cached_features import read_cached_features
+from trainer.uncertainty.cached_features import open_source, read_cached_features
 from trainer.uncertainty.head import UncertaintyHead
 from trainer.uncertainty.head_file import TrainedHead, feature_kind, write_head
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, evaluate_retrieval
@@ -77,18 +77,19 @@ def train_uncertainty(
         FeatureStoreError: The features cannot be read.
     """
     folder, config = run.folder, run.recipe.uncertainty
-    cached, description = read_cached_features(run.recipe.data.train)
+    source = open_source(run.recipe.data.train)
     identity = {
         "classifier": dict(run.identity),
         "uncertainty": recipe_as_dict(run.recipe)["uncertainty"],
-        "features": feature_kind(description),
-        "runs": cached.features.shape[1],
+        "features": feature_kind(source.description),
+        "runs": source.runs,
     }
     metrics = folder / run_folder.HEAD_METRICS
     if metrics.exists():
         require_same_run(metrics, run_folder.read_json(metrics).get("identity", {}), identity)
         return True
     classifier = _open_classifier(run)
+    cached, _ = read_cached_features(run.recipe.data.train)
     features = cached.select(run.splits.train.sample_ids).to(run.device)
     samples = classify(classifier, features, run.splits.train.labels)
     validation, test = (
