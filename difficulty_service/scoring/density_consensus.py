@@ -145,7 +145,7 @@ def _log_densities(
     for shard, piece in store.pieces(CHUNK_ROWS):
         part = store.open_part(shard, [], piece)
         for block in chunk_ranges(len(part.labels), max(1, BLOCK_ROWS // store.runs) * store.runs):
-            labels = part.labels[block][:: store.runs].long()
+            labels = part.labels[block][:: store.runs].contiguous()
             found = places[first : first + len(labels)]
             first += len(labels)
             kept = (found >= 0).nonzero().flatten()

@@ -105,6 +105,30 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
     return ids, labels, densities
 
 
+def test_the_runs_of_a_sample_are_averaged(tmp_path: Path) -> None:
+    plain = open_store(make_store(tmp_path / "plain", seed=1))
+    folders = [tmp_path / name for name in ("one", "other")]
+    for folder in folders:
+        store = create_store(folder, {**plain.description, "augment_runs": 2, "shard_size": SHARD})
+        generator = torch.Generator().manual_seed(3)
+        for shard in range(2):
+            part = plain.read_part(shard)
+            features = part.features.repeat_interleave(2, dim=0)
+            features += 0.2 * torch.randn(features.shape, generator=generator)
+            ids = [each for each in part.sample_ids for _ in range(2)]
+            runs = torch.arange(len(ids)) % 2 + 1
+            labels = part.labels.repeat_interleave(2)
+            store.write_part(shard, Part(ids, labels, runs, features), [])
+    own = score(folders[0], tmp_path / "scores.parquet", *POSTERIORS)
+
+    result = consensus_of(folders)
+
+    for column in ("rmd", "suspicion", "agree"):
+        np.testing.assert_allclose(
+            numbers(result, column), numbers(own, column), rtol=1e-4, atol=1e-4, err_msg=column
+        )
+
+
 def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: Path) -> None:
     stores = [make_store(tmp_path / "one", seed=1), make_store(tmp_path / "two", seed=2, dim=12)]
     ids, labels, first = naive_log_densities(stores[0])
