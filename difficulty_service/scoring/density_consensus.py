@@ -4,7 +4,7 @@ Each store is fitted by itself, as for `suspicion` and `agree`. The log-densitie
 each sample, left out of the fit, are averaged and then judged as those of one store are.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from difficulty_service.errors import StatisticsError
 from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.files.arrow_columns import to_arrow, to_numpy
 from difficulty_service.files.wording import list_names
+from difficulty_service.runtime.parallel import map_in_order, num_workers
 from difficulty_service.score_file import ScoreFile, to_schema
 from difficulty_service.scorers.suspicion import POSTERIORS, LabelPosteriors, Rule
 from difficulty_service.scoring.consensus_description import describe_consensus
@@ -27,6 +28,7 @@ from difficulty_service.scoring.label_posteriors import fit_store_posteriors
 from difficulty_service.scoring.ranking import percentiles
 from difficulty_service.scoring.score_store import score_in_memory
 from difficulty_service.scoring.shared_samples import LabelledIds, SharedSamples, share_samples
+from difficulty_service.statistics.feature_map import FeatureMap
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.label_noise import judge_labels, label_sums, log_noise
 from difficulty_service.statistics.products import (
@@ -54,6 +56,31 @@ class MeanDensities:
     agree: Tensor
     ranking: Tensor
     tempered: Tensor
+
+    @classmethod
+    def zero(cls, samples: int, classes: int) -> "MeanDensities":
+        """What the shares of all stores are added to."""
+        return cls(*(torch.zeros(samples, classes) for _ in range(3)))
+
+    def add_share(
+        self, pieces: Iterable[Sequence[Tensor]], rows: NDArray[np.int64], share: float
+    ) -> None:
+        """Adds a share of the log-densities of one store.
+
+        Args:
+            pieces: Log-densities of its samples in their order, in the order of the fields.
+            rows: Row in the store of each shared sample. Shape (samples,).
+            share: Weight of the store.
+        """
+        places = torch.full((int(rows.max()) + 1,), -1)
+        places[torch.from_numpy(rows)] = torch.arange(len(rows))
+        first = 0
+        for piece in pieces:
+            found = places[first : first + len(piece[0])]
+            kept = (found >= 0).nonzero().flatten()
+            for mean, added in zip((self.agree, self.ranking, self.tempered), piece, strict=True):
+                mean.index_add_(0, found[kept], added[kept].float(), alpha=share)
+            first += len(piece[0])
 
 
 def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) -> ScoreFile:
@@ -92,73 +119,74 @@ def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) 
             f"all shared samples are of one class, {list_names(names)}",
             "a consensus about labels needs at least two classes",
         )
-    means = _no_densities(len(shared.sample_ids), len(names))
+    means = MeanDensities.zero(len(shared.sample_ids), len(names))
     for (name, store), rows in zip(stores.items(), shared.rows, strict=True):
         posteriors = fit_store_posteriors(store, POSTERIORS, fitted[name].gaussians.matmul_dtype)
-        labels = torch.tensor([store.class_names.index(each) for each in names])
-        for part in _log_densities(store, posteriors, labels, _places(rows)):
-            part.add_to(means, 1 / len(stores))
+        classes = torch.tensor([store.class_names.index(each) for each in names])
+        means.add_share(_log_densities(store, posteriors, classes), rows, 1 / len(stores))
     index = {name: place for place, name in enumerate(names)}
     own = torch.tensor([index[name] for name in shared.label_names])
     return _assemble(files, shared, _judge(means, own), names)
 
 
-def _no_densities(samples: int, classes: int) -> MeanDensities:
-    return MeanDensities(*(torch.zeros(samples, classes) for _ in range(3)))
-
-
-def _places(rows: NDArray[np.int64]) -> Tensor:
-    """Place among the shared samples of each row of a store, -1 for a row that is none of them."""
-    places = torch.full((int(rows.max()) + 1,), -1)
-    places[torch.from_numpy(rows)] = torch.arange(len(rows))
-    return places
-
-
 @dataclass(frozen=True)
-class _Block:
-    """Log-densities of some shared samples by one store.
+class _PieceDensities:
+    """Log-densities of the samples of pieces of a store; may be called by any thread.
 
     Attributes:
-        places: Places of these samples among the shared ones. Shape (some samples,).
-        densities: As in `MeanDensities`, in its order. Shape (some samples, classes) each.
+        store: The store.
+        feature_map: Map to the features of the densities.
+        agree: Densities without landmarks.
+        suspicion: Densities with landmarks.
+        classes: Labels in the store of the classes to compare.
+        work: Memory for mapped features.
     """
 
-    places: Tensor
-    densities: Sequence[Tensor]
+    store: FeatureSource
+    feature_map: FeatureMap
+    agree: Rule
+    suspicion: Rule
+    classes: Tensor
+    work: Workspace
 
-    def add_to(self, means: MeanDensities, weight: float) -> None:
-        """Adds a share of these densities."""
-        for mean, added in zip(
-            (means.agree, means.ranking, means.tempered), self.densities, strict=True
-        ):
-            mean.index_add_(0, self.places, added.float(), alpha=weight)
+    def __call__(self, piece: tuple[int, slice]) -> list[Tensor]:
+        """As in `MeanDensities`, in its order; empty for a piece without rows."""
+        shard, rows = piece
+        runs = self.store.runs
+        part = self.store.open_part(shard, [], rows)
+        blocks = [
+            self._of_block(
+                part.read_features(block, torch.empty), part.labels[block][::runs].contiguous()
+            )
+            for block in chunk_ranges(len(part.labels), max(1, BLOCK_ROWS // runs) * runs)
+        ]
+        return [torch.cat(each) for each in zip(*blocks, strict=True)]
+
+    def _of_block(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mapped = self.feature_map(features, self.work)
+        plain = mapped[:, : len(self.feature_map.centre)]
+        agree = _of_classes(self.agree, plain, labels, self.classes)
+        suspicion = _of_classes(self.suspicion, mapped, labels, self.classes)
+        return (
+            agree * self.agree.choice.scale,
+            suspicion * self.suspicion.sharp,
+            suspicion * self.suspicion.choice.scale,
+        )
 
 
 def _log_densities(
-    store: FeatureSource, posteriors: LabelPosteriors | None, classes: Tensor, places: Tensor
-) -> Iterator[_Block]:
-    """The log-densities of some classes at the shared samples of a store, block by block."""
+    store: FeatureSource, posteriors: LabelPosteriors | None, classes: Tensor
+) -> Iterator[list[Tensor]]:
+    """The log-densities of some classes at the samples of a store, a few thousand at a time."""
     if posteriors is None or posteriors.agree is None or posteriors.suspicion is None:
         raise ValueError("the posteriors lack one of their scorers")
-    agree, suspicion = posteriors.agree, posteriors.suspicion
-    dim, work, first = len(posteriors.feature_map.centre), Workspace(), 0
-    for shard, piece in store.pieces(CHUNK_ROWS):
-        part = store.open_part(shard, [], piece)
-        for block in chunk_ranges(len(part.labels), max(1, BLOCK_ROWS // store.runs) * store.runs):
-            labels = part.labels[block][:: store.runs].contiguous()
-            found = places[first : first + len(labels)]
-            first += len(labels)
-            kept = (found >= 0).nonzero().flatten()
-            with one_thread_per_product():
-                mapped = posteriors.feature_map(part.read_features(block, torch.empty), work)
-                plain = _of_classes(agree, mapped[:, :dim], labels, classes)[kept]
-                curved = _of_classes(suspicion, mapped, labels, classes)[kept]
-            densities = (
-                plain * agree.choice.scale,
-                curved * suspicion.sharp,
-                curved * suspicion.choice.scale,
-            )
-            yield _Block(found[kept], densities)
+    densities = _PieceDensities(
+        store, posteriors.feature_map, posteriors.agree, posteriors.suspicion, classes, Workspace()
+    )
+    with one_thread_per_product():
+        for piece in map_in_order(densities, store.pieces(CHUNK_ROWS), num_workers()):
+            if piece:
+                yield piece
 
 
 def _of_classes(rule: Rule, mapped: Tensor, labels: Tensor, classes: Tensor) -> Tensor:
