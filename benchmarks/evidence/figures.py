@@ -81,7 +81,7 @@ def severity(figure: Figure, results: Results) -> None:
         if cell is not None:
             means = [mean for mean, _ in cell["rmd"]]
             right.plot(cell["ranks"], means, "o-", color=colour, label=backbone)
-    right.set_xlabel("label: 0 the own class, 1 the most similar other one, …")
+    right.set_xlabel("label: 0 right, 1 the most similar other class")
     right.set_ylabel("mean rmd")
     if right.lines:
         right.legend()

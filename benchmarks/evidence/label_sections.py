@@ -1,12 +1,13 @@
 """Sections of the page about labels: what people disagree on, and which labels are wrong."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from benchmarks.evidence.data import BACKBONES
 from benchmarks.evidence.label_sets import PLANTED_SETS, TEST_SET, TRAINING_SETS, LabelSet
-from benchmarks.evidence.results import COLUMNS, OURS, PEERS, Results, label
-from benchmarks.evidence.scored import CONSENSUS, CONSENSUS_COLUMNS
+from benchmarks.evidence.paired import paired_name
+from benchmarks.evidence.results import COLUMNS, Results, label
+from benchmarks.evidence.scored import CONSENSUS
+from benchmarks.evidence.summary import REAL_SETS
 from benchmarks.evidence.tables import (
     NONE,
     NOT_RUN,
@@ -14,19 +15,10 @@ from benchmarks.evidence.tables import (
     Shown,
     best_in_columns,
     best_in_rows,
+    markdown,
     with_error,
     with_interval,
 )
-
-REAL_SETS = {
-    "`aggre`, 9 %": TRAINING_SETS[0],
-    "`worst`, 40 %": TRAINING_SETS[1],
-    "`rand1`, 17 %": TRAINING_SETS[2],
-    "`rand2`, 18 %": TRAINING_SETS[3],
-    "`rand3`, 18 %": TRAINING_SETS[4],
-    "54 verified errors": TEST_SET,
-}
-"""Sets of labels that people gave, with the share of wrong ones."""
 
 PLANTED_COLUMNS = (
     *("rmd", "label_margin", "suspicion", "agree"),
@@ -36,6 +28,7 @@ PLANTED_COLUMNS = (
 WITHOUT_LABELS = ("kmeans", "knn", "uncertainty")
 """Scores that cannot find wrong labels."""
 
+PAIRED_COLUMNS = PLANTED_COLUMNS[4:]
 METHOD_NAMES = {
     "rmd": "`rmd`, `md`, `rmd_loo`, `label_margin`",
     "suspicion": "`suspicion` (and those of `rmd`)",
@@ -53,11 +46,6 @@ def people(results: Results) -> str:
     """Rank correlations with the entropy of people's votes."""
     backbones = (*BACKBONES, CONSENSUS)
     columns = [[_agreement(results, each, column) for column in COLUMNS] for each in backbones]
-    in_consensus = {column for group in CONSENSUS_COLUMNS.values() for column in group}
-    columns[-1] = [
-        cell if column in in_consensus else NONE
-        for column, cell in zip(COLUMNS, columns[-1], strict=True)
-    ]
     table = best_in_columns(
         ("score", *BACKBONES, "both, mean of ranks"), [label(each) for each in COLUMNS], columns
     )
@@ -94,16 +82,17 @@ the best of each column is bold, whether it is ours or a peer's.
     for backbone in BACKBONES:
         parts += [
             f"### AUROC, {backbone}\n\n{_table(results, backbone, _auroc)}",
-            _who_is_best(results, backbone, list(REAL_SETS.values())),
             f"### Average precision, {backbone}\n\n{_table(results, backbone, _precision)}",
             f"### The cuts that the tools propose, {backbone}\n\nPrecision / recall; bold is the "
             f"best harmonic mean of both.\n\n{_table(results, backbone, _cut)}",
         ]
-    parts.append(
+    parts += [
         "Cuts: `label_margin`, `suspicion` and `agree` above 0; cleanlab's `find_label_issues`;\n"
         "AUM below the 99th percentile of samples with an invented class; kNN, SimiFeat and LDA\n"
-        "where they predict another class; LOF's own. The other scores propose none.\n"
-    )
+        "where they predict another class; LOF's own. The other scores propose none.\n",
+        f"### AUROC, mean of the ranks with both\n\n{_table(results, CONSENSUS, _auroc)}",
+        f"### `suspicion` against each peer\n\n{_paired(results)}",
+    ]
     return "\n".join(parts)
 
 
@@ -156,13 +145,12 @@ The best of each row is bold.
         for labels in PLANTED_SETS:
             cells = [_planted_auroc(results, backbone, labels, each) for each in PLANTED_COLUMNS]
             source = "CIFAR-100" if labels.source.startswith("cifar100") else "Tiny ImageNet"
-            rows[f"{source}, {labels.kind}, {labels.rate:.0%}"] = cells
+            rows[f"{source}, {labels.kind}, {100 * labels.rate:g} %"] = cells
         if all(cell == NOT_RUN for cells in rows.values() for cell in cells):
             parts.append(f"### {backbone}\n\nNot run.\n")
             continue
         table = best_in_rows(("labels", *map(label, PLANTED_COLUMNS)), rows)
         parts.append(f"### {backbone}\n\n{table}")
-        parts.append(_who_is_best(results, backbone, PLANTED_SETS))
     return "\n".join(parts)
 
 
@@ -178,6 +166,29 @@ def _table(results: Results, backbone: str, cell: Callable[..., Shown]) -> str:
         for labels in REAL_SETS.values()
     ]
     return best_in_columns(("score", *REAL_SETS), [label(column) for column in names], columns)
+
+
+def _paired(results: Results) -> str:
+    """AUROC of ours minus that of peers."""
+    rows = []
+    for backbone in BACKBONES:
+        for name, labels in REAL_SETS.items():
+            cell = results.cell(paired_name(backbone, labels))
+            texts = [NOT_RUN] * len(PAIRED_COLUMNS)
+            if cell is not None:
+                found = [cell["difference"][column] for column in PAIRED_COLUMNS]
+                texts = [
+                    f"**{difference:+.4f}** ± {error:.4f}"
+                    if difference < 0
+                    else f"{difference:+.4f} ± {error:.4f}"
+                    for difference, error in found
+                ]
+            rows.append([f"{name}, {backbone}", *texts])
+    table = markdown(("labels", *map(label, PAIRED_COLUMNS)), rows)
+    return f"""AUROC of `suspicion` minus that of the peer ± 95 % (DeLong, paired); an interval
+without 0 is a sure difference. Where the peer is better, the number is bold.
+
+{table}"""
 
 
 def _auroc(results: Results, backbone: str, labels: LabelSet, column: str) -> Shown:
@@ -201,26 +212,3 @@ def _cut(results: Results, backbone: str, labels: LabelSet, column: str) -> Show
     precision, recall = values["precision"], values["recall"]
     harmonic = 2 * precision * recall / max(precision + recall, 1e-12)
     return Number(harmonic, f"{precision:.3f} / {recall:.3f}")
-
-
-def _who_is_best(results: Results, backbone: str, sets: Sequence[LabelSet]) -> str:
-    """A sentence that counts the sets of labels that ours and each peer rank best."""
-    winners: Counter[str] = Counter()
-    for labels in sets:
-        found = {
-            column: values["auroc"]
-            for column in COLUMNS
-            if (values := results.column(backbone, labels, column, "wrong")) is not None
-        }
-        # A comparison in which one side is missing says nothing.
-        if found.keys() & OURS.keys() and len(found.keys() & PEERS.keys()) == len(PEERS):
-            winners[max(found, key=found.__getitem__)] += 1
-    if not winners:
-        return ""
-    ours = sum(count for column, count in winners.items() if column in OURS)
-    counts = ", ".join(f"{label(column)} {count}" for column, count in winners.most_common())
-    total = sum(winners.values())
-    return (
-        f"Highest AUROC of all scores by set of labels, {backbone}: ours in {ours} of {total}, "
-        f"a peer's in {total - ours} ({counts}).\n"
-    )

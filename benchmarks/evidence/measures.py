@@ -23,13 +23,37 @@ def auroc_with_error(scores: Scores, wrong: Flags) -> tuple[float, float]:
         scores: Larger for samples that should be wrong. Shape (samples,).
         wrong: Shape (samples,).
     """
+    above, below = placements(scores, wrong)
+    return float(above.mean()), _half_width(above, below)
+
+
+def auroc_difference(first: Scores, second: Scores, wrong: Flags) -> tuple[float, float]:
+    """AUROC of one score minus that of another of the same samples, with its half-width.
+
+    The interval is that of DeLong et al. (1988) for correlated curves: of two scores that err on
+    the same samples, a small difference is a sure one.
+    """
+    one, other = placements(first, wrong), placements(second, wrong)
+    above, below = one[0] - other[0], one[1] - other[1]
+    return float(above.mean()), _half_width(above, below)
+
+
+def placements(scores: Scores, wrong: Flags) -> tuple[Scores, Scores]:
+    """The share of the other kind that each sample ranks on the right side of, ties half.
+
+    Returns:
+        That of wrong samples, of shape (wrong,), and that of right ones, of shape (right,).
+    """
     positive, negative = scores[wrong], scores[~wrong]
     everything = rankdata(scores)
-    # The share of the other kind that each sample ranks above, ties half.
     above = (everything[wrong] - rankdata(positive)) / len(negative)
     below = 1 - (everything[~wrong] - rankdata(negative)) / len(positive)
-    variance = above.var(ddof=1) / len(positive) + below.var(ddof=1) / len(negative)
-    return float(above.mean()), float(QUANTILE * np.sqrt(variance))
+    return above, below
+
+
+def _half_width(above: Scores, below: Scores) -> float:
+    variance = above.var(ddof=1) / len(above) + below.var(ddof=1) / len(below)
+    return float(QUANTILE * np.sqrt(variance))
 
 
 def detection(scores: Scores, wrong: Flags, flagged: Flags | None) -> dict[str, Any]:

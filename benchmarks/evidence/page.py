@@ -7,12 +7,14 @@ from pathlib import Path
 from benchmarks.evidence import label_sections, paper_sections
 from benchmarks.evidence.figures import draw
 from benchmarks.evidence.results import Results
+from benchmarks.evidence.summary import summary
 from benchmarks.evidence.tables import NOT_RUN
 from difficulty_service.files.atomic_file import replacing
 
 PAGE, IMAGES = "evidence.md", "images"
 
 SECTIONS: tuple[Callable[[Results], str], ...] = (
+    summary,
     label_sections.people,
     label_sections.wrong_labels,
     label_sections.costs,
@@ -20,7 +22,10 @@ SECTIONS: tuple[Callable[[Results], str], ...] = (
     paper_sections.paper,
     paper_sections.choices,
 )
-"""Sections in the order of the page; each makes Markdown of the cells that have run."""
+"""Sections in the order of the page; each makes Markdown of the cells that have run.
+
+A study of another kind adds its section here, and its cells in `run.run`.
+"""
 
 
 def introduction(results: Results) -> str:
@@ -37,7 +42,8 @@ make evidence
 It needs a folder with CIFAR-10, CIFAR-100, Tiny ImageNet, their labels by people and the weights of
 MobileNetV2, named by `DIFFICULTY_SHARED`; none of them is part of this project. A run that was
 stopped resumes. The {len(results.all_cells())} cells of this page took
-{results.total_hours():.1f} hours of processor time ({results.machines()}).
+{results.total_hours():.1f} hours of processor time ({results.machines()}),
+besides the extraction of the features.
 "{NOT_RUN}" stands where a cell has not run.
 
 - **Features**: the built-in encoder (512 dimensions, 32 px, trained on CIFAR-100), and MobileNetV2

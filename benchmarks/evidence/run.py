@@ -15,9 +15,10 @@ from pathlib import Path
 
 from benchmarks.evidence.cells import Cell, fill
 from benchmarks.evidence.choices import AUGMENT_RUNS, augmentation_cells, choice_cells
-from benchmarks.evidence.data import Study, extract
+from benchmarks.evidence.data import BACKBONES, Study, extract
 from benchmarks.evidence.label_sets import PLANTED_SETS, TEST_SET, TRAINING_SETS, LabelSet
 from benchmarks.evidence.page import write_page
+from benchmarks.evidence.paired import paired_cells
 from benchmarks.evidence.paper import paper_cells
 from benchmarks.evidence.scored import consensus_cells, scored_cells
 from benchmarks.evidence.uncertainty import uncertainty_cell
@@ -42,14 +43,16 @@ def run(study: Study, jobs: int) -> list[str]:
     failed = score_all(study, "builtin", [TEST_SET, *TRAINING_SETS], jobs)
     failed += filled([uncertainty_cell(study, "builtin")])
     failed += score_all(study, "MobileNetV2", [TEST_SET], jobs)
+    failed += filled(consensus_cells(study, [TEST_SET]))
     failed += filled(paper_cells(study)) + filled(choice_cells(study))
+    failed += score_all(study, "MobileNetV2", TRAINING_SETS, jobs)
     failed += score_all(study, "builtin", PLANTED_SETS, jobs)
     for runs in AUGMENT_RUNS:
         extract(study, TEST_SET.source, "builtin", runs)
     failed += filled(augmentation_cells(study))
-    failed += score_all(study, "MobileNetV2", TRAINING_SETS, jobs)
     failed += score_all(study, "MobileNetV2", PLANTED_SETS, jobs)
-    return failed + filled(paper_cells(study)) + filled(consensus_cells(study, ALL_SETS))
+    failed += filled(paper_cells(study)) + filled(consensus_cells(study, ALL_SETS))
+    return failed + filled(paired_cells(study, BACKBONES, ALL_SETS))
 
 
 def main() -> None:

@@ -7,14 +7,7 @@ import numpy as np
 
 from benchmarks.evidence.cells import Cell, Result, measured, read_arrays, result_file
 from benchmarks.evidence.data import BACKBONES, Study, read_images
-from benchmarks.evidence.label_sets import (
-    PLANTED_SETS,
-    TEST_SET,
-    TRAINING_SETS,
-    LabelSet,
-    Targets,
-    label_samples,
-)
+from benchmarks.evidence.label_sets import TEST_SET, LabelSet, Targets, label_samples
 from benchmarks.evidence.measures import (
     detection,
     mean_of_ranks,
@@ -25,13 +18,6 @@ from benchmarks.evidence.samples import Verdict
 
 CONSENSUS = "consensus"
 """Name of the backbone that stands for both: the mean of the ranks that their scores give."""
-
-CONSENSUS_COLUMNS = {
-    "rmd": ("rmd", "label_margin"),
-    "suspicion": ("suspicion",),
-    "agree": ("agree",),
-}
-"""Columns of the consensus, by the method that gives them."""
 
 
 def cell_name(backbone: str, labels: LabelSet, method: str) -> str:
@@ -72,7 +58,7 @@ def agree_on_samples(study: Study, labels: LabelSet, method: str) -> Result:
     arrays = [read_arrays(study.folder, cell_name(each, labels, method)) for each in BACKBONES]
     scores = {
         column: mean_of_ranks([each[column].astype(np.float64) for each in arrays])
-        for column in CONSENSUS_COLUMNS[method]
+        for column in arrays[0]
     }
     return Result({"columns": compare(Verdict(scores), targets), "choices": {}})
 
@@ -99,12 +85,9 @@ def consensus_cells(study: Study, sets: Sequence[LabelSet]) -> list[Cell]:
     return [
         Cell(cell_name(CONSENSUS, labels, method), partial(agree_on_samples, study, labels, method))
         for labels in sets
-        for method in CONSENSUS_COLUMNS
+        for method in methods_for(labels)
         if all(
             result_file(study.folder, cell_name(backbone, labels, method)).exists()
             for backbone in BACKBONES
         )
     ]
-
-
-ALL_SETS = [TEST_SET, *TRAINING_SETS, *PLANTED_SETS]

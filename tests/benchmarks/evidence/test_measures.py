@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import entropy
 
 from benchmarks.evidence.measures import (
+    auroc_difference,
     auroc_with_error,
     detection,
     entropy_of_counts,
@@ -43,6 +44,32 @@ def test_the_interval_is_that_of_delong_over_all_pairs(
     of_wrong, of_right = placed.mean(axis=1), placed.mean(axis=0)
     variance = of_wrong.var(ddof=1) / wrong.sum() + of_right.var(ddof=1) / (~wrong).sum()
     assert error == pytest.approx(1.959964 * np.sqrt(variance), rel=1e-6)
+
+
+def test_the_interval_of_a_difference_is_that_of_delong_for_correlated_curves(
+    scores: tuple[np.ndarray, np.ndarray],
+) -> None:
+    values, wrong = scores
+    other = values + np.random.default_rng(1).standard_normal(60)
+
+    difference, error = auroc_difference(values, other, wrong)
+
+    own, others = (auroc_with_error(each, wrong)[0] for each in (values, other))
+    assert difference == pytest.approx(own - others)
+    kernels = []
+    for each in (values, other):
+        gaps = each[wrong][:, None] - each[~wrong]
+        kernels.append((gaps > 0) + 0.5 * (gaps == 0))
+    contrast = np.array([1, -1])
+    covariance = sum(
+        np.cov([kernel.mean(axis=axis) for kernel in kernels]) / kernels[0].shape[1 - axis]
+        for axis in (0, 1)
+    )
+    assert error == pytest.approx(1.959964 * np.sqrt(contrast @ covariance @ contrast), rel=1e-6)
+
+
+def test_a_score_is_surely_as_good_as_itself(scores: tuple[np.ndarray, np.ndarray]) -> None:
+    assert auroc_difference(scores[0], 3 * scores[0], scores[1]) == (0, 0)
 
 
 def test_precision_and_recall_are_those_of_the_samples_flagged() -> None:

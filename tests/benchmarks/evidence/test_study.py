@@ -76,7 +76,7 @@ def test_planted_labels_are_found(page: tuple[str, Path]) -> None:
     rows = rows_of(page[0], "### builtin")
 
     for labels in PLANTED:
-        found = rows[f"CIFAR-100, {labels.kind}, 10%"][2]
+        found = rows[f"CIFAR-100, {labels.kind}, 10 %"][2]
         assert float(found.strip("*")) > 0.55  # three images of each class
 
 
