@@ -59,7 +59,8 @@ def planted(figure: Figure, results: Results) -> None:
         row[0].set_ylabel(f"{title}, AUROC")
     for axes in panels[-1]:
         axes.set_xlabel("share of wrong labels")
-    panels[0][0].legend(loc="lower left")
+    handles, names = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=len(PLANTED))
 
 
 def severity(figure: Figure, results: Results) -> None:

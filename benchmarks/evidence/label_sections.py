@@ -146,11 +146,14 @@ The best of each row is bold.
             cells = [_planted_auroc(results, backbone, labels, each) for each in PLANTED_COLUMNS]
             source = "CIFAR-100" if labels.source.startswith("cifar100") else "Tiny ImageNet"
             rows[f"{source}, {labels.kind}, {100 * labels.rate:g} %"] = cells
-        if all(cell == NOT_RUN for cells in rows.values() for cell in cells):
-            parts.append(f"### {backbone}\n\nNot run.\n")
-            continue
-        table = best_in_rows(("labels", *map(label, PLANTED_COLUMNS)), rows)
-        parts.append(f"### {backbone}\n\n{table}")
+        begun = {
+            name: cells for name, cells in rows.items() if any(cell != NOT_RUN for cell in cells)
+        }
+        parts.append(f"### Planted wrong labels, {backbone}\n")
+        if begun:
+            parts.append(best_in_rows(("labels", *map(label, PLANTED_COLUMNS)), begun))
+        if missing := [name for name in rows if name not in begun]:
+            parts.append(f"Not run: {'; '.join(missing)}.\n")
     return "\n".join(parts)
 
 

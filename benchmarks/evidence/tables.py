@@ -35,13 +35,13 @@ def with_interval(values: Mapping[str, float], key: str) -> Number:
 
 
 def bold_best(cells: Sequence[Shown]) -> list[str]:
-    """The texts of some cells, that of the largest number bold."""
-    numbers = [cell.value for cell in cells if isinstance(cell, Number)]
-    best = max(numbers, default=None)
-    return [
-        cell if isinstance(cell, str) else f"**{cell.text}**" if cell.value == best else cell.text
-        for cell in cells
-    ]
+    """The texts of some cells, bold where they read as that of the largest number does."""
+    numbers = [cell for cell in cells if isinstance(cell, Number)]
+    if not numbers:
+        return [str(cell) for cell in cells]
+    best = max(numbers, key=lambda cell: cell.value).text
+    texts = [cell.text if isinstance(cell, Number) else cell for cell in cells]
+    return [f"**{text}**" if text == best else text for text in texts]
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -19,8 +19,8 @@ PLANTED = [LabelSet("cifar100-test", kind, 0.1) for kind in NOISE]
 
 
 @pytest.fixture(scope="module")
-def page(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """The page of the quick form, and the folder that it lies in."""
+def page(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
+    """The page of the quick form, the folder that it lies in, and that of the study."""
     folder, docs = (tmp_path_factory.mktemp(name) for name in ("study", "docs"))
     study = Study(folder, shared, limit=300)
     assert score_all(study, "builtin", [TEST_SET, AGGREGATED], jobs=1) == []
@@ -35,7 +35,7 @@ def page(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, P
     cells += [cell for cell in paper_cells(study) if cell.name == "paper/errors/builtin"]
     assert fill(folder, cells, jobs=1) == []
     write_page(folder, docs)
-    return (docs / "evidence.md").read_text(), docs
+    return (docs / "evidence.md").read_text(), docs, folder
 
 
 def rows_of(text: str, section: str) -> dict[str, list[str]]:
@@ -52,7 +52,7 @@ def rows_of(text: str, section: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-def test_every_score_and_every_peer_is_compared_with_people(page: tuple[str, Path]) -> None:
+def test_every_score_and_every_peer_is_compared_with_people(page: tuple[str, Path, Path]) -> None:
     rows = rows_of(page[0], "## Images that people disagree on")
 
     assert {"`rmd`", "`suspicion`", "`agree`", "cleanlab self_confidence", "AUM"} <= rows.keys()
@@ -61,7 +61,9 @@ def test_every_score_and_every_peer_is_compared_with_people(page: tuple[str, Pat
 
 
 @pytest.mark.slow
-def test_wrong_labels_are_found_and_the_best_of_each_set_is_bold(page: tuple[str, Path]) -> None:
+def test_wrong_labels_are_found_and_the_best_of_each_set_is_bold(
+    page: tuple[str, Path, Path],
+) -> None:
     rows = rows_of(page[0], "### AUROC, builtin")
 
     column = {name: cells[0] for name, cells in rows.items() if "±" in cells[0]}
@@ -72,8 +74,8 @@ def test_wrong_labels_are_found_and_the_best_of_each_set_is_bold(page: tuple[str
 
 
 @pytest.mark.slow
-def test_planted_labels_are_found(page: tuple[str, Path]) -> None:
-    rows = rows_of(page[0], "### builtin")
+def test_planted_labels_are_found(page: tuple[str, Path, Path]) -> None:
+    rows = rows_of(page[0], "### Planted wrong labels, builtin")
 
     for labels in PLANTED:
         found = rows[f"CIFAR-100, {labels.kind}, 10 %"][2]
@@ -81,14 +83,27 @@ def test_planted_labels_are_found(page: tuple[str, Path]) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_says_which_cells_have_not_run(page: tuple[str, Path]) -> None:
+def test_the_page_says_which_cells_have_not_run(page: tuple[str, Path, Path]) -> None:
     rows = rows_of(page[0], "### AUROC, builtin")
 
     assert rows["`suspicion`"][1] == "not run"
 
 
 @pytest.mark.slow
-def test_the_figures_of_the_page_are_drawn(page: tuple[str, Path]) -> None:
-    text, docs = page
+def test_the_figures_of_the_page_are_drawn(page: tuple[str, Path, Path]) -> None:
+    text, docs, _ = page
 
     assert text.count("](images/evidence-") == len(list((docs / "images").glob("*.svg"))) == 3
+
+
+@pytest.mark.slow
+def test_the_same_results_give_the_same_page(page: tuple[str, Path, Path], tmp_path: Path) -> None:
+    _, docs, folder = page
+
+    write_page(folder, tmp_path)
+
+    first, second = (
+        {file.name: file.read_bytes() for file in place.rglob("*.*")} for place in (docs, tmp_path)
+    )
+    assert first == second
+    assert len(first) == 4
