@@ -16,9 +16,9 @@ def consensus(*inputs: Scores | str | Path) -> Scores:
     """Combines what several backbones say about the same samples, as `difficulty consensus` does.
 
     Args:
-        *inputs: At least two: folders of features, whose log-densities are averaged, which says
-            more; or scores and score files, whose ranks are averaged. Samples are matched by their
-            ids; those that not all inputs have are left out with a warning.
+        *inputs: At least two: folders of features, whose log-densities are averaged, which finds
+            a little more; or scores and score files, whose ranks are averaged. Samples are matched
+            by their ids; those that not all inputs have are left out with a warning.
 
     Raises:
         ScoreFileError: There are fewer than two inputs, some are features and some are not, or a

@@ -35,6 +35,6 @@ def consensus_of(inputs: Sequence[Path]) -> ScoreFile:
         scores = inputs[are_features.index(False)]
         raise ScoreFileError(
             f"{features} holds features and {scores} does not",
-            "give the features of every backbone, which say more, or the score file of every one",
+            "give the features of every backbone, or the score file of every one",
         )
     return rank_consensus({str(path): read_scores(path) for path in inputs})
