@@ -6,7 +6,10 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -112,8 +115,10 @@ def fill(folder: Path, cells: Sequence[Cell], jobs: int) -> list[str]:
     context.set_forkserver_preload(PRELOADED)
     failed = []
     began = time.perf_counter()
-    with context.Pool(jobs, maxtasksperchild=1) as pool:
-        for done, (name, error) in enumerate(pool.imap_unordered(_run, missing), start=1):
+    with ThreadPoolExecutor(jobs) as threads:  # each waits for a process
+        futures = {threads.submit(_run_apart, context, *each): each[1].name for each in missing}
+        for done, future in enumerate(as_completed(futures), start=1):
+            name, error = futures[future], future.result()
             left = (time.perf_counter() - began) / done * (len(missing) - done)
             print(f"{done}/{len(missing)} {name}, about {left / 60:.0f} min left", flush=True)
             if error:
@@ -122,13 +127,28 @@ def fill(folder: Path, cells: Sequence[Cell], jobs: int) -> list[str]:
     return failed
 
 
-def _run(item: tuple[Path, Cell]) -> tuple[str, str]:
-    folder, cell = item
+def _run_apart(context: ForkServerContext, folder: Path, cell: Cell) -> str:
+    """Computes a cell in a process of its own; the error, if there is one."""
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(folder, cell, sender))
+    process.start()
+    sender.close()
+    try:
+        error: str = receiver.recv()
+    except EOFError:
+        process.join()
+        error = f"its process ended with exit code {process.exitcode}"
+    process.join()
+    return error
+
+
+def _run(folder: Path, cell: Cell, sender: Connection) -> None:
     began = time.process_time()
     try:
         result = cell.compute()
     except Exception as error:  # noqa: BLE001 - the other cells go on
-        return cell.name, f"{type(error).__name__}: {error}"
+        sender.send(f"{type(error).__name__}: {error}")
+        return
     seconds = time.process_time() - began
     values = result.values | {"cell_seconds": seconds, "machine": machine()}
     file = result_file(folder, cell.name)
@@ -137,4 +157,4 @@ def _run(item: tuple[Path, Cell]) -> tuple[str, str]:
             np.savez_compressed(out, **result.arrays)
     with replacing(file) as temporary:
         temporary.write_text(json.dumps(values, indent=1))
-    return cell.name, ""
+    sender.send("")

@@ -1,5 +1,7 @@
 """Cells are computed once, in processes of their own, and a failure does not stop the others."""
 
+import os
+import signal
 import time
 from functools import partial
 from pathlib import Path
@@ -26,6 +28,11 @@ def fail() -> Result:
     raise ValueError("no such luck")
 
 
+def be_killed() -> Result:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return Result({})
+
+
 def test_a_study_that_was_stopped_computes_only_what_is_missing(tmp_path: Path) -> None:
     log = tmp_path / "log"
     study = [Cell(f"squares/{number}", partial(square, number, log)) for number in (1, 2, 3)]
@@ -50,6 +57,15 @@ def test_a_cell_that_fails_is_named_and_leaves_no_file(
     assert failed == ["bad"]
     assert "no such luck" in capsys.readouterr().out
     assert read_result(tmp_path, "bad") is None
+    assert read_result(tmp_path, "good") is not None
+
+
+def test_a_cell_whose_process_is_killed_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    study = [Cell("killed", be_killed), Cell("good", partial(square, 2, tmp_path / "log"))]
+
+    failed = fill(tmp_path, study, jobs=2)
+
+    assert failed == ["killed"]
     assert read_result(tmp_path, "good") is not None
 
 
