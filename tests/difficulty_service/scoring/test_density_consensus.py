@@ -100,7 +100,8 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
         ("agree", posteriors.agree, len(posteriors.feature_map.centre)),
         ("suspicion", posteriors.suspicion, mapped.shape[1]),
     ):
-        found = rule.densities.log_densities(mapped[:, :width], labels, Workspace()).double()
+        pieces = rule.log_densities(mapped[:, :width], labels)
+        found = torch.cat([piece.double() for _, piece in pieces])
         densities[name] = found * (rule.sharp if name == "suspicion" else rule.choice.scale)
     return ids, labels, densities
 
