@@ -21,7 +21,7 @@ from difficulty_service.files.arrow_columns import to_arrow, to_numpy
 from difficulty_service.files.wording import list_names
 from difficulty_service.runtime.parallel import map_in_order, num_workers
 from difficulty_service.score_file import ScoreFile, to_schema
-from difficulty_service.scorers.suspicion import POSTERIORS, LabelPosteriors, Rule
+from difficulty_service.scorers.suspicion import POSTERIORS, LabelPosteriors
 from difficulty_service.scoring.consensus_description import describe_consensus
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.label_posteriors import fit_store_posteriors
@@ -30,7 +30,8 @@ from difficulty_service.scoring.score_store import score_in_memory
 from difficulty_service.scoring.shared_samples import LabelledIds, SharedSamples, share_samples
 from difficulty_service.statistics.feature_map import FeatureMap
 from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.label_noise import judge_labels, label_sums, log_noise
+from difficulty_service.statistics.label_noise import add_label_sums, judge_labels, log_noise
+from difficulty_service.statistics.label_rule import Rule
 from difficulty_service.statistics.products import (
     BLOCK_ROWS,
     CHUNK_ROWS,
@@ -191,9 +192,10 @@ def _log_densities(
 
 def _of_classes(rule: Rule, mapped: Tensor, labels: Tensor, classes: Tensor) -> Tensor:
     """Log-densities of some classes. Shape (samples, some classes)."""
-    densities = rule.densities
-    found = densities.log_densities(mapped, densities.places(labels), rule.work)
-    return found[:, densities.places(classes)].double()
+    places = rule.densities.places(classes)
+    blocks = rule.log_densities(mapped, rule.densities.places(labels))
+    # Taken from each block before the next one overwrites it.
+    return torch.cat([block[:, places] for _, block in blocks])
 
 
 def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
@@ -205,11 +207,12 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
     """
     classes = means.agree.shape[1]
     prior = own.bincount(minlength=classes).double().div(len(own)).log()
-    no_noise = torch.zeros(classes, classes, dtype=torch.float64)
-    ranking = means.ranking.double() + prior
-    noise = log_noise(label_sums(ranking, own))
-    verdict = judge_labels(ranking, own, noise)
-    tempered = judge_labels(means.tempered.double() + prior, own, noise).suspicion
+    ranking, work = means.ranking.double() + prior, Workspace()
+    sums = torch.zeros(classes, classes, dtype=torch.float64)
+    add_label_sums(ranking, own, sums)
+    noise = log_noise(sums)
+    verdict = judge_labels(ranking, own, noise, work)
+    tempered = judge_labels(means.tempered.double() + prior, own, noise, work).suspicion
     others = means.agree.double()
     place = own[:, None]
     label_density = others.gather(1, place)[:, 0]
@@ -221,7 +224,7 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
         "suspicion": verdict.suspicion,
         "suspected_label": verdict.suspected,
         "label_probability": tempered.neg().sigmoid(),
-        "agree": judge_labels(means.agree.double() + prior, own, no_noise).suspicion,
+        "agree": judge_labels(means.agree.double() + prior, own, None, work).suspicion,
     }
 
 

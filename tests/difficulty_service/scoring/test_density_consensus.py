@@ -100,7 +100,8 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
         ("agree", posteriors.agree, len(posteriors.feature_map.centre)),
         ("suspicion", posteriors.suspicion, mapped.shape[1]),
     ):
-        found = rule.densities.log_densities(mapped[:, :width], labels, Workspace()).double()
+        blocks = rule.densities.log_densities(mapped[:, :width], labels, Workspace())
+        found = torch.cat([block.double() for _, block in blocks])
         densities[name] = found * (rule.sharp if name == "suspicion" else rule.choice.scale)
     return ids, labels, densities
 
