@@ -192,10 +192,10 @@ def _log_densities(
 
 def _of_classes(rule: Rule, mapped: Tensor, labels: Tensor, classes: Tensor) -> Tensor:
     """Log-densities of some classes. Shape (samples, some classes)."""
-    found = rule.log_densities(mapped, rule.densities.places(labels))
     places = rule.densities.places(classes)
-    # The memory of each piece is overwritten by the next.
-    return torch.cat([densities[:, places].double() for _, densities in found])
+    blocks = rule.log_densities(mapped, rule.densities.places(labels))
+    # Taken from each block before the next one overwrites it.
+    return torch.cat([block[:, places] for _, block in blocks])
 
 
 def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
@@ -207,8 +207,7 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
     """
     classes = means.agree.shape[1]
     prior = own.bincount(minlength=classes).double().div(len(own)).log()
-    work = Workspace()
-    ranking = means.ranking.double() + prior
+    ranking, work = means.ranking.double() + prior, Workspace()
     sums = torch.zeros(classes, classes, dtype=torch.float64)
     add_label_sums(ranking, own, sums)
     noise = log_noise(sums)

@@ -100,8 +100,8 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
         ("agree", posteriors.agree, len(posteriors.feature_map.centre)),
         ("suspicion", posteriors.suspicion, mapped.shape[1]),
     ):
-        pieces = rule.log_densities(mapped[:, :width], labels)
-        found = torch.cat([piece.double() for _, piece in pieces])
+        blocks = rule.densities.log_densities(mapped[:, :width], labels, Workspace())
+        found = torch.cat([block.double() for _, block in blocks])
         densities[name] = found * (rule.sharp if name == "suspicion" else rule.choice.scale)
     return ids, labels, densities
 
