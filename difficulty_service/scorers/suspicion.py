@@ -9,6 +9,7 @@ Larger is harder in both. `docs/suspicion.md` has the derivation.
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from math import isnan
 from typing import Any
 
 import torch
@@ -22,10 +23,12 @@ from difficulty_service.statistics.label_rule import (
     Rule,
     first_dimensions,
     fit_rule,
+    mean_gain_of_noise,
     samples_at_once,
+    scaled_dimensions,
     sum_labels,
 )
-from difficulty_service.statistics.moments import accumulate_moments, pilot_of
+from difficulty_service.statistics.moments import Moments, accumulate_moments, pilot_of
 from difficulty_service.statistics.products import (
     BLOCK_ROWS,
     Workspace,
@@ -61,15 +64,18 @@ class LabelPosteriors:
     """Scores samples of the fit by what their features say about their labels.
 
     Attributes:
-        feature_map: Map to the features of the densities.
+        feature_map: Map to the features of the densities; those of `agree` are the first of them.
+        suspicion_map: Map to those of `suspicion`, which is the same unless samples are few.
         agree: Densities without landmarks; None where `agree` is not asked for.
         suspicion: Densities with landmarks; None where `suspicion` is not asked for.
-        noise: Logarithms of label noise, from `log_noise`; None without `suspicion`.
+        noise: Logarithms of label noise, from `log_noise`; None where they make no label more
+            probable, or without `suspicion`.
         description: Choices that were made, JSON values by the name of each scorer.
         work: Memory for mapped features, for each thread.
     """
 
     feature_map: FeatureMap
+    suspicion_map: FeatureMap
     agree: Rule | None
     suspicion: Rule | None
     noise: Tensor | None
@@ -102,18 +108,18 @@ class LabelPosteriors:
 
     def _columns_of_block(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The columns of so few samples that their products with the classes take little memory."""
-        mapped = self.feature_map(features, self.work)
         columns: dict[str, list[Tensor]] = defaultdict(list)
         if self.agree is not None:
             rule = self.agree
             own = rule.densities.places(labels)
-            plain = mapped[:, : len(self.feature_map.centre)]
+            plain = self.feature_map(features, self.work)[:, : len(self.feature_map.centre)]
             for rows, densities in rule.log_densities(plain, own):
                 verdict = rule.judge(densities, own[rows], rule.choice.scale)
                 columns["agree"].append(verdict.suspicion)
         if self.suspicion is not None:
             rule = self.suspicion
             own = rule.densities.places(labels)
+            mapped = self.suspicion_map(features, self.work)
             for rows, densities in rule.log_densities(mapped, own):
                 verdict = rule.judge(densities, own[rows], rule.sharp, self.noise)
                 odds = verdict.suspicion
@@ -175,6 +181,7 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
     )
     give_back_freed_memory()
     agree = suspicion = noise = None
+    suspicion_map = feature_map
     description: dict[str, Any] = {}
     if "agree" in options.names:
         agree = fit_rule(
@@ -183,20 +190,40 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
         description["agree"] = _describe(agree.choice)
     if with_landmarks:
         suspicion = fit_rule(sample, moments, options.matmul_dtype)
+        if len(feature_map.landmarks) < LANDMARKS:
+            plain = _fit_plain_rule(sample, moments, feature_map, options.matmul_dtype)
+            if plain.choice.likelihood > suspicion.choice.likelihood:
+                suspicion, suspicion_map = plain, feature_map.plain()
+                scaled = sample.features[:, : suspicion_map.dim] / feature_map.scale
+                sample = LabelledRows(scaled, sample.labels, runs)
         seen = choose_samples(
             num_samples, max(NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS * options.num_classes), seed
         )
-        sums = sum_labels(source, counts, seen, suspicion, feature_map)
-        noise = log_noise(sums, num_samples / len(seen)).to(options.matmul_dtype)
+        scale = num_samples / len(seen)
+        sums = sum_labels(source, counts, seen, suspicion, suspicion_map).mul_(scale)
+        gain = mean_gain_of_noise(sample, torch.isin(chosen, seen) * scale, sums, suspicion)
+        noise = log_noise(sums).to(options.matmul_dtype) if gain > 0 else None
         description["suspicion"] = {
             **_describe(suspicion.choice),
-            "landmarks": len(feature_map.landmarks),
+            "landmarks": len(suspicion_map.landmarks),
             "width": feature_map.width,
             "noise_samples": len(seen),
+            "noise_gain": none_for_nan(gain),
         }
     del sample, points, moments
     give_back_freed_memory()
-    return LabelPosteriors(feature_map, agree, suspicion, noise, description)
+    return LabelPosteriors(feature_map, suspicion_map, agree, suspicion, noise, description)
+
+
+def _fit_plain_rule(
+    sample: LabelledRows, moments: Moments, feature_map: FeatureMap, matmul_dtype: torch.dtype
+) -> Rule:
+    """The rule for the unit vectors alone, whose moments follow from those of the mapped ones."""
+    factors = 1 / feature_map.scale.double()
+    dim = len(factors)
+    rows = (sample.features[:, :dim] * factors).to(sample.features.dtype)
+    plain = scaled_dimensions(first_dimensions(moments, dim), factors)
+    return fit_rule(LabelledRows(rows, sample.labels, sample.runs), plain, matmul_dtype)
 
 
 def _map_rows(feature_map: FeatureMap, rows: Tensor) -> Tensor:
@@ -207,5 +234,10 @@ def _map_rows(feature_map: FeatureMap, rows: Tensor) -> Tensor:
     return mapped
 
 
-def _describe(choice: RidgeChoice) -> dict[str, Any]:
-    return {key: None if value != value else value for key, value in asdict(choice).items()}  # noqa: PLR0124
+def _describe(choice: RidgeChoice) -> dict[str, float | None]:
+    return {key: none_for_nan(value) for key, value in asdict(choice).items()}
+
+
+def none_for_nan(value: float) -> float | None:
+    """The number, or None where JSON has no number for it."""
+    return None if isnan(value) else value

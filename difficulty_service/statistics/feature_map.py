@@ -5,7 +5,7 @@ features, similarities to a thousand samples bend the planes at the cost of a fe
 (Rahimi and Recht 2007 give the idea, with random directions in place of samples).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -39,6 +39,10 @@ class FeatureMap:
     def dim(self) -> int:
         """Length of a mapped vector."""
         return len(self.centre) + len(self.landmarks)
+
+    def plain(self) -> "FeatureMap":
+        """The map to the unit vectors alone, all dimensions as they are."""
+        return replace(self, scale=torch.ones_like(self.scale), landmarks=self.landmarks[:0])
 
     def __call__(self, features: Tensor, work: Workspace) -> Tensor:
         """Maps features to memory that the next call of the same thread overwrites.

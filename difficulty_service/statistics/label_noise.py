@@ -40,19 +40,39 @@ def add_label_sums(log_joint: Tensor, labels: Tensor, total: Tensor) -> None:
     total.index_add_(0, labels[known], log_joint[known].softmax(dim=1).to(total.dtype))
 
 
-def log_noise(sums: Tensor, scale: float = 1.0) -> Tensor:
+def log_noise(sums: Tensor) -> Tensor:
     """Logarithm of the probability of each given label where a class is right.
 
     Args:
-        sums: Sums from `add_label_sums` over some samples. Shape (classes, classes).
-        scale: Number of all samples for each of these.
+        sums: Sums from `add_label_sums`, times the number of all samples for each that they are
+            over. Shape (classes, classes).
 
     Returns:
         Rows for given labels, columns for right classes; the exponentials of each column sum to 1,
         and a sample of each pair is added to what was seen. Shape (classes, classes).
     """
-    weights = 1 + scale * sums
+    weights = 1 + sums
     return (weights / weights.sum(dim=0)).log()
+
+
+def gain_of_noise(log_joint: Tensor, labels: Tensor, sums: Tensor, counted: Tensor) -> Tensor:
+    """Log-probability of labels with noise minus that without, each sample left out of the noise.
+
+    Args:
+        log_joint: Log-density plus log-prior of each class. Shape (samples, classes).
+        labels: Given labels. Shape (samples,).
+        sums: Sums from `add_label_sums`, times the scale of `log_noise`. Shape (classes, classes).
+        counted: That scale for samples that the sums are over, 0 for others. Shape (samples,).
+
+    Returns:
+        In nats; NaN for a sample that has no density. Shape (samples,), float64.
+    """
+    logs = log_joint.double().log_softmax(dim=1)
+    likely = logs.exp()
+    own = counted[:, None] * likely
+    weights = 1 + sums[labels] - own
+    noisy = (likely * weights / (len(sums) + sums.sum(dim=0) - own)).sum(dim=1).log()
+    return noisy - logs.gather(1, labels[:, None])[:, 0]
 
 
 def judge_labels(

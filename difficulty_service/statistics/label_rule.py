@@ -12,7 +12,12 @@ from difficulty_service.runtime.process_setup import give_back_freed_memory
 from difficulty_service.statistics.chunks import Chunk, ChunkSource
 from difficulty_service.statistics.class_densities import ClassDensities, fit_densities
 from difficulty_service.statistics.feature_map import FeatureMap
-from difficulty_service.statistics.label_noise import LabelVerdict, add_label_sums, judge_labels
+from difficulty_service.statistics.label_noise import (
+    LabelVerdict,
+    add_label_sums,
+    gain_of_noise,
+    judge_labels,
+)
 from difficulty_service.statistics.moments import Moments
 from difficulty_service.statistics.products import BLOCK_ROWS, Workspace, chunk_ranges
 from difficulty_service.statistics.ridge import LabelledRows, RidgeChoice, likeliest_ridge
@@ -77,6 +82,17 @@ def first_dimensions(moments: Moments, dim: int) -> Moments:
     )
 
 
+def scaled_dimensions(moments: Moments, factors: Tensor) -> Moments:
+    """The moments after each dimension is multiplied by a factor, shape (dim,)."""
+    factors = factors.double()
+    return Moments(
+        moments.pilot * factors,
+        moments.counts,
+        moments.class_sums * factors,
+        moments.scatter * factors * factors[:, None],
+    )
+
+
 def fit_rule(sample: LabelledRows, moments: Moments, matmul_dtype: torch.dtype) -> Rule:
     """The densities with the ridge and scale under which the labels are likeliest.
 
@@ -125,3 +141,22 @@ def sum_labels(
     for sums in map_in_order(sums_of_chunk, numbered, num_workers()):
         total += sums
     return total
+
+
+def mean_gain_of_noise(sample: LabelledRows, counted: Tensor, sums: Tensor, rule: Rule) -> float:
+    """Mean of `gain_of_noise` over the samples that have a density, in nats; NaN without any.
+
+    Args:
+        sample: Samples from all over the dataset, mapped.
+        counted: As for `gain_of_noise`.
+        sums: As for `gain_of_noise`.
+        rule: Densities of mapped features.
+    """
+    gains, runs = [], sample.runs
+    for block in chunk_ranges(len(sample.labels), samples_at_once(rule)):
+        points = sample.features[block.start * runs : block.stop * runs]
+        own = rule.densities.places(sample.labels[block])
+        for rows, densities in rule.log_densities(points, own):
+            joint = rule.log_joint(densities, rule.sharp)
+            gains.append(gain_of_noise(joint, own[rows], sums, counted[block][rows]))
+    return float(torch.cat(gains).nanmean())

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from difficulty_service.statistics.label_noise import (
     add_label_sums,
+    gain_of_noise,
     judge_labels,
     log_noise,
 )
@@ -49,7 +50,7 @@ def naive_noise(log_joint: Tensor, labels: Tensor, scale: float = 1) -> list[lis
 def test_noise_counts_which_labels_samples_of_a_class_have(
     log_joint: Tensor, labels: Tensor, scale: float
 ) -> None:
-    found = log_noise(label_sums(log_joint, labels), scale).exp()
+    found = log_noise(scale * label_sums(log_joint, labels)).exp()
 
     expected = torch.tensor(naive_noise(log_joint, labels, scale), dtype=torch.float64).T
     torch.testing.assert_close(found, expected)
@@ -106,3 +107,20 @@ def test_with_a_single_class_there_are_no_odds() -> None:
         .suspicion.isnan()
         .all()
     )
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.5])
+def test_the_gain_of_noise_is_that_of_labels_whose_sample_the_noise_has_not_seen(
+    log_joint: Tensor, labels: Tensor, scale: float
+) -> None:
+    sums = scale * label_sums(log_joint[:20], labels[:20])
+    counted = torch.where(torch.arange(SAMPLES) < 20, scale, 0.0)
+
+    gains = gain_of_noise(log_joint, labels, sums, counted)
+
+    for sample, label in enumerate(labels.tolist()):
+        others = [other for other in range(20) if other != sample]
+        noise = naive_noise(log_joint[others], labels[others], scale)
+        likely = log_joint[sample].softmax(dim=0).tolist()
+        noisy = sum(likely[right] * noise[right][label] for right in range(CLASSES))
+        assert gains[sample] == pytest.approx(math.log(noisy / likely[label]))
