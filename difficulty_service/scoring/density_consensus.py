@@ -30,7 +30,12 @@ from difficulty_service.scoring.score_store import score_in_memory
 from difficulty_service.scoring.shared_samples import LabelledIds, SharedSamples, share_samples
 from difficulty_service.statistics.feature_map import FeatureMap
 from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.label_noise import add_label_sums, judge_labels, log_noise
+from difficulty_service.statistics.label_noise import (
+    add_label_sums,
+    gain_of_noise,
+    judge_labels,
+    log_noise,
+)
 from difficulty_service.statistics.label_rule import Rule
 from difficulty_service.statistics.products import (
     BLOCK_ROWS,
@@ -136,7 +141,8 @@ class _PieceDensities:
 
     Attributes:
         store: The store.
-        feature_map: Map to the features of the densities.
+        feature_map: Map to the features of both densities; those of `agree` are the first of them.
+        suspicion_map: Map to those of `suspicion`, which is the same unless samples are few.
         agree: Densities without landmarks.
         suspicion: Densities with landmarks.
         classes: Labels in the store of the classes to compare.
@@ -145,6 +151,7 @@ class _PieceDensities:
 
     store: FeatureSource
     feature_map: FeatureMap
+    suspicion_map: FeatureMap
     agree: Rule
     suspicion: Rule
     classes: Tensor
@@ -164,9 +171,9 @@ class _PieceDensities:
         return [torch.cat(each) for each in zip(*blocks, strict=True)]
 
     def _of_block(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        mapped = self.feature_map(features, self.work)
-        plain = mapped[:, : len(self.feature_map.centre)]
+        plain = self.feature_map(features, self.work)[:, : len(self.feature_map.centre)]
         agree = _of_classes(self.agree, plain, labels, self.classes)
+        mapped = self.suspicion_map(features, self.work)
         suspicion = _of_classes(self.suspicion, mapped, labels, self.classes)
         return (
             agree * self.agree.choice.scale,
@@ -182,7 +189,13 @@ def _log_densities(
     if posteriors is None or posteriors.agree is None or posteriors.suspicion is None:
         raise ValueError("the posteriors lack one of their scorers")
     densities = _PieceDensities(
-        store, posteriors.feature_map, posteriors.agree, posteriors.suspicion, classes, Workspace()
+        store,
+        posteriors.feature_map,
+        posteriors.suspicion_map,
+        posteriors.agree,
+        posteriors.suspicion,
+        classes,
+        Workspace(),
     )
     with one_thread_per_product():
         for piece in map_in_order(densities, store.pieces(CHUNK_ROWS), num_workers()):
@@ -210,7 +223,8 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
     ranking, work = means.ranking.double() + prior, Workspace()
     sums = torch.zeros(classes, classes, dtype=torch.float64)
     add_label_sums(ranking, own, sums)
-    noise = log_noise(sums)
+    gains = gain_of_noise(ranking, own, sums, torch.ones(len(own)))
+    noise = log_noise(sums) if gains.nanmean() > 0 else None
     verdict = judge_labels(ranking, own, noise, work)
     tempered = judge_labels(means.tempered.double() + prior, own, noise, work).suspicion
     others = means.agree.double()

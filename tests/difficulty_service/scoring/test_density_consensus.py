@@ -94,13 +94,14 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
     parts = [opened.read_part(shard) for shard in range(opened.num_parts)]
     ids = [each for part in parts for each in part.sample_ids]
     labels = torch.cat([part.labels for part in parts]).long()
-    mapped = posteriors.feature_map(torch.cat([part.features for part in parts]), Workspace())
+    features = torch.cat([part.features for part in parts])
     densities = {}
-    for name, rule, width in (
-        ("agree", posteriors.agree, len(posteriors.feature_map.centre)),
-        ("suspicion", posteriors.suspicion, mapped.shape[1]),
+    for name, rule, feature_map in (
+        ("agree", posteriors.agree, posteriors.feature_map),
+        ("suspicion", posteriors.suspicion, posteriors.suspicion_map),
     ):
-        blocks = rule.densities.log_densities(mapped[:, :width], labels, Workspace())
+        mapped = feature_map(features, Workspace())[:, : len(rule.densities.mean)]
+        blocks = rule.densities.log_densities(mapped, labels, Workspace())
         found = torch.cat([block.double() for _, block in blocks])
         densities[name] = found * (rule.sharp if name == "suspicion" else rule.choice.scale)
     return ids, labels, densities
@@ -146,7 +147,13 @@ def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: P
     noise = np.ones((3, 3))
     for row, label in enumerate(labels.tolist()):
         noise[label] += posterior[row]
-    noise /= noise.sum(axis=0)
+    gain = 0.0
+    for row, label in enumerate(labels.tolist()):
+        others = noise.copy()
+        others[label] -= posterior[row]
+        noisy = (posterior[row] * (others / others.sum(axis=0))[label]).sum()
+        gain += np.log(noisy / posterior[row, label])
+    noise = noise / noise.sum(axis=0) if gain > 0 else np.ones((3, 3))
     for row, label in enumerate(labels.tolist()):
         weights = np.exp(ranking[row] - ranking[row].max()) * noise[label]
         wrong = weights.sum() - weights[label]
