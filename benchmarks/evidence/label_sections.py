@@ -119,7 +119,7 @@ def costs(results: Results) -> str:
 
 Processor seconds and peak memory above the features themselves, for 50,000 images under `worst`.
 The times include what each method chooses by itself: our ridge, the penalty of cleanlab's
-probe (5 folds), five learning rates and the two runs with an invented class for AUM, the
+probe (5 folds), at least five learning rates and the two runs with an invented class for AUM, the
 neighbours, five shrinkages of LDA.
 
 {table}"""

@@ -54,7 +54,8 @@ besides the extraction of the features.
   number of neighbours is the one under which given labels that were held out are likeliest;
   nothing is tuned on the truth. cleanlab gets five-fold predictions of a logistic probe; AUM, EL2N
   and forgetting come from a linear probe trained for 20 epochs; neighbours are by cosine of centred
-  features; LDA and LOF are scikit-learn's, LOF among the samples with the same label.
+  features, of which ten vote in SimiFeat as in its paper; LDA and LOF are scikit-learn's, LOF among
+  the samples with the same label.
 """
 
 

@@ -19,6 +19,9 @@ PENALTIES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 
 LBFGS_STEPS = 60
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
+"""Learning rates; smaller ones are tried while the smallest is the best."""
+
+LEAST_RATE = 1e-5
 EPOCHS, BATCH, MOMENTUM = 20, 256, 0.9
 HELD_OUT = 0.1
 
@@ -153,6 +156,10 @@ def best_training(rows: Tensor, labels: Tensor, classes: int) -> tuple[float, in
     """The rate, and the number of epochs, after which held-out labels are likeliest."""
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
     held_out = order[: round(HELD_OUT * len(labels))]
-    losses = [train(rows, labels, classes, rate, held_out).held_out_losses for rate in RATES]
-    rate, epoch = np.unravel_index(np.argmin(losses), (len(RATES), EPOCHS))
-    return RATES[rate], int(epoch) + 1
+    rates = list(RATES)
+    losses = [train(rows, labels, classes, rate, held_out).held_out_losses for rate in rates]
+    while np.argmin(np.min(losses, axis=1)) == 0 and rates[0] > LEAST_RATE:
+        rates.insert(0, rates[0] / np.sqrt(10))
+        losses.insert(0, train(rows, labels, classes, rates[0], held_out).held_out_losses)
+    rate, epoch = np.unravel_index(np.argmin(losses), (len(rates), EPOCHS))
+    return float(rates[rate]), int(epoch) + 1

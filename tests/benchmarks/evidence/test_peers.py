@@ -85,6 +85,19 @@ def test_samples_held_out_are_not_trained_on() -> None:
     torch.testing.assert_close(run.margins[10:], other.margins[10:])
 
 
+def test_smaller_rates_are_tried_while_the_smallest_is_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probes, "RATES", (30.0, 100.0))
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(400, 20, generator=generator)
+    labels = (rows[:, 0] + torch.randn(400, generator=generator) > 0).long()
+
+    rate, _ = probes.best_training(rows, labels, 2)
+
+    assert rate < 30
+
+
 def test_neighbours_are_the_others_with_the_largest_cosines() -> None:
     features = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
 
