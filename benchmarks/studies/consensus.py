@@ -4,13 +4,12 @@
 
 The backbones are the built-in encoder and MobileNetV2 with ImageNet weights, for images of 128
 pixels. Wrong labels are those of CIFAR-10N among the 50,000 training images; what people disagree
-on is the entropy of the votes for the 10,000 test images. All files are in runs/consensus.
+on is the entropy of the votes for the 10,000 test images. All files are in runs/evidence.
 """
 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,59 +17,18 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 from scipy.stats import entropy
 
+from benchmarks.evidence.data import BACKBONES, SOURCES, Study, extract
 from benchmarks.studies.cifar10 import shared_folder, with_labels
 from difficulty_service.audit.agreement import flag_agreement, rank_agreement
-from difficulty_service.backbones import load_backbone
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions
-from difficulty_service.backbones.frozen_network import freeze
-from difficulty_service.backbones.timm_models import build, find_config, preprocessing_of
-from difficulty_service.backbones.weights import read_weights
-from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.feature_store.store import open_store
-from difficulty_service.pipeline import (
-    ExtractRequest,
-    ScoreRequest,
-    extract_dataset,
-    score_features,
-)
+from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.score_file import ScoreFile, read_scores
 from difficulty_service.scoring.consensus import consensus_of
-
-MODEL, SIZE = "mobilenetv2_100", 128
-BACKBONES = ("builtin", "MobileNetV2")
-TABLES = {"train": "cifar10_train_*.parquet", "test": "cifar10_test.parquet"}
-
-
-def load(name: str, options: BackboneOptions) -> Backbone:
-    """The built-in encoder, or MobileNetV2 for images of SIZE pixels, without a crop."""
-    if name == "builtin":
-        return load_backbone(name, options)
-    config, weights = find_config(MODEL), Path(str(options.weights))
-    network = build(MODEL, config, read_weights(weights), None, str(weights))
-    return freeze(
-        name, network, replace(preprocessing_of(config, SIZE), resize=SIZE), weights, options
-    )
-
-
-def features_of(folder: Path, split: str, backbone: str) -> Path:
-    """The features of a split by a backbone, extracted where they are missing."""
-    shared = shared_folder()
-    weights = shared / f"weights/{MODEL}.imagenet1k.safetensors"
-    request = ExtractRequest(
-        str(shared / "data" / TABLES[split]),
-        folder / f"{split}-{backbone.lower()}.features",
-        "builtin" if backbone == "builtin" else f"timm:{MODEL}-{SIZE}px",
-        DatasetOptions(id_column="index", label_column="label"),
-        BackboneOptions(None if backbone == "builtin" else str(weights)),
-    )
-    extract_dataset(open_dataset(request.location, request.dataset), request, load=load)
-    return request.out
 
 
 def columns_of(split: str, names: Sequence[str]) -> dict[str, list[object]]:
     """Columns of the tables of a split, and its ids as text under "index"."""
-    files = sorted((shared_folder() / "data").glob(TABLES[split]))
+    files = sorted((shared_folder() / "data").glob(SOURCES[f"cifar10-{split}"].tables))
     columns: dict[str, list[object]] = (
         ds.dataset(files).to_table(columns=["index", *names]).to_pydict()
     )
@@ -134,14 +92,18 @@ def people(stores: Sequence[Path]) -> None:
 def main() -> None:
     """Extracts what is missing and prints a row for each set of labels and each way to score."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("runs/consensus"))
-    folder = parser.parse_args().folder
-    if not (shared_folder() / "data/cifar10_test.parquet").exists():
+    parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
+    study = Study(parser.parse_args().folder, shared_folder())
+    if not (study.shared / "data/cifar10_test.parquet").exists():
         sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
-    people([features_of(folder, "test", name) for name in BACKBONES])
-    stores = [features_of(folder, "train", name) for name in BACKBONES]
+    stores = {}
+    for source in ("cifar10-test", "cifar10-train"):
+        for backbone in BACKBONES:
+            extract(study, source, backbone)
+        stores[source] = [study.store(source, backbone) for backbone in BACKBONES]
+    people(stores["cifar10-test"])
     for column in ("noisy_worst", "noisy_aggre", "noisy_rand1"):
-        wrong_labels(folder, stores, column)
+        wrong_labels(study.folder, stores["cifar10-train"], column)
 
 
 if __name__ == "__main__":
