@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.machine import machine
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.runtime.process_setup import give_back_freed_memory
 
 PRELOADED = [
     *("benchmarks.evidence.run", "cleanlab.filter", "cleanlab.rank", "pytorch_ood.detector"),
@@ -57,6 +58,7 @@ class Cell:
 def measured(work: Callable[[], Returned]) -> tuple[Returned, dict[str, float | None]]:
     """Runs some work; also its processor seconds and the megabytes that it took at its peak."""
     gc.collect()
+    give_back_freed_memory()  # or the work would take some of it for nothing
     before = _forget_peak()
     began = time.process_time()
     returned = work()

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.evidence import cells
 from benchmarks.evidence.cells import Cell, Result, fill, measured, read_arrays, read_result
+from difficulty_service.runtime.process_setup import keep_freed_memory
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +71,10 @@ def test_a_cell_whose_process_is_killed_is_named_and_the_others_go_on(tmp_path: 
 
 
 def test_the_cost_of_work_is_its_own() -> None:
+    keep_freed_memory()
+    earlier = [np.ones(100_000) for _ in range(150)]
+    del earlier
+
     def work() -> float:
         end = time.process_time() + 0.05
         block = np.ones(8_000_000)
