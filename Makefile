@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture docs figures screenshots bench fuzz campaign study-quick study-scratch format clean
+.PHONY: help demo test check lint types architecture docs figures screenshots bench fuzz campaign evidence study-quick study-scratch format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed request
 campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databases (an hour at most)
 	DIFFICULTY_KILLS=500 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \
 	    --log-disable httpx2 tests/faults/test_fault_campaign.py
+
+evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence.md (three hours, resumes)
+	$(BIN)/python -m benchmarks.evidence.run
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (an hour)
 	$(BIN)/python -m benchmarks.studies.quick

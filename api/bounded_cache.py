@@ -46,6 +46,15 @@ class BoundedCache(Generic[K, V]):
             self._load(key, value, load)
         return value.result()
 
+    def known(self, key: K) -> V | None:
+        """The value of a key if it can be had without waiting."""
+        with self._lock:
+            value = self._values.get(key)
+            if value is None or not value.done() or value.exception() is not None:
+                return None
+            self._values.move_to_end(key)
+            return value.result()
+
     def clear(self) -> None:
         """Evicts all values."""
         with self._lock:

@@ -1,6 +1,7 @@
 """Time and memory of `suspicion` and `agree` beside those of RMD, from features on disk.
 
-Run: python benchmarks/suspicion.py [--rows 100000] [--rounds 3]; a million rows need 3 GB of disk.
+Run: python benchmarks/suspicion.py [--rows 100000] [--rounds 3] [--scorers rmd rmd,suspicion]; a
+million rows need 3 GB of disk.
 
 Features of 512 dimensions in 1,000 classes lie in a feature store. Each run does what
 `difficulty score STORE --scorers ...` does, in a process of its own, which reads all files once
@@ -49,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scorers", nargs="+", default=KINDS, help="the first is rmd")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     os.environ.pop("OPENBLAS_CORETYPE", None)
@@ -63,12 +65,12 @@ def main() -> None:
         print(time.process_time() - began)
         return
     print(f"{machine()}\n{arguments.rows:,} rows x {DIM}, {CLASSES} classes")
-    found: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in KINDS}
+    found: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in arguments.scorers}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "store"
         make_store(folder, arguments.rows, None)
         for _ in range(arguments.rounds):
-            for kind in KINDS:
+            for kind in arguments.scorers:
                 found[kind].append(run_child(kind, folder))
     for kind, runs in found.items():
         elapsed, processor = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from difficulty_service import errors as errors
     from difficulty_service.interface.compare_scores import compare_scores as compare_scores
+    from difficulty_service.interface.consensus import consensus as consensus
     from difficulty_service.interface.encoder import Encoder as Encoder
     from difficulty_service.interface.encoder import backbone as backbone
     from difficulty_service.interface.estimator import RelativeMahalanobis as RelativeMahalanobis
@@ -27,6 +28,7 @@ __all__ = [
     "__version__",
     "backbone",
     "compare_scores",
+    "consensus",
     "errors",
     "explain",
     "open_scores",

@@ -10,6 +10,7 @@ from difficulty_service.commands.audit import audit
 from difficulty_service.commands.backbones import backbones
 from difficulty_service.commands.clean import clean
 from difficulty_service.commands.compare_scores import compare_scores
+from difficulty_service.commands.consensus import consensus
 from difficulty_service.commands.console import err
 from difficulty_service.commands.demo import demo
 from difficulty_service.commands.estimate import estimate
@@ -29,7 +30,7 @@ PLUGIN_GROUP = "difficulty.commands"
 
 COMMANDS = (
     *(demo, backbones, extract, merge, fit, score),
-    *(report, audit, compare_scores, explain, clean, export, estimate),
+    *(report, audit, compare_scores, consensus, explain, clean, export, estimate),
 )
 
 

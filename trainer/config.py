@@ -103,10 +103,26 @@ class LossConfig:
     Attributes:
         name: A key of `trainer.losses.LOSSES` or `LOSSES_WITH_MEMORY`.
         constants: Constants of the loss that differ from their defaults.
+        weights: "constant" counts all samples alike, "label_probability" by the probability that
+            their label is right.
+        targets: "labels" are the labels as given, "posterior" the given label and the likeliest
+            other class, by their probabilities.
+        scores: Score file with both; the argument of the command line takes precedence.
+        missing: What to do with a training sample whose label nothing is known about: "error"
+            refuses it, "keep" trains on its label as given.
     """
 
     name: str = "cross_entropy"
     constants: Mapping[str, Any] = Field(default_factory=dict)
+    weights: Literal["constant", "label_probability"] = "constant"
+    targets: Literal["labels", "posterior"] = "labels"
+    scores: str | None = None
+    missing: Literal["error", "keep"] = "error"
+
+    @property
+    def doubts_labels(self) -> bool:
+        """Whether the loss depends on how likely labels are to be right."""
+        return self.weights != "constant" or self.targets != "labels"
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -118,10 +118,10 @@ class Authentication:
         state = scope.setdefault("state", {})
         headers = Headers(scope=scope)
         try:
-            secure = scope["scheme"] == "https"
-            if self.has_keys.is_set() and presented_secret(headers, secure=secure) is None:
+            secret = presented_secret(headers, secure=scope["scheme"] == "https")
+            if self.has_keys.is_set() and secret is None:
                 raise _unauthorised(NO_KEY)  # without a look-up, which costs more than the rest
-            look_up = partial(identify, engine, headers, secure=secure, any_host=self.any_host)
+            look_up = partial(identify, engine, secret, None if self.any_host else headers)
             state["principal"] = await to_thread.run_sync(look_up, limiter=self.threads)
             if state["principal"].owner:
                 self.has_keys.set()
@@ -144,28 +144,24 @@ def client_of(owner: str, scope: MutableMapping[str, Any]) -> str:
     return f"key {owner}" if owner else f"address {_address(scope)}"
 
 
-def identify(
-    engine: Engine, headers: Headers, *, secure: bool = False, any_host: bool = False
-) -> Principal:
+def identify(engine: Engine, secret: str | None, headers: Headers | None) -> Principal:
     """The caller of a request.
 
     Args:
         engine: The database.
-        headers: Headers of the request.
-        secure: Whether the request came by https.
-        any_host: Whether a caller without a key may address the service by any name, as where the
-            allowed ones are checked elsewhere.
+        secret: The key that the request presents, if any.
+        headers: Headers of the request; None where a caller without a key may address the service
+            by any name, because the allowed ones are checked elsewhere.
 
     Raises:
         Problem: There is no valid key although keys are in use.
     """
-    secret = presented_secret(headers, secure=secure)
     key = find_key(engine, secret) if secret else None
     if key is not None:
         return Principal(key.id, frozenset(name for name in SCOPES if key.allows(name)))
     if any_keys(engine):
         raise _unauthorised("the key is unknown or revoked" if secret else NO_KEY)
-    if not any_host:
+    if headers is not None:
         _check_host(headers.get("host", ""))
     return ANONYMOUS
 

@@ -2,12 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Encoded = NDArray[np.float32] | str
-"""Features of one image, of shape (dim,), or the reason why it cannot be read."""
-
 
 @dataclass(frozen=True)
 class Failure:

@@ -63,6 +63,12 @@ class ScoringModels:
         prefix = str(job.result["prefix"])
         return self._cache.get(prefix, lambda: self._find(job, f"{prefix}/{GAUSSIANS_FILE}"))
 
+    def known(self, job: Job) -> JobGaussians | None:
+        """The Gaussians of a job if they can be had without waiting."""
+        if job.state != "succeeded" or job.result is None:
+            return None
+        return self._cache.known(str(job.result["prefix"]))
+
     def _find(self, job: Job, key: str) -> JobGaussians:
         if self._artifacts.size(key) is None:
             raise Problem(

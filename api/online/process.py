@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from api.http.problems import Problem
 from api.jobs.rows import Job
 from api.logs import set_up_logging
-from api.online.answers import Encoded, Failure
-from api.online.sample_scores import SampleScores
+from api.online.answers import Failure
+from api.online.sample_scores import ImageScores, SampleScores
 from api.parent_process import call_after_parent
 from api.settings import Settings
 from difficulty_service.runtime.process_setup import keep_freed_memory
@@ -39,7 +39,7 @@ def _make_scorer(settings: Settings) -> object:
     return Scorer(settings)
 
 
-ScoringManager.register("Scorer", _make_scorer, exposed=("encode", "describe", "score"))
+ScoringManager.register("Scorer", _make_scorer, exposed=("describe", "score_images", "score"))
 
 
 @dataclass(frozen=True)
@@ -62,22 +62,6 @@ class ScoringProcess:
         self._connection: Connection | None = None
         self._lock = threading.Lock()
 
-    def encode(self, images: Sequence[bytes], description: Mapping[str, Any]) -> list[Encoded]:
-        """Features of images, computed like those of a job.
-
-        Args:
-            images: Contents of image files.
-            description: Description of the features of the job.
-
-        Raises:
-            Problem: The weights of the backbone are not those that the job used, or the process
-                died.
-        """
-        encoded: list[Encoded] = self._call(
-            lambda scorer: scorer.encode(list(images), dict(description))
-        )
-        return encoded
-
     def describe(self, job: Job) -> tuple[int, Mapping[str, Any]]:
         """Length of a feature vector of a job that has Gaussians, and the features' description.
 
@@ -86,6 +70,25 @@ class ScoringProcess:
         """
         described: tuple[int, Mapping[str, Any]] = self._call(lambda scorer: scorer.describe(job))
         return described
+
+    def score_images(
+        self, job: Job, images: Sequence[bytes], labels: NDArray[np.int64]
+    ) -> ImageScores:
+        """Scores of images against the Gaussians of a job, from features like those of the job.
+
+        Args:
+            job: A job that has Gaussians.
+            images: Contents of image files.
+            labels: Class indices; -1 where unknown. Shape (images,).
+
+        Raises:
+            Problem: Its files are gone or damaged, the weights of the backbone are not those that
+                the job used, or the process died.
+        """
+        scores: ImageScores = self._call(
+            lambda scorer: scorer.score_images(job, list(images), labels)
+        )
+        return scores
 
     def score(
         self, job: Job, features: NDArray[np.float32], labels: NDArray[np.int64]

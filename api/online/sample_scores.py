@@ -60,6 +60,24 @@ class SampleScores:
         ]
 
 
+@dataclass(frozen=True)
+class ImageScores:
+    """Scores of images, of which some cannot be read.
+
+    Attributes:
+        problems: For each image the reason why it cannot be read, or None.
+        scores: Scores of the others; None where there is no other.
+    """
+
+    problems: tuple[str | None, ...]
+    scores: SampleScores | None
+
+    def rows(self, class_names: Sequence[str]) -> list[dict[str, Any]]:
+        """Like `SampleScores.rows`; an image that cannot be read has an `error` instead."""
+        scored = iter(self.scores.rows(class_names) if self.scores is not None else ())
+        return [{"error": each} if each is not None else next(scored) for each in self.problems]
+
+
 def _class_label(label: int, class_names: Sequence[str]) -> dict[str, Any] | None:
     return None if label < 0 else {"index": label, "name": class_names[label]}
 

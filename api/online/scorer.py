@@ -4,7 +4,7 @@ import io
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,10 +17,10 @@ from torch import Tensor
 from api.http.problems import Problem
 from api.jobs.files import gaussians_folder
 from api.jobs.rows import Job
-from api.online.answers import Encoded, Failure
+from api.online.answers import Failure
 from api.online.encoder import BackbonePool
 from api.online.loaded_models import LoadedModels
-from api.online.sample_scores import SampleScores
+from api.online.sample_scores import ImageScores, SampleScores
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from difficulty_service.backbones.backbone import choose_device
@@ -46,18 +46,6 @@ class Scorer:
             open_artifacts(settings.artifact_root), gaussians_folder(settings)
         )
 
-    def encode(
-        self, images: Sequence[bytes], description: Mapping[str, Any]
-    ) -> list[Encoded] | Failure:
-        """Like `BackbonePool.encode`, for image files in memory; arrays are cheap to send back."""
-
-        def encode() -> list[Encoded]:
-            openers = [partial(io.BytesIO, image) for image in images]
-            encoded = self._backbones.encode(openers, description)
-            return [each.numpy() if isinstance(each, Tensor) else each for each in encoded]
-
-        return _answer(encode)
-
     def describe(self, job: Job) -> tuple[int, dict[str, Any]] | Failure:
         """Length of a feature vector, and the description of the features."""
 
@@ -66,6 +54,25 @@ class Scorer:
             return model.dim, dict(model.description)
 
         return _answer(describe)
+
+    def score_images(
+        self, job: Job, images: Sequence[bytes], labels: NDArray[np.int64]
+    ) -> ImageScores | Failure:
+        """Scores of image files in memory, as by `BackbonePool.encode` and `ScoringModel.score`."""
+
+        def score_images() -> ImageScores:
+            model = self._models.get(job)
+            openers = [partial(io.BytesIO, image) for image in images]
+            encoded = self._backbones.encode(openers, model.description)
+            features = [each for each in encoded if isinstance(each, Tensor)]
+            readable = torch.tensor([isinstance(each, Tensor) for each in encoded])
+            chosen = torch.from_numpy(labels)[readable]
+            return ImageScores(
+                tuple(None if isinstance(each, Tensor) else each for each in encoded),
+                model.score(torch.stack(features), chosen) if features else None,
+            )
+
+        return _answer(score_images)
 
     def score(
         self, job: Job, features: NDArray[np.float32], labels: NDArray[np.int64]

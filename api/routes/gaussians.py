@@ -1,7 +1,7 @@
 """Scores of new images or feature vectors against the Gaussians of a finished job."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -17,7 +17,6 @@ from api.http.api_keys import ReadKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.problems import CONTENT_TYPE, Problem
 from api.jobs.rows import Job
-from api.online.answers import Encoded
 from api.online.feature_bodies import (
     ARROW_STREAM,
     FeatureBody,
@@ -36,7 +35,7 @@ router = APIRouter(tags=["single samples"])
 
 MULTIPART = "multipart/form-data"
 JSON = "application/json"
-IMAGES_PER_TURN = 8
+IMAGES_PER_TURN = 16
 """Number of images after which the work of another client comes first."""
 
 
@@ -190,14 +189,34 @@ async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSam
         ) from None
     _check(contents, labels, settings)
     models: ScoringModels = request.app.state.scoring_models
-    gaussians = await caller.run(models.get, job)
+    gaussians = models.known(job)
+    if gaussians is None:
+        gaussians = await caller.run(models.get, job)
     names_or_indices: Sequence[Label | None] = labels or [None] * len(contents)
     indices = label_indices(names_or_indices, gaussians.class_names)
-    process: ScoringProcess = request.app.state.scoring_process
-    encoded = await _encode(contents, gaussians, process, caller)
-    rows = await run_in_threadpool(_score_rows, process, gaussians, encoded, indices)
+    rows = await _image_rows(contents, indices, gaussians, request, caller)
     samples = [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
     return ScoredSamples(gaussians=job.id, samples=samples)
+
+
+async def _image_rows(
+    contents: Sequence[bytes],
+    indices: NDArray[np.int64],
+    gaussians: JobGaussians,
+    request: Request,
+    caller: Caller,
+) -> list[dict[str, Any]]:
+    """Fields of each image: its scores or the reason why there are none; between others' work."""
+    process: ScoringProcess = request.app.state.scoring_process
+
+    def score_turn(turn: slice) -> list[dict[str, Any]]:
+        scores = process.score_images(gaussians.job, contents[turn], indices[turn])
+        return scores.rows(gaussians.class_names)
+
+    starts = range(0, len(contents), IMAGES_PER_TURN)
+    turns = [slice(start, start + IMAGES_PER_TURN) for start in starts]
+    rows = await asyncio.gather(*(caller.run(score_turn, turn) for turn in turns))
+    return [row for of_turn in rows for row in of_turn]
 
 
 def _check(contents: Sequence[bytes], labels: Sequence[str], settings: Settings) -> None:
@@ -222,31 +241,3 @@ def _check(contents: Sequence[bytes], labels: Sequence[str], settings: Settings)
                 "send a smaller one",
                 field=f"images.{row}",
             )
-
-
-async def _encode(
-    contents: Sequence[bytes], gaussians: JobGaussians, process: ScoringProcess, caller: Caller
-) -> list[Encoded]:
-    """Features of each image or the reason why it cannot be read, in pieces between others'."""
-    starts = range(0, len(contents), IMAGES_PER_TURN)
-    pieces = [contents[start : start + IMAGES_PER_TURN] for start in starts]
-    encoded = await asyncio.gather(
-        *(caller.run(process.encode, piece, gaussians.description) for piece in pieces)
-    )
-    return [each for piece in encoded for each in piece]
-
-
-def _score_rows(
-    process: ScoringProcess,
-    gaussians: JobGaussians,
-    encoded: Sequence[Encoded],
-    indices: NDArray[np.int64],
-) -> list[dict[str, Any]]:
-    """Fields of each sample: its scores, or the reason why there are none."""
-    readable = [row for row, each in enumerate(encoded) if not isinstance(each, str)]
-    scored: Iterator[dict[str, Any]] = iter(())
-    if readable:
-        features = np.stack([each for each in encoded if not isinstance(each, str)])
-        scores = process.score(gaussians.job, features, indices[readable])
-        scored = iter(scores.rows(gaussians.class_names))
-    return [{"error": each} if isinstance(each, str) else next(scored) for each in encoded]

@@ -29,6 +29,9 @@ def locked(path: Path) -> Iterator[int]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield descriptor
     finally:
+        # Not left to closing: a process that another thread is just starting has a copy of the
+        # descriptor until its program runs, and the lock would last as long.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,8 +48,13 @@ def shared_folder() -> Path:
     return Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 
 
-def prepare(folder: Path) -> Cifar10 | None:
-    """Extracts and scores what is missing; None where the images are not available."""
+def prepare(folder: Path, names: Collection[str] = ("builtin", "MobileNetV2")) -> Cifar10 | None:
+    """Extracts and scores what is missing; None where the images are not available.
+
+    Args:
+        folder: Folder for features and scores.
+        names: Backbones to extract the training images with; the test images are for `builtin`.
+    """
     shared = shared_folder()
     train, test = str(shared / "data/cifar10_train_*.parquet"), shared / "data/cifar10_test.parquet"
     if not test.exists():
@@ -60,7 +65,8 @@ def prepare(folder: Path) -> Cifar10 | None:
         "MobileNetV2": ["--backbone", "timm:mobilenetv2_100", "--weights", str(weights)],
     }
     scores = {}
-    for name, options in backbones.items():
+    for name in names:
+        options = backbones[name]
         scores[name] = folder / f"{name.lower()}.parquet"
         if not scores[name].exists():
             options = ["--id-column", "index", *PLAIN, *options]
@@ -88,7 +94,7 @@ def relabelled(data: Cifar10, column: str) -> tuple[dict[str, Path], dict[str, P
         stores[name] = path.with_name(f"{path.stem}-{column}.features")
         scores[name] = path.with_name(f"{path.stem}-{column}.parquet")
         if not scores[name].exists():
-            _relabel(data.features[name], labels, column, stores[name])
+            with_labels(data.features[name], labels, column, stores[name])
             _difficulty("score", stores[name], *PLAIN, "--out", scores[name])
     return stores, scores
 
@@ -100,8 +106,8 @@ def _column(data: Cifar10, column: str) -> dict[str, int]:
     return dict(zip(ids, table[column].to_pylist(), strict=True))
 
 
-def _relabel(source: Path, labels: Mapping[str, int], column: str, target: Path) -> None:
-    """Copies a feature store with other labels."""
+def with_labels(source: Path, labels: Mapping[str, int], column: str, target: Path) -> Path:
+    """A copy of a feature store with other labels, which is made where it is missing."""
     store = open_store(source)
     description = {**store.description, "label_column": column}
     copy = create_store(target, description)
@@ -109,6 +115,7 @@ def _relabel(source: Path, labels: Mapping[str, int], column: str, target: Path)
         part = store.read_part(shard)
         new = torch.tensor([labels[sample_id] for sample_id in part.sample_ids])
         copy.write_part(shard, replace(part, labels=new), [])
+    return target
 
 
 def _difficulty(*arguments: object) -> None:

@@ -101,7 +101,7 @@ def run_trials(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> N
     if not unfinished:
         return
     # On a few cores, processes with one thread each train more samples than shared threads.
-    os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // study.jobs))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // study.jobs)))
     context = multiprocessing.get_context("spawn")
     began = time.perf_counter()
     with ProcessPoolExecutor(study.jobs, mp_context=context) as pool:

@@ -47,17 +47,31 @@ def rows_where(condition: str, table: pa.Table) -> pa.ChunkedArray:
         CleaningError: The syntax is not allowed, a column is unknown, or values of different types
             are compared.
     """
-    try:
-        tree = ast.parse(condition.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise _refusal(condition, f"cannot be read: {reason}") from error
+    tree = _parse(condition)
     reader = _Reader(condition, table)
     try:
         mask = reader.truth(tree.body)
     except RecursionError as error:
         raise _refusal(condition, "has too many levels") from error
     return pc.fill_null(mask, fill_value=False)
+
+
+def columns_in(condition: str) -> frozenset[str]:
+    """Names of the columns that a condition compares.
+
+    Raises:
+        CleaningError: It is not a Python expression.
+    """
+    nodes = ast.walk(_parse(condition))
+    return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - {NULL}
+
+
+def _parse(condition: str) -> ast.Expression:
+    try:
+        return ast.parse(condition.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise _refusal(condition, f"cannot be read: {reason}") from error
 
 
 def _refusal(condition: str, reason: str) -> CleaningError:

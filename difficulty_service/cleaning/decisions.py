@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.cleaning.class_names import class_names_of
-from difficulty_service.cleaning.conditions import rows_where
+from difficulty_service.cleaning.conditions import columns_in, rows_where
 from difficulty_service.cleaning.marks import Mark, MarkedSample
 from difficulty_service.errors import CleaningError, Setting
 from difficulty_service.files.wording import count_of, is_or_are, list_names
@@ -17,6 +17,11 @@ from difficulty_service.score_file import ScoreFile
 
 LISTED = 20
 """Number of sample ids that a warning lists."""
+
+OF_SUSPICION = frozenset(
+    {"suspicion", "label_probability", "suspected_label", "suspected_label_name"}
+)
+"""Columns that the scorer `suspicion` writes."""
 
 MARKED_DROP = "marked drop"
 """Why a sample is dropped that a person marked so; otherwise it is the condition."""
@@ -30,6 +35,7 @@ class CleaningRules:
         marks: Mark of each sample id that a person has looked at.
         drop: Condition under which a sample is dropped; None for no such condition.
         relabel: Condition under which a sample that is not dropped gets the class of its
+            `suspected_label`, if the condition is about the suspicion, and otherwise that of its
             `nearest_label`; None for no such condition.
         new_classes: Whether marks may relabel to classes that are not in the score file.
     """
@@ -135,7 +141,7 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     original: list[str] = scores.table["label_name"].cast(pa.string()).to_pylist()
     nothing: list[str | None] = [None] * len(ids)
     draft = _Draft(ids, original, list(original), nothing, list(nothing))
-    warnings += _relabel_to_nearest(draft, scores.table, rules.relabel, names)
+    warnings += _relabel_to_likeliest(draft, scores.table, rules.relabel, names)
     if rules.drop is not None:
         for row in np.flatnonzero(rows_where(rules.drop, scores.table)).tolist():
             draft.drop(row, rules.drop)
@@ -203,20 +209,26 @@ def _check_ids(marks: Mapping[str, MarkedSample], ids: Sequence[str]) -> list[st
     return [f"{marked} not in the score file: {list_names(unknown, LISTED)}"]
 
 
-def _relabel_to_nearest(
+def _relabel_to_likeliest(
     draft: _Draft, table: pa.Table, condition: str | None, names: Mapping[int, str]
 ) -> list[str]:
     if condition is None:
         return []
     rows = np.flatnonzero(rows_where(condition, table))
-    nearest = table["nearest_label"].take(pa.array(rows)).to_pylist()
-    for row, label in zip(rows.tolist(), nearest, strict=True):
-        if names.get(label, draft.original[row]) != draft.original[row]:
-            draft.relabel(row, names[label])
-    unnamed = sum(label not in names for label in nearest)
+    chosen = table.take(pa.array(rows))
+    if columns_in(condition) & OF_SUSPICION:
+        kind = "suspected"
+        likeliest = chosen["suspected_label_name"].to_pylist()
+    else:
+        kind = "nearest"
+        likeliest = [names.get(label) for label in chosen["nearest_label"].to_pylist()]
+    for row, name in zip(rows.tolist(), likeliest, strict=True):
+        if name not in {None, draft.original[row]}:
+            draft.relabel(row, name)
+    unnamed = likeliest.count(None)
     if not unnamed:
         return []
-    return [f"{unnamed:,} samples keep their label, because their nearest class is not known"]
+    return [f"{unnamed:,} samples keep their label, because their {kind} class is not known"]
 
 
 def _apply_marks(draft: _Draft, marks: Mapping[str, MarkedSample]) -> list[str]:

@@ -41,7 +41,9 @@ def clean(
     relabel: Annotated[
         str | None,
         typer.Option(
-            metavar="CONDITION", help="Give these samples the class of their nearest_label."
+            metavar="CONDITION",
+            help="Give these samples the class of their nearest_label, or of their suspected_label "
+            "where the condition is about suspicion.",
         ),
     ] = None,
     new_classes: Annotated[

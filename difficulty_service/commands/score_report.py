@@ -26,7 +26,7 @@ CLASS_WIDTH = 20
 
 LEAVE_OUT = (
     "see what would change without the clearest of them; without --dry-run it is written",
-    "difficulty clean {scores} --drop 'label_margin > {cut:g}' --out cleaned.parquet --dry-run",
+    "difficulty clean {scores} --drop '{evidence} > {cut:g}' --out cleaned.parquet --dry-run",
 )
 """The next step where images look more like another class than their own."""
 LOOK = (
@@ -84,7 +84,7 @@ def report_doubtful(summary: "ScoreSummary") -> None:
     own = "its" if summary.num_doubtful == 1 else "their"
     out.print(
         f"\n{summary.num_doubtful:,} of {summary.num_compared:,} images {verb} more like another "
-        f"class than {own} own (label_margin above 0)"
+        f"class than {own} own ({summary.evidence} above 0)"
     )
     rows = summary.doubtful[:DOUBTFUL_SHOWN].to_pylist()
     if len(rows) < summary.num_doubtful:
@@ -92,12 +92,13 @@ def report_doubtful(summary: "ScoreSummary") -> None:
     cells = [
         (
             row["sample_id"],
-            f"{class_text(row['label_name'])} → {class_text(row['nearest_label_name'])}",
-            row["label_margin"],
+            f"{class_text(row['label_name'])} → {class_text(row[summary.other_class])}",
+            row[summary.evidence],
         )
         for row in rows
     ]
-    print_table(("sample", "given → looks like", "margin"), cells, shorten="sample")
+    number = summary.evidence.removeprefix("label_")
+    print_table(("sample", "given → looks like", number), cells, shorten="sample")
 
 
 def report_extremes(title: str, rows: "pa.Table") -> None:
@@ -122,11 +123,11 @@ def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = 
         scores: The score file.
         reported: Whether its report has been written already.
     """
-    shown = summary.doubtful[:DOUBTFUL_SHOWN]["label_margin"].to_pylist()
+    shown = summary.doubtful[:DOUBTFUL_SHOWN][summary.evidence].to_pylist()
     # Rounded down, so that the condition holds for every image that is shown.
     cut = math.floor(shown[-1] * 10) / 10 if shown else None
     out.print("\nnext:")
     steps = (LOOK, *([] if cut is None else [LEAVE_OUT]), *NEXT_STEPS)
     for purpose, command in steps[1:] if reported else steps:
-        filled = command.format(scores=shlex.quote(str(scores)), cut=cut)
+        filled = command.format(scores=shlex.quote(str(scores)), cut=cut, evidence=summary.evidence)
         out.print(f"  {purpose}:\n    {filled}", markup=False)

@@ -11,6 +11,7 @@ HOMES = {
     "Scores": "scores",
     "backbone": "encoder",
     "compare_scores": "compare_scores",
+    "consensus": "consensus",
     "explain": "explain",
     "open_scores": "scores",
     "report": "report",

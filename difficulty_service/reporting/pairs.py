@@ -52,7 +52,7 @@ def rank_pairs(
 
     Args:
         samples: The scores.
-        doubtful: Rows of all doubtful samples, the largest margin first.
+        doubtful: Rows of all doubtful samples, the clearest first.
         limit: Number of pairs.
     """
     confusions = count_confusions(samples)

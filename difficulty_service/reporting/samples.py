@@ -25,6 +25,9 @@ COLUMNS = (
 )
 """Columns of a score file that the report needs."""
 
+SUSPICION = "suspicion"
+"""Column that orders the samples to check, where a score file has it."""
+
 
 @dataclass(frozen=True)
 class ScoredSamples:
@@ -40,6 +43,8 @@ class ScoredSamples:
         percentiles: Percentiles of `rmd`, NaN where there is none. Shape (samples,).
         copy_of: Id of the first sample that each one is a copy or near copy of; null for others.
         names: Name of each class index that occurs.
+        suspicion: Log-odds that each label is wrong, NaN where there are none; None where the
+            score file does not have them. Shape (samples,).
     """
 
     ids: pa.StringArray
@@ -51,6 +56,7 @@ class ScoredSamples:
     percentiles: NDArray[np.float64]
     copy_of: pa.StringArray
     names: Mapping[int, str]
+    suspicion: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -59,6 +65,11 @@ class ScoredSamples:
     def is_doubtful(self) -> NDArray[np.bool_]:
         """Whether another class fits better than the label. Shape (samples,)."""
         return self.margins > 0
+
+    @property
+    def doubts(self) -> NDArray[np.float64]:
+        """What orders doubtful samples, the clearest first: suspicion, or else the margin."""
+        return self.margins if self.suspicion is None else self.suspicion
 
     @cached_property
     def is_unusual(self) -> NDArray[np.bool_]:
@@ -104,6 +115,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         column: NDArray[np.int64] = table[name].cast(pa.int64()).fill_null(-1).to_numpy()
         return column
 
+    judged = SUSPICION in table.column_names and table[SUSPICION].null_count < len(table)
     return ScoredSamples(
         ids=_texts(table["sample_id"]),
         labels=indices("label"),
@@ -114,6 +126,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         percentiles=numbers("percentile"),
         copy_of=_texts(pc.coalesce(table["near_duplicate_of"], table["duplicate_of"])),
         names=class_names_of(scores),
+        suspicion=numbers(SUSPICION) if judged else None,
     )
 
 

@@ -35,6 +35,7 @@ class Summary:
         num_samples: Number of samples in the score file.
         num_compared: Number of samples that could be compared with another class.
         num_doubtful: Number of samples that another class fits better.
+        by_suspicion: Whether these are in the order of their suspicion.
         num_unusual: Number of the other samples that are unlike anything else.
         hardest: The hardest class; None where there is only one.
         easiest: The easiest class; None where there is only one.
@@ -48,6 +49,7 @@ class Summary:
     num_samples: int
     num_compared: int
     num_doubtful: int
+    by_suspicion: bool
     num_unusual: int
     hardest: ClassFacts | None
     easiest: ClassFacts | None
@@ -107,6 +109,7 @@ def summarise(
         num_samples=len(samples),
         num_compared=int((~np.isnan(samples.margins)).sum()),
         num_doubtful=selection.num_doubtful,
+        by_suspicion=samples.suspicion is not None,
         num_unusual=int(samples.is_unusual.sum()),
         hardest=ranked[0] if several else None,
         easiest=ranked[-1] if several else None,

@@ -55,7 +55,7 @@ class Selection:
     """Rows of the samples of every section.
 
     Attributes:
-        doubtful: Doubtful samples, the largest margin first.
+        doubtful: Doubtful samples, the most suspicious first, or else the largest margin.
         num_doubtful: Number of all doubtful samples.
         unusual: Samples unlike anything else, the farthest first.
         hardest: The hardest samples of each class with pictures, hardest first; the classes are
@@ -113,7 +113,7 @@ def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits)
         ranked: All classes, the hardest first.
         limits: How many samples to choose.
     """
-    doubtful = _descending(samples.margins, samples.is_doubtful)
+    doubtful = _descending(samples.doubts, samples.is_doubtful)
     unusual = _descending(samples.agnostic, samples.is_unusual)
     cards = doubtful[: limits.doubtful]
     pairs = rank_pairs(samples, doubtful, LISTED_PAIRS)

@@ -51,3 +51,12 @@ def keep_freed_memory() -> bool:
         library.mallopt(MMAP_THRESHOLD, LARGEST_HEAP_BLOCK),
     ]
     return all(results)
+
+
+def give_back_freed_memory() -> None:
+    """Returns what glibc keeps of freed memory to the system; without glibc it does nothing.
+
+    Each thread keeps what it frees for itself: before a stage that needs large matrices elsewhere.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)

@@ -6,30 +6,29 @@ sample left out of the fit, and takes into account which classes are confused wi
 Larger is harder in both. `docs/suspicion.md` has the derivation.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import accumulate
+from math import isnan
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from difficulty_service.runtime.parallel import map_in_order, num_workers
-from difficulty_service.statistics.chunks import Chunk, ChunkSource
-from difficulty_service.statistics.class_densities import ClassDensities, fit_densities
-from difficulty_service.statistics.feature_map import (
-    FeatureMap,
-    MappedChunks,
-    make_feature_map,
+from difficulty_service.runtime.process_setup import give_back_freed_memory
+from difficulty_service.statistics.chunks import Chunk, ChunkSource, TransformedChunks
+from difficulty_service.statistics.feature_map import FeatureMap, make_feature_map
+from difficulty_service.statistics.label_noise import log_noise
+from difficulty_service.statistics.label_rule import (
+    Rule,
+    first_dimensions,
+    fit_rule,
+    mean_gain_of_noise,
+    samples_at_once,
+    scaled_dimensions,
+    sum_labels,
 )
-from difficulty_service.statistics.label_noise import (
-    judge_labels,
-    label_probability,
-    label_sums,
-    log_noise,
-    log_odds_against,
-)
-from difficulty_service.statistics.moments import Moments, accumulate_moments
+from difficulty_service.statistics.moments import Moments, accumulate_moments, pilot_of
 from difficulty_service.statistics.products import (
     BLOCK_ROWS,
     Workspace,
@@ -40,12 +39,10 @@ from difficulty_service.statistics.ridge import (
     MOST_SAMPLES,
     LabelledRows,
     RidgeChoice,
-    likeliest_ridge,
 )
 from difficulty_service.statistics.row_sample import (
     choose_samples,
     count_rows,
-    read_chunk_samples,
     read_samples,
 )
 
@@ -58,45 +55,8 @@ LANDMARKS = 1024
 SAMPLES_PER_LANDMARK = 4
 """Minimum number of samples for each landmark: with fewer, they would fit single samples."""
 
-DISTANCES_PER_BLOCK = 1 << 18
-"""Approximate number of distances to classes that are held at a time, in several copies."""
-
 NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS = 20_000, 50
 """Samples that the confusion of labels is estimated from: the larger of both numbers."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Class densities with the choice of their ridge and scale.
-
-    Attributes:
-        densities: The densities.
-        choice: Ridge and scale.
-        work: Memory for intermediate results, for each thread.
-    """
-
-    densities: ClassDensities
-    choice: RidgeChoice
-    work: Workspace = field(default_factory=Workspace)
-
-    @property
-    def sharp(self) -> float:
-        """The scale of the posterior that ranks labels: 1, or more where labels call for more.
-
-        A large ridge, which few samples need, makes all distances small.
-        """
-        return max(1.0, self.choice.scale)
-
-    def log_joint(self, mapped: Tensor, labels: Tensor, scale: float) -> Tensor:
-        """Log-density times a scale, plus log-prior. Shape (samples, fitted classes)."""
-        densities = self.densities.log_densities(mapped, labels, self.work)
-        return densities.mul_(scale).add_(self.densities.log_prior)
-
-
-def samples_at_once(rule: Rule) -> int:
-    """Number of samples whose distances to all classes are computed at a time."""
-    numbers = len(rule.densities.classes) * rule.densities.runs
-    return max(1, min(BLOCK_ROWS // rule.densities.runs, DISTANCES_PER_BLOCK // numbers))
 
 
 @dataclass(frozen=True)
@@ -104,15 +64,18 @@ class LabelPosteriors:
     """Scores samples of the fit by what their features say about their labels.
 
     Attributes:
-        feature_map: Map to the features of the densities.
+        feature_map: Map to the features of the densities; those of `agree` are the first of them.
+        suspicion_map: Map to those of `suspicion`, which is the same unless samples are few.
         agree: Densities without landmarks; None where `agree` is not asked for.
         suspicion: Densities with landmarks; None where `suspicion` is not asked for.
-        noise: Logarithms of label noise, from `log_noise`; None without `suspicion`.
+        noise: Logarithms of label noise, from `log_noise`; None where they make no label more
+            probable, or without `suspicion`.
         description: Choices that were made, JSON values by the name of each scorer.
         work: Memory for mapped features, for each thread.
     """
 
     feature_map: FeatureMap
+    suspicion_map: FeatureMap
     agree: Rule | None
     suspicion: Rule | None
     noise: Tensor | None
@@ -144,27 +107,28 @@ class LabelPosteriors:
         return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
     def _columns_of_block(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """The columns of so few samples that their distances to the classes fit in a cache."""
-        mapped = self.feature_map(features, self.work)
-        columns = {}
+        """The columns of so few samples that their products with the classes take little memory."""
+        columns: dict[str, list[Tensor]] = defaultdict(list)
         if self.agree is not None:
-            own = self.agree.densities.places(labels)
-            plain = mapped[:, : len(self.feature_map.centre)]
-            joint = self.agree.log_joint(plain, own, self.agree.choice.scale)
-            columns["agree"] = log_odds_against(joint, own)
-        if self.suspicion is not None and self.noise is not None:
+            rule = self.agree
+            own = rule.densities.places(labels)
+            plain = self.feature_map(features, self.work)[:, : len(self.feature_map.centre)]
+            for rows, densities in rule.log_densities(plain, own):
+                verdict = rule.judge(densities, own[rows], rule.choice.scale)
+                columns["agree"].append(verdict.suspicion)
+        if self.suspicion is not None:
             rule = self.suspicion
             own = rule.densities.places(labels)
-            joint = rule.log_joint(mapped, own, rule.sharp)
-            prior, factor = rule.densities.log_prior, rule.choice.scale / rule.sharp
-            tempered = (joint - prior).mul_(factor).add_(prior)
-            probability = label_probability(tempered, own, self.noise)
-            verdict = judge_labels(joint, own, self.noise)
-            columns["suspicion"] = verdict.suspicion
-            several = len(rule.densities.classes) > 1
-            columns["label_probability"] = probability if several else probability * torch.nan
-            columns["suspected_label"] = rule.densities.classes[verdict.suspected]
-        return columns
+            mapped = self.suspicion_map(features, self.work)
+            for rows, densities in rule.log_densities(mapped, own):
+                verdict = rule.judge(densities, own[rows], rule.sharp, self.noise)
+                odds = verdict.suspicion
+                if rule.choice.scale != rule.sharp:
+                    odds = rule.judge(densities, own[rows], rule.choice.scale, self.noise).suspicion
+                columns["suspicion"].append(verdict.suspicion)
+                columns["label_probability"].append(odds.neg().sigmoid())
+                columns["suspected_label"].append(rule.densities.classes[verdict.suspected])
+        return {name: torch.cat(parts) for name, parts in columns.items()}
 
 
 @dataclass(frozen=True)
@@ -209,84 +173,71 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
         torch.Generator().manual_seed(seed),
         options.matmul_dtype,
     )
-    mapped = MappedChunks(source, feature_map)
-    points = feature_map(sample.features, Workspace())
-    pilot = points.double().mean(dim=0).float().double()
+    points = _map_rows(feature_map, sample.features)
+    sample = LabelledRows(points, sample.labels, runs)
+    mapped = TransformedChunks(source, feature_map)
     moments = accumulate_moments(
-        mapped, pilot, options.num_classes, matmul_dtype=options.matmul_dtype
+        mapped, pilot_of(points), options.num_classes, matmul_dtype=options.matmul_dtype
     )
-    sample = LabelledRows(points.double(), sample.labels, runs)
+    give_back_freed_memory()
     agree = suspicion = noise = None
+    suspicion_map = feature_map
     description: dict[str, Any] = {}
     if "agree" in options.names:
-        agree = _fit_rule(sample, moments, len(feature_map.centre), options)
+        agree = fit_rule(
+            sample, first_dimensions(moments, len(feature_map.centre)), options.matmul_dtype
+        )
         description["agree"] = _describe(agree.choice)
     if with_landmarks:
-        suspicion = _fit_rule(sample, moments, feature_map.dim, options)
+        suspicion = fit_rule(sample, moments, options.matmul_dtype)
+        if len(feature_map.landmarks) < LANDMARKS:
+            plain = _fit_plain_rule(sample, moments, feature_map, options.matmul_dtype)
+            if plain.choice.likelihood > suspicion.choice.likelihood:
+                suspicion, suspicion_map = plain, feature_map.plain()
+                scaled = sample.features[:, : suspicion_map.dim] / feature_map.scale
+                sample = LabelledRows(scaled, sample.labels, runs)
         seen = choose_samples(
             num_samples, max(NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS * options.num_classes), seed
         )
-        sums = _sum_labels(source, counts, seen, suspicion, feature_map)
-        noise = log_noise(sums, num_samples / len(seen))
+        scale = num_samples / len(seen)
+        sums = sum_labels(source, counts, seen, suspicion, suspicion_map).mul_(scale)
+        gain = mean_gain_of_noise(sample, torch.isin(chosen, seen) * scale, sums, suspicion)
+        noise = log_noise(sums).to(options.matmul_dtype) if gain > 0 else None
         description["suspicion"] = {
             **_describe(suspicion.choice),
-            "landmarks": len(feature_map.landmarks),
+            "landmarks": len(suspicion_map.landmarks),
             "width": feature_map.width,
             "noise_samples": len(seen),
+            "noise_gain": none_for_nan(gain),
         }
-    return LabelPosteriors(feature_map, agree, suspicion, noise, description)
+    del sample, points, moments
+    give_back_freed_memory()
+    return LabelPosteriors(feature_map, suspicion_map, agree, suspicion, noise, description)
 
 
-def _fit_rule(sample: LabelledRows, moments: Moments, dim: int, options: PosteriorOptions) -> Rule:
-    """The densities in the first dimensions, with the ridge of the likeliest labels."""
-    moments = first_dimensions(moments, dim)
-    sample = LabelledRows(sample.features[:, :dim], sample.labels, sample.runs)
-    choice = likeliest_ridge(sample, moments)
-    return Rule(fit_densities(moments, choice.ridge, options.runs, options.matmul_dtype), choice)
+def _fit_plain_rule(
+    sample: LabelledRows, moments: Moments, feature_map: FeatureMap, matmul_dtype: torch.dtype
+) -> Rule:
+    """The rule for the unit vectors alone, whose moments follow from those of the mapped ones."""
+    factors = 1 / feature_map.scale.double()
+    dim = len(factors)
+    rows = (sample.features[:, :dim] * factors).to(sample.features.dtype)
+    plain = scaled_dimensions(first_dimensions(moments, dim), factors)
+    return fit_rule(LabelledRows(rows, sample.labels, sample.runs), plain, matmul_dtype)
 
 
-def first_dimensions(moments: Moments, dim: int) -> Moments:
-    """The moments of the first dimensions of the same samples."""
-    return Moments(
-        moments.pilot[:dim],
-        moments.counts,
-        moments.class_sums[:, :dim],
-        moments.scatter[:dim, :dim],
-    )
+def _map_rows(feature_map: FeatureMap, rows: Tensor) -> Tensor:
+    """Maps the rows of a sample. Shape (rows, mapped dim)."""
+    mapped, work = feature_map.scale.new_empty(len(rows), feature_map.dim), Workspace()
+    for block in chunk_ranges(len(rows), BLOCK_ROWS):
+        mapped[block] = feature_map(rows[block], work)
+    return mapped
 
 
-def _sum_labels(
-    source: ChunkSource[Chunk], counts: Sequence[int], seen: Tensor, rule: Rule, mapped: FeatureMap
-) -> Tensor:
-    """Sums for the label noise over some samples.
-
-    Args:
-        source: Labelled features as they are.
-        counts: Number of rows of each chunk.
-        seen: Numbers of the samples, ascending.
-        rule: Densities of mapped features.
-        mapped: The map.
-    """
-    runs, work = rule.densities.runs, Workspace()
-    classes = len(rule.densities.classes)
-
-    def sums_of_chunk(item: tuple[Chunk, int]) -> Tensor:
-        chunk, first_row = item
-        sums = torch.zeros(classes, classes, dtype=torch.float64)
-        sample = read_chunk_samples(source, chunk, first_row, seen, runs)
-        for rows in chunk_ranges(len(sample.labels), samples_at_once(rule)):
-            features = sample.features[rows.start * runs : rows.stop * runs]
-            own = rule.densities.places(sample.labels[rows])
-            joint = rule.log_joint(mapped(features, work), own, rule.sharp)
-            sums += label_sums(joint, own)
-        return sums
-
-    numbered = zip(source.chunks(), accumulate(counts[:-1], initial=0), strict=True)
-    total = torch.zeros(classes, classes, dtype=torch.float64)
-    for sums in map_in_order(sums_of_chunk, numbered, num_workers()):
-        total += sums
-    return total
+def _describe(choice: RidgeChoice) -> dict[str, float | None]:
+    return {key: none_for_nan(value) for key, value in asdict(choice).items()}
 
 
-def _describe(choice: RidgeChoice) -> dict[str, Any]:
-    return {key: None if value != value else value for key, value in asdict(choice).items()}  # noqa: PLR0124
+def none_for_nan(value: float) -> float | None:
+    """The number, or None where JSON has no number for it."""
+    return None if isnan(value) else value

@@ -8,6 +8,9 @@ import pyarrow.compute as pc
 from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.score_file import SCHEMA
 
+OTHER_CLASS = {"label_margin": "nearest_label_name", "suspicion": "suspected_label_name"}
+"""Columns that are above 0 where a sample looks more like another class, and that class."""
+
 
 class TopRows:
     """The rows with the largest values of a column, of all rows seen so far.
@@ -45,13 +48,18 @@ class Extremes:
 
     Args:
         count: Number of samples to keep of each kind.
+        evidence: Column of OTHER_CLASS that doubtful samples are known by.
+
+    Attributes:
+        evidence: That column.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, evidence: str = "label_margin") -> None:
+        self.evidence = evidence
         shown = ("sample_id", "label_name")
         self._hardest = TopRows(count, "rmd", shown)
         self._easiest = TopRows(count, "rmd", shown, largest=False)
-        self._doubtful = TopRows(count, "label_margin", (*shown, "nearest_label_name"))
+        self._doubtful = TopRows(count, evidence, (*shown, OTHER_CLASS[evidence]))
 
     @property
     def hardest(self) -> pa.Table:
@@ -67,10 +75,11 @@ class Extremes:
     def doubtful(self) -> pa.Table:
         """Samples that look more like another class than their own, the clearest first.
 
-        Columns sample_id, label_name, nearest_label_name and label_margin, which is above 0.
+        Columns sample_id, label_name, the name of the other class, and the evidence, which is
+        above 0.
         """
-        margins = to_numpy(self._doubtful.rows["label_margin"].combine_chunks())
-        return self._doubtful.rows[: int((margins > 0).sum())]
+        values = to_numpy(self._doubtful.rows[self.evidence].combine_chunks())
+        return self._doubtful.rows[: int((values > 0).sum())]
 
     def update(self, rows: pa.Table) -> None:
         """Takes more rows into account."""

@@ -183,7 +183,7 @@ class _PieceScorer:
         runs = self.store.runs
         # Both before the features are centred in place.
         hashes = hash_rows(features) if runs == 1 else None
-        posteriors = self._judge(features, store_labels[::runs])
+        posteriors = self._judge(features, store_labels[::runs].contiguous())
         features = self.prepare(features)
         fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
         rows = self.distances(features, fitted, self.work)

@@ -13,7 +13,7 @@ from difficulty_service.feature_store.source import SCORED_KEYS, FeatureSource, 
 from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.score_file import ScoreFile, to_schema, write_scores
 from difficulty_service.scoring.duplicates import NO_DUPLICATES, Duplicates, find_duplicates
-from difficulty_service.scoring.extremes import Extremes
+from difficulty_service.scoring.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.label_posteriors import fit_store_posteriors
 from difficulty_service.scoring.near_duplicates import find_near_duplicates
@@ -38,7 +38,9 @@ class ScoreSummary:
         num_samples: Number of rows of the score file.
         num_scored: Number of rows that have an RMD.
         num_compared: Number of rows that are compared with other classes, by a label margin.
-        num_doubtful: Number of rows that look more like another class: label margin above 0.
+        evidence: Column that is above 0 where a sample looks more like another class: `suspicion`
+            where it was asked for, `label_margin` elsewhere.
+        num_doubtful: Number of rows that look more like another class: evidence above 0.
         num_duplicates: Number of rows whose features are those of an earlier row.
         num_near_duplicates: Number of rows that are near duplicates of an earlier row; None where
             they were not looked for.
@@ -46,12 +48,13 @@ class ScoreSummary:
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
         easiest: The easiest samples, from hard to easy.
         doubtful: The samples that look most like another class than their own, the clearest
-            first: sample_id, label_name, nearest_label_name, label_margin.
+            first: sample_id, label_name, the name of the other class, and the evidence.
     """
 
     num_samples: int
     num_scored: int
     num_compared: int
+    evidence: str
     num_doubtful: int
     num_duplicates: int
     num_near_duplicates: int | None
@@ -59,6 +62,11 @@ class ScoreSummary:
     hardest: pa.Table
     easiest: pa.Table
     doubtful: pa.Table
+
+    @property
+    def other_class(self) -> str:
+        """Column with the name of the class that a doubtful sample looks like."""
+        return OTHER_CLASS[self.evidence]
 
 
 def score_store(
@@ -87,7 +95,8 @@ def score_store(
         StatisticsError: The Gaussians were fitted to another kind of features or to other classes
             only, or the smallest cosine is outside (0, 1].
     """
-    extremes = Extremes(EXTREMES_KEPT)
+    suspicious = "suspicion" in scorers
+    extremes = Extremes(EXTREMES_KEPT, "suspicion" if suspicious else "label_margin")
     rows = _Rows(store, fitted, scorers, near_duplicates)
     with unranked_scores(out.parent) as unranked:
         for batch in rows:
@@ -99,7 +108,8 @@ def score_store(
         num_samples=rows.counts.samples,
         num_scored=rows.counts.scored,
         num_compared=rows.counts.compared,
-        num_doubtful=rows.counts.doubtful,
+        evidence=extremes.evidence,
+        num_doubtful=rows.counts.suspicious if suspicious else rows.counts.doubtful,
         num_duplicates=rows.counts.duplicates,
         num_near_duplicates=rows.counts.near_duplicates,
         warnings=tuple(description["warnings"]),

@@ -1,8 +1,8 @@
 """Labelled features in chunks: read again in each pass, by the threads that process them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -70,6 +70,29 @@ class TensorChunks:
         """The rows of a chunk, without a copy."""
         rows = self.features[chunk]
         return self.labels[chunk], rows.split(block_rows(rows.device))
+
+
+@dataclass(frozen=True)
+class TransformedChunks(Generic[Chunk]):
+    """Labelled features after a transformation of each block, in the chunks of another source.
+
+    Attributes:
+        source: Labelled features as they are.
+        transform: Function of a block of features and the memory of the calling thread, in which
+            the result may be: the next block overwrites it.
+    """
+
+    source: ChunkSource[Chunk]
+    transform: Callable[[Tensor, Workspace], Tensor]
+
+    def chunks(self) -> Iterable[Chunk]:
+        """Where each chunk is, in the order of the samples."""
+        return self.source.chunks()
+
+    def read(self, chunk: Chunk, work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:
+        """Reads a chunk and transforms its features block by block."""
+        labels, blocks = self.source.read(chunk, work)
+        return labels, (self.transform(block, work) for block in blocks)
 
 
 def require_a_label_each(num_rows: int, labels: Tensor) -> None:

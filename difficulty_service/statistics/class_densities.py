@@ -4,6 +4,7 @@ Unlike `class_distances`, which serves some thousand samples, this is for a pass
 one triangular product and one with the class means for each row, and no matrix per sample.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -15,17 +16,21 @@ from difficulty_service.statistics.class_distances import (
     class_geometry,
     distances_of_rows_left_out,
 )
-from difficulty_service.statistics.factor import factorise_with_ridge
-from difficulty_service.statistics.gaussian import covariances
+from difficulty_service.statistics.factor import whiten_with_ridge
+from difficulty_service.statistics.gaussian import covariance_within, mean_variance
 from difficulty_service.statistics.moments import Moments
 from difficulty_service.statistics.products import (
     Projection,
     Workspace,
+    chunk_ranges,
     matmul,
     one_thread_per_product,
     projection,
     squared_lengths,
 )
+
+DISTANCES_IN_CACHE = 1 << 16
+"""Approximate number of distances to classes that are worked on at a time, in several copies."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,9 @@ class ClassDensities:
         """Index among the fitted classes of each label, which must be one of them."""
         return torch.searchsorted(self.classes, labels)
 
-    def log_densities(self, features: Tensor, labels: Tensor, work: Workspace) -> Tensor:
+    def log_densities(
+        self, features: Tensor, labels: Tensor, work: Workspace
+    ) -> Iterator[tuple[slice, Tensor]]:
         """Minus half the squared distance to each class mean, without the sample in the fit.
 
         Args:
@@ -64,26 +71,35 @@ class ClassDensities:
             labels: Index of the own class of each sample from `places`. Shape (samples,).
             work: Memory of the calling thread.
 
-        Returns:
-            Mean over the runs, up to a constant for all classes, float64. NaN for the own class of
-            a sample that is alone in it, and for all where the covariance becomes singular.
-            Shape (samples, fitted).
+        Yields:
+            As many samples as a core's cache holds the distances of, and their mean over the runs,
+            up to a constant for all classes, in memory that is overwritten later. NaN for the own
+            class of a sample that is alone in it, and for all where the covariance becomes
+            singular. Shape (samples, fitted).
         """
-        centred = work.centred(features, self.mean)
-        like = centred.new_empty(0)
-        points = work.matrix("whitened", len(centred), self.whitening.rank, like)
-        self.whitening.apply(centred, points)
-        if self.runs > 1:
-            left_out = class_distances_left_out(
-                points, labels, self.class_points, self.geometry.counts, self.runs
-            )
-            return left_out.distances.view(len(labels), self.runs, -1).mean(dim=1) / -2
-        products = work.matrix("products", len(points), len(self.class_points), points)
-        matmul(points, self.class_points.T, out=products)
-        lengths = squared_lengths(points)
-        return distances_of_rows_left_out(lengths, products, labels, self.geometry).distances.div_(
-            -2
-        )
+        points = work.matrix("whitened", len(features), self.whitening.rank, self.mean)
+        # The whitening map is triangular, so that it can be applied in place.
+        self.whitening.apply(torch.sub(features, self.mean, out=points), points)
+        num_classes, runs = len(self.class_points), self.runs
+        if runs == 1:
+            products = work.matrix("products", len(points), num_classes, points)
+            matmul(points, self.class_points.T, out=products)
+            lengths = squared_lengths(points)
+        for rows in chunk_ranges(len(labels), max(1, DISTANCES_IN_CACHE // num_classes)):
+            if runs == 1:
+                left_out = distances_of_rows_left_out(
+                    lengths[rows], products[rows], labels[rows], self.geometry, work
+                )
+                yield rows, left_out.distances.div_(-2)
+                continue
+            distances = class_distances_left_out(
+                points[rows.start * runs : rows.stop * runs],
+                labels[rows],
+                self.class_points,
+                self.geometry.counts,
+                runs,
+            ).distances
+            yield rows, distances.view(-1, runs, num_classes).mean(dim=1).div_(-2)
 
 
 @one_thread_per_product()
@@ -103,8 +119,7 @@ def fit_densities(
     """
     classes = (moments.counts > 0).nonzero().flatten()
     counts = moments.counts[classes]
-    within, agnostic = covariances(moments)
-    whitening = factorise_with_ridge(within, ridge, float(agnostic.trace()) / moments.dim).whitening
+    whitening = whiten_with_ridge(covariance_within(moments), ridge, mean_variance(moments))
     mean = moments.class_sums.sum(dim=0) / moments.num_samples
     class_points = (moments.class_sums[classes] / counts[:, None] - mean) @ whitening.T
     return ClassDensities(
@@ -113,6 +128,6 @@ def fit_densities(
         mean=(moments.pilot + mean).to(matmul_dtype),
         whitening=projection(whitening, matmul_dtype, torch.device("cpu")),
         class_points=class_points.to(matmul_dtype),
-        geometry=class_geometry(class_points, counts),
+        geometry=class_geometry(class_points, counts, matmul_dtype),
         runs=runs,
     )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from difficulty_service.statistics.products import Workspace, matmul
+
 SINGULAR = 1e-12
 """Share of a direction's variance below which the removed sample was all there was in it."""
 
@@ -20,7 +22,7 @@ class LeftOut:
     Attributes:
         distances: Squared, unitless, to each class; NaN in the own column of a sample whose class
             has no other one, and in the whole row where the covariance becomes singular.
-            Shape (samples * runs, classes), float64.
+            Shape (samples * runs, classes).
         leverage: Share of the variance along a sample that goes with it, from 0 to 1.
             Shape (samples,), float64.
     """
@@ -49,7 +51,8 @@ class ClassGeometry:
 
     Attributes:
         norms: Squared lengths, float64. Shape (classes,).
-        between: Squared distances between them, float64. Shape (classes, classes).
+        between: Squared distances between them, in the dtype of the products to come.
+            Shape (classes, classes).
         counts: Rows that each mean was taken over. Shape (classes,).
     """
 
@@ -58,15 +61,25 @@ class ClassGeometry:
     counts: Tensor
 
 
-def class_geometry(class_points: Tensor, counts: Tensor) -> ClassGeometry:
-    """The geometry of whitened class means of shape (classes, rank)."""
+def class_geometry(
+    class_points: Tensor, counts: Tensor, dtype: torch.dtype = torch.float64
+) -> ClassGeometry:
+    """The geometry of whitened class means.
+
+    Args:
+        class_points: Shape (classes, rank).
+        counts: Rows that each mean was taken over. Shape (classes,).
+        dtype: dtype of the inner products that distances are computed from.
+    """
     class_points = class_points.double()
     norms = class_points.square().sum(dim=1)
-    return ClassGeometry(norms, class_distances(class_points, class_points), counts)
+    between = matmul(class_points, class_points.T)
+    between.mul_(-2).add_(norms).add_(norms[:, None]).clamp_(min=0)
+    return ClassGeometry(norms, between.to(dtype), counts)
 
 
 def distances_of_rows_left_out(
-    lengths: Tensor, products: Tensor, labels: Tensor, classes: ClassGeometry
+    lengths: Tensor, products: Tensor, labels: Tensor, classes: ClassGeometry, work: Workspace
 ) -> LeftOut:
     """As `class_distances_left_out` for one row per sample, from inner products with the means.
 
@@ -75,26 +88,31 @@ def distances_of_rows_left_out(
 
     Args:
         lengths: Squared length of each whitened row. Shape (samples,).
-        products: Inner product of each row with each class mean. Shape (samples, classes).
+        products: Inner product of each row with each class mean; the distances overwrite them, in
+            the same dtype. Shape (samples, classes).
         labels: Class of each sample, one that was fitted. Shape (samples,).
         classes: The class means.
+        work: Memory of the calling thread.
     """
     num_rows = int(classes.counts.sum())
     place = labels[:, None]
-    distances = products.double() * -2
-    distances.add_(classes.norms).add_(lengths.double()[:, None]).clamp_(min=0)
-    own = distances.gather(1, place)
+    dtype = products.dtype
+    distances = products.mul_(-2).add_(classes.norms.to(dtype)).add_(lengths.to(dtype)[:, None])
+    distances.clamp_(min=0)
+    own = distances.gather(1, place).double()
     rows_of_class = classes.counts[labels].double()[:, None]
     alone = rows_of_class == 1
     # A sample alone in its class is that class's mean: nothing changes but the own column.
     growth = torch.where(alone, 1.0, rows_of_class / (rows_of_class - 1))
     share = growth / num_rows
     left = 1 - share * own
-    inner = (distances + own).sub_(classes.between[labels]).div_(2)
-    distances += inner.square_().mul_(share / left)
+    inner = work.like("inner", distances)
+    torch.index_select(classes.between, 0, labels, out=inner)
+    torch.sub(distances, inner, out=inner).add_(own.to(dtype))
+    distances.add_(inner.square_().mul_((share / left / 4).to(dtype)))
     own = (growth.square() * own / left).masked_fill_(alone, torch.nan)
-    distances.scatter_(1, place, own).mul_((num_rows - 1) / num_rows)
-    distances[(left <= SINGULAR)[:, 0]] = torch.nan
+    distances.scatter_(1, place, own.to(dtype)).mul_((num_rows - 1) / num_rows)
+    distances.masked_fill_(left <= SINGULAR, torch.nan)
     return LeftOut(distances, 1 - left[:, 0])
 
 

@@ -100,6 +100,21 @@ def factorise_with_ridge(covariance: Tensor, ridge: float, variance: float) -> F
     return Factor(_whitening(scale_tril), 0.0, condition_number(covariance), ridge)
 
 
+def whiten_with_ridge(covariance: Tensor, ridge: float, variance: float) -> Tensor:
+    """As the whitening map of `factorise_with_ridge`, in the memory of the covariance.
+
+    Args and errors as there. Shape (dim, dim).
+    """
+    covariance.diagonal().add_(ridge * variance)
+    # LAPACK reads the symmetric matrix transposed, which is the order that it need not copy.
+    transposed = covariance.numpy().T
+    root, failed = scipy.linalg.lapack.dpotrf(transposed, lower=1, overwrite_a=1)
+    if failed:
+        raise StatisticsError(ALL_THE_SAME)
+    whitening, _ = scipy.linalg.lapack.dtrtri(root, lower=1, overwrite_c=1)
+    return torch.from_numpy(whitening)
+
+
 def _whitening(scale_tril: NDArray[np.float64]) -> Tensor:
     """Inverse of a Cholesky factor; shape (dim, dim)."""
     inverse, _ = scipy.linalg.lapack.dtrtri(scale_tril, lower=1)

@@ -5,17 +5,14 @@ features, similarities to a thousand samples bend the planes at the cost of a fe
 (Rahimi and Recht 2007 give the idea, with random directions in place of samples).
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Generic
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError
-from difficulty_service.statistics.chunks import Chunk, ChunkSource
 from difficulty_service.statistics.factor import ALL_THE_SAME
-from difficulty_service.statistics.products import Workspace, matmul
+from difficulty_service.statistics.products import Workspace, exp, matmul, squared_lengths
 from difficulty_service.statistics.unit_length import SMALLEST_SPREAD, scale_to_unit_length
 
 SHARE_OF_FEATURES = 0.05
@@ -43,6 +40,10 @@ class FeatureMap:
         """Length of a mapped vector."""
         return len(self.centre) + len(self.landmarks)
 
+    def plain(self) -> "FeatureMap":
+        """The map to the unit vectors alone, all dimensions as they are."""
+        return replace(self, scale=torch.ones_like(self.scale), landmarks=self.landmarks[:0])
+
     def __call__(self, features: Tensor, work: Workspace) -> Tensor:
         """Maps features to memory that the next call of the same thread overwrites.
 
@@ -54,19 +55,17 @@ class FeatureMap:
             Scaled unit vectors, then similarities, in the dtype of the scale.
             Shape (samples, dim + landmarks).
         """
-        device = features.device
-        units = scale_to_unit_length(features, self.centre.to(device)).to(self.scale.dtype)
+        device, dtype = features.device, self.scale.dtype
+        units = scale_to_unit_length(features, self.centre.to(device)).to(dtype)
         mapped = work.matrix("mapped", len(features), self.dim, units)
         dim = len(self.centre)
         torch.mul(units, self.scale.to(device), out=mapped[:, :dim])
         if len(self.landmarks):
             landmarks = self.landmarks.to(device)
-            similar = work.matrix("similarities", len(features), len(landmarks), units)
-            matmul(units, landmarks.T, out=similar)
+            similar = matmul(units, landmarks.T, out=mapped[:, dim:])
             # From inner products to squared distances; a sample at the centre has length zero.
-            similar.mul_(-2).add_(units.square().sum(dim=1, keepdim=True))
-            similar.add_(landmarks.square().sum(dim=1)).clamp_(min=0)
-            mapped[:, dim:] = similar.mul_(-0.5 / self.width).exp_()
+            similar.sub_(squared_lengths(units)[:, None] / 2).sub_(squared_lengths(landmarks) / 2)
+            exp(similar.div_(self.width), out=similar)
         return mapped
 
 
@@ -93,7 +92,8 @@ def make_feature_map(
     scale = SHARE_OF_FEATURES * spread.clamp(min=SMALLEST_SPREAD * float(spread.max())).rsqrt()
     chosen = torch.randperm(len(rows), generator=generator)[:num_landmarks]
     landmarks = units[chosen.sort().values]
-    return FeatureMap(centre, scale.to(dtype), landmarks.to(dtype), _median(units, landmarks))
+    width = _median(units, landmarks)
+    return FeatureMap(centre.to(dtype), scale.to(dtype), landmarks.to(dtype), width)
 
 
 def _median(units: Tensor, landmarks: Tensor) -> float:
@@ -102,25 +102,3 @@ def _median(units: Tensor, landmarks: Tensor) -> float:
         return 1.0
     distances = torch.cdist(units[:: max(1, len(units) // 1000)], landmarks).square_()
     return float(distances.median()) or 1.0
-
-
-@dataclass(frozen=True)
-class MappedChunks(Generic[Chunk]):
-    """Labelled features after a map, in the chunks of another source.
-
-    Attributes:
-        source: Labelled features as they are.
-        feature_map: The map.
-    """
-
-    source: ChunkSource[Chunk]
-    feature_map: FeatureMap
-
-    def chunks(self) -> Iterable[Chunk]:
-        """Where each chunk is, in the order of the samples."""
-        return self.source.chunks()
-
-    def read(self, chunk: Chunk, work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:
-        """Reads a chunk and maps its features block by block."""
-        labels, blocks = self.source.read(chunk, work)
-        return labels, (self.feature_map(block, work) for block in blocks)

@@ -6,7 +6,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from difficulty_service.statistics.chunks import Chunk, ChunkSource, TensorChunks, with_labels
+from difficulty_service.statistics.chunks import (
+    Chunk,
+    ChunkSource,
+    TensorChunks,
+    TransformedChunks,
+    with_labels,
+)
 from difficulty_service.statistics.factor import WORST_CONDITION, condition_number
 from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
 from difficulty_service.statistics.gaussian import (
@@ -29,7 +35,7 @@ from difficulty_service.statistics.ridge import (
     choose_ridge,
     needs_ridge,
 )
-from difficulty_service.statistics.unit_length import UnitLengthChunks, require_spread
+from difficulty_service.statistics.unit_length import require_spread, scale_to_unit_length
 
 PILOT_CONDITION = 1e5
 """Condition number of the pilot rows above which float64 products are used from the start."""
@@ -129,7 +135,9 @@ def _fit_with_ridge(source: ChunkSource[Chunk], moments: Moments, options: FitOp
         options: Options of the fit, with the dtype of the matrix products.
     """
     centre = moments.pilot + moments.class_sums.sum(dim=0) / moments.num_samples
-    unit_source = UnitLengthChunks(source, centre)
+    unit_source = TransformedChunks(
+        source, lambda block, _: scale_to_unit_length(block, centre.to(block.device))
+    )
     unit_moments = accumulate_moments(
         unit_source,
         torch.zeros_like(centre),

@@ -14,7 +14,11 @@ from difficulty_service.errors import StatisticsError
 from difficulty_service.statistics.factor import Factor, factorise, factorise_with_ridge
 from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
 from difficulty_service.statistics.moments import Moments
-from difficulty_service.statistics.products import matmul, one_thread_per_product
+from difficulty_service.statistics.products import (
+    add_upper_gram,
+    mirror_upper,
+    one_thread_per_product,
+)
 from difficulty_service.statistics.unit_length import scale_to_unit_length
 
 
@@ -100,12 +104,26 @@ class Gaussians:
 @one_thread_per_product()
 def covariances(moments: Moments) -> tuple[Tensor, Tensor]:
     """Covariance within classes and covariance of all samples; both shape (dim, dim)."""
-    counts = moments.counts.clamp(min=1).double()
-    class_means = moments.class_sums / counts[:, None]
     mean = moments.class_sums.sum(dim=0) / moments.num_samples
-    within = moments.scatter - matmul((class_means * counts[:, None]).T, class_means)
     agnostic = moments.scatter - moments.num_samples * torch.outer(mean, mean)
-    return (within + within.T) / (2 * moments.num_samples), agnostic / moments.num_samples
+    return covariance_within(moments), agnostic / moments.num_samples
+
+
+@one_thread_per_product()
+def covariance_within(moments: Moments) -> Tensor:
+    """Covariance within classes, in one matrix of memory. Shape (dim, dim)."""
+    roots = moments.counts.clamp(min=1).double().sqrt()
+    within = torch.zeros_like(moments.scatter, memory_format=torch.contiguous_format)
+    add_upper_gram(moments.class_sums / roots[:, None], within)
+    torch.sub(moments.scatter, within, out=within)
+    return mirror_upper(within.div_(moments.num_samples))
+
+
+def mean_variance(moments: Moments) -> float:
+    """Mean over the dimensions of the variance of all samples."""
+    total = moments.class_sums.sum(dim=0)
+    squares = float(moments.scatter.trace()) - float(total.square().sum()) / moments.num_samples
+    return squares / moments.num_samples / moments.dim
 
 
 @one_thread_per_product()
@@ -136,7 +154,7 @@ def fit_gaussians(
     counts = moments.counts.double()[:, None]
     class_means = moments.pilot + moments.class_sums / counts
     if ridge > 0:
-        variance = float(agnostic.trace()) / moments.dim
+        variance = mean_variance(moments)
         factors = [factorise_with_ridge(each, ridge, variance) for each in (within, agnostic)]
     else:
         powers = fourth_powers or FourthPowers(float("nan"), float("nan"))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from difficulty_service.statistics.products import Workspace, argmax, logsumexp
+
 
 @dataclass(frozen=True)
 class LabelVerdict:
@@ -24,64 +26,74 @@ class LabelVerdict:
     suspected: Tensor
 
 
-def label_sums(log_joint: Tensor, labels: Tensor) -> Tensor:
-    """Sum over samples, by given label, of the probabilities of their classes; these sums add up.
+def add_label_sums(log_joint: Tensor, labels: Tensor, total: Tensor) -> None:
+    """Adds the probabilities of the classes of samples to sums by their given label.
 
     Args:
-        log_joint: Log-density plus log-prior of each class. Shape (samples, classes).
+        log_joint: Log-density plus log-prior of each class; samples with NaN do not count.
+            Shape (samples, classes).
         labels: Given labels. Shape (samples,).
-
-    Returns:
-        float64, rows for given labels, columns for likely classes. Shape (classes, classes).
+        total: Sums to add to, rows for given labels, columns for likely classes.
+            Shape (classes, classes).
     """
-    known = ~log_joint.isnan().any(dim=1)
-    sums = log_joint.new_zeros(log_joint.shape[1], log_joint.shape[1])
-    return sums.index_add_(0, labels[known], log_joint[known].softmax(dim=1))
+    known = ~log_joint.gather(1, labels[:, None])[:, 0].isnan()
+    total.index_add_(0, labels[known], log_joint[known].softmax(dim=1).to(total.dtype))
 
 
-def log_noise(sums: Tensor, scale: float = 1.0) -> Tensor:
+def log_noise(sums: Tensor) -> Tensor:
     """Logarithm of the probability of each given label where a class is right.
 
     Args:
-        sums: Sums from `label_sums` over some samples. Shape (classes, classes).
-        scale: Number of all samples for each of these.
+        sums: Sums from `add_label_sums`, times the number of all samples for each that they are
+            over. Shape (classes, classes).
 
     Returns:
         Rows for given labels, columns for right classes; the exponentials of each column sum to 1,
         and a sample of each pair is added to what was seen. Shape (classes, classes).
     """
-    weights = 1 + scale * sums
+    weights = 1 + sums
     return (weights / weights.sum(dim=0)).log()
 
 
-def judge_labels(log_joint: Tensor, labels: Tensor, noise: Tensor) -> LabelVerdict:
-    """Log-odds that labels are wrong.
+def gain_of_noise(log_joint: Tensor, labels: Tensor, sums: Tensor, counted: Tensor) -> Tensor:
+    """Log-probability of labels with noise minus that without, each sample left out of the noise.
 
     Args:
         log_joint: Log-density plus log-prior of each class. Shape (samples, classes).
         labels: Given labels. Shape (samples,).
-        noise: From `log_noise`. Shape (classes, classes).
-    """
-    posterior = log_joint + noise[labels]
-    place = labels[:, None]
-    own = posterior.gather(1, place)[:, 0]
-    posterior.scatter_(1, place, -torch.inf)
-    suspected = posterior.argmax(dim=1)
-    suspicion = posterior.logsumexp(dim=1) - own
-    return LabelVerdict(torch.where(suspicion.isfinite(), suspicion, torch.nan), suspected)
-
-
-def label_probability(log_joint: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
-    """Probability that labels are right, in [0, 1]; arguments as for `judge_labels`.
+        sums: Sums from `add_label_sums`, times the scale of `log_noise`. Shape (classes, classes).
+        counted: That scale for samples that the sums are over, 0 for others. Shape (samples,).
 
     Returns:
-        NaN where a class has no density. Shape (samples,).
+        In nats; NaN for a sample that has no density. Shape (samples,), float64.
     """
-    posterior = (log_joint + noise[labels]).log_softmax(dim=1)
-    return posterior.gather(1, labels[:, None])[:, 0].exp()
+    logs = log_joint.double().log_softmax(dim=1)
+    likely = logs.exp()
+    own = counted[:, None] * likely
+    weights = 1 + sums[labels] - own
+    noisy = (likely * weights / (len(sums) + sums.sum(dim=0) - own)).sum(dim=1).log()
+    return noisy - logs.gather(1, labels[:, None])[:, 0]
 
 
-def log_odds_against(log_joint: Tensor, labels: Tensor) -> Tensor:
-    """Log-odds of all other classes together against the label. Shape (samples,)."""
-    no_noise = log_joint.new_zeros(log_joint.shape[1], log_joint.shape[1])
-    return judge_labels(log_joint, labels, no_noise).suspicion
+def judge_labels(
+    log_joint: Tensor, labels: Tensor, noise: Tensor | None, work: Workspace
+) -> LabelVerdict:
+    """Log-odds of all other classes together against the label.
+
+    Args:
+        log_joint: Log-density plus log-prior of each class; overwritten. Shape (samples, classes).
+        labels: Given labels. Shape (samples,).
+        noise: From `log_noise`, in the same dtype; None for no difference between classes.
+            Shape (classes, classes).
+        work: Memory of the calling thread.
+    """
+    posterior = log_joint
+    if noise is not None:
+        noise_of_rows = work.matrix("noise", len(log_joint), len(noise), noise)
+        posterior = log_joint.add_(torch.index_select(noise, 0, labels, out=noise_of_rows))
+    place = labels[:, None]
+    own = posterior.gather(1, place)[:, 0].double()
+    posterior.scatter_(1, place, -torch.inf)
+    suspected = argmax(posterior)
+    suspicion = logsumexp(posterior).double() - own
+    return LabelVerdict(torch.where(suspicion.isfinite(), suspicion, torch.nan), suspected)

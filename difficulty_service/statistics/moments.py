@@ -5,7 +5,7 @@ large numbers. Moments with the same pilot are merged by plain addition.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from difficulty_service.statistics.chunks import (
 from difficulty_service.statistics.products import (
     Workspace,
     add_upper_gram,
+    mirror_upper,
     one_thread_per_product,
 )
 
@@ -155,8 +156,8 @@ def accumulate_moments(
             if chunk_sums.first_bad is not None:
                 first_row = moments.num_samples - int(chunk_sums.counts.sum())
                 raise _not_finite(chunk_sums.first_bad, first_row)
-    upper = moments.scatter.triu()
-    return replace(moments, scatter=upper + upper.triu(1).T)
+    mirror_upper(moments.scatter)
+    return moments
 
 
 @dataclass(frozen=True)

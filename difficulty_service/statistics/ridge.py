@@ -8,22 +8,31 @@ that were left out of the fit are most probable; the labels given are the only e
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import scipy.linalg
 import scipy.optimize
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from difficulty_service.runtime.process_setup import give_back_freed_memory
 from difficulty_service.statistics.class_distances import (
+    LeftOut,
     class_distances_left_out,
     class_geometry,
     distances_of_rows_left_out,
 )
-from difficulty_service.statistics.gaussian import covariances
+from difficulty_service.statistics.gaussian import covariance_within, mean_variance
 from difficulty_service.statistics.moments import Moments
-from difficulty_service.statistics.products import one_thread_per_product
+from difficulty_service.statistics.products import (
+    BLOCK_ROWS,
+    Workspace,
+    chunk_ranges,
+    logsumexp,
+    matmul,
+    one_thread_per_product,
+)
 
 MOST_SAMPLES = 5000
 """Samples whose likelihood is computed: enough to tell one ridge from the next."""
@@ -46,6 +55,11 @@ ABOVE_NOISE = 10
 BOUNDS_OF_SCALE = (-12.0, 4.0)
 """Natural logarithm of the factor on the distances that is best for the likelihood."""
 
+ACCURACY_OF_SCALE = 1e-9
+"""Of that logarithm; the scale hardly differs between ways to sum the same moments."""
+
+DISTANCES_AT_ONCE = 1 << 18
+"""Approximate number of distances that are computed at a time, in several copies."""
 
 FARTHEST_RIDGES = (1e-6, 1e4)
 """Ends of the ridges that are tried where the likelihood still grows at an end of RIDGES."""
@@ -72,7 +86,7 @@ class LabelledRows:
     """Some samples of a dataset with all their augmentation runs.
 
     Attributes:
-        features: Rows of the same sample follow each other, float64. Shape (samples * runs, dim).
+        features: Rows of the same sample follow each other. Shape (samples * runs, dim).
         labels: Class of each sample. Shape (samples,).
         runs: Rows per sample.
     """
@@ -99,7 +113,7 @@ def choose_ridge(sample: LabelledRows, moments: Moments) -> float:
         One of RIDGES. The largest of them where no sample has another one of its class, or there
         is one class only.
     """
-    likelihood_of = _likelihood_of_ridge(sample, moments)
+    likelihood_of = _RidgeSearch(sample, moments)
     return _best(map(likelihood_of, RIDGES)).ridge
 
 
@@ -115,7 +129,7 @@ def likeliest_ridge(sample: LabelledRows, moments: Moments) -> RidgeChoice:
         A ridge within FARTHEST_RIDGES. The largest of RIDGES with the scale 1 where `choose_ridge`
         has nothing to compare.
     """
-    likelihood_of = _likelihood_of_ridge(sample, moments)
+    likelihood_of = _RidgeSearch(sample, moments)
     best = _best(map(likelihood_of, RIDGES))
     if math.isnan(best.likelihood):
         return best
@@ -136,46 +150,74 @@ def _best(choices: Iterable[RidgeChoice]) -> RidgeChoice:
     return max(known, key=lambda each: each.likelihood, default=fallback)
 
 
-def _likelihood_of_ridge(sample: LabelledRows, moments: Moments) -> Callable[[float], RidgeChoice]:
-    """What gives the likelihood under a ridge: NaN where it is too small or nothing to compare."""
-    counts = moments.counts
-    fitted = (counts > 0).nonzero().flatten()
-    sample = _usable(sample, counts, len(fitted))
-    if len(fitted) < 2 or not len(sample.labels):  # noqa: PLR2004
-        return lambda ridge: RidgeChoice(ridge, 1.0, math.nan)
-    within, agnostic = covariances(moments)
-    variance = float(agnostic.trace()) / moments.dim
-    variances, directions = torch.linalg.eigh(within)
-    points = (sample.features - moments.pilot) @ directions
-    class_points = moments.class_sums[fitted] / counts[fitted, None] @ directions
-    squares = points.square() if sample.runs == 1 else points
-    # Classes without samples have no place among the distances.
-    labels, counts = torch.searchsorted(fitted, sample.labels), counts[fitted]
-    rows = labels.repeat_interleave(sample.runs)
+class _RidgeSearch:
+    """Gives the likelihood under each ridge, with memory that all of them share."""
 
-    # What rounding made negative tells how far off the other variances may be.
-    noise = max(0.0, -float(variances[0]))
+    def __init__(self, sample: LabelledRows, moments: Moments) -> None:
+        fitted = (moments.counts > 0).nonzero().flatten()
+        sample = _usable(sample, moments.counts, len(fitted))
+        self._comparable = len(fitted) > 1 and len(sample.labels) > 0
+        if not self._comparable:
+            return
+        self._runs, self._counts = sample.runs, moments.counts[fitted]
+        # Classes without samples have no place among the distances.
+        self._labels = torch.searchsorted(fitted, sample.labels)
+        self._variance = mean_variance(moments)
+        variances, axes = scipy.linalg.eigh(
+            # The order that LAPACK overwrites without a copy, by the routine of least memory.
+            covariance_within(moments).numpy().T,
+            overwrite_a=True,
+            check_finite=False,
+            driver="evr",
+        )
+        self._variances, directions = torch.from_numpy(variances), torch.from_numpy(axes)
+        # What rounding made negative tells how far off the other variances may be.
+        self._noise = max(0.0, -float(self._variances[0]))
+        self._class_points = moments.class_sums[fitted] / self._counts[:, None] @ directions
+        self._points = torch.empty_like(sample.features)
+        for rows in chunk_ranges(len(self._points), BLOCK_ROWS):
+            self._points[rows] = (sample.features[rows] - moments.pilot) @ directions
+        give_back_freed_memory()
+        self._distances = self._points.new_empty(len(self._points), len(fitted))
+        self._work = Workspace()
 
-    def likelihood_of(ridge: float) -> RidgeChoice:
-        if ridge * variance < ABOVE_NOISE * noise:
-            return RidgeChoice(ridge, 1.0, math.nan)
-        scale = (variances.clamp(min=0) + ridge * variance).rsqrt()
-        if sample.runs == 1:
-            left_out = distances_of_rows_left_out(
-                squares @ scale.square(),
-                points @ (class_points * scale.square()).T,
-                labels,
-                class_geometry(class_points * scale, counts),
+    def __call__(self, ridge: float) -> RidgeChoice:
+        """The likelihood: NaN where the ridge is too small or there is nothing to compare."""
+        nothing = RidgeChoice(ridge, 1.0, math.nan)
+        if not self._comparable or ridge * self._variance < ABOVE_NOISE * self._noise:
+            return nothing
+        scale = (self._variances.clamp(min=0) + ridge * self._variance).rsqrt()
+        first = 0
+        for left_out in self._in_blocks(scale):
+            if left_out.leverage.max() > LARGEST_LEVERAGE:
+                return nothing
+            self._distances[first : first + len(left_out.distances)] = left_out.distances
+            first += len(left_out.distances)
+        labels = self._labels.repeat_interleave(self._runs)
+        return RidgeChoice(ridge, *label_likelihood(self._distances, labels, self._counts))
+
+    def _in_blocks(self, scale: Tensor) -> Iterator[LeftOut]:
+        """Distances of some samples at a time, by a factor for each direction."""
+        runs, dtype = self._runs, self._points.dtype
+        class_points = self._class_points * scale
+        geometry = class_geometry(class_points, self._counts, dtype) if runs == 1 else None
+        weighted = class_points.mul_(scale).to(dtype) if runs == 1 else class_points
+        squares = scale.square().to(dtype)
+        most = max(1, DISTANCES_AT_ONCE // (len(self._counts) * runs**2))
+        for block in chunk_ranges(len(self._labels), min(most, BLOCK_ROWS)):
+            points, labels = (
+                self._points[block.start * runs : block.stop * runs],
+                self._labels[block],
             )
-        else:
-            left_out = class_distances_left_out(
-                points * scale, labels, class_points * scale, counts, sample.runs
-            )
-        if left_out.leverage.max() > LARGEST_LEVERAGE:
-            return RidgeChoice(ridge, 1.0, math.nan)
-        return RidgeChoice(ridge, *label_likelihood(left_out.distances, rows, counts))
-
-    return likelihood_of
+            if geometry is None:
+                yield class_distances_left_out(
+                    points * scale, labels, class_points, self._counts, runs
+                )
+                continue
+            products = self._work.matrix("products", len(points), len(self._counts), points)
+            matmul(points, weighted.T, out=products)
+            lengths = points.square() @ squares
+            yield distances_of_rows_left_out(lengths, products, labels, geometry, self._work)
 
 
 def label_likelihood(distances: Tensor, labels: Tensor, counts: Tensor) -> tuple[float, float]:
@@ -192,17 +234,36 @@ def label_likelihood(distances: Tensor, labels: Tensor, counts: Tensor) -> tuple
     Returns:
         The scale, and the mean log-probability in nats; zero or less.
     """
-    prior = (counts / counts.sum()).log()
+    prior = (counts / counts.sum()).log().to(distances.dtype)
+    own = distances.gather(1, labels[:, None]).mean(dtype=torch.float64)
+    work = Workspace()
 
-    def loss(log_scale: float) -> float:
-        logits = prior - math.exp(log_scale) * distances / 2
-        return float(functional.cross_entropy(logits, labels))
+    def posteriors(log_scale: float) -> Iterator[tuple[Tensor, Tensor]]:
+        for block in distances.split(max(1, DISTANCES_AT_ONCE // len(counts))):
+            logits = work.like("logits", block)
+            yield block, torch.add(prior, block, alpha=-math.exp(log_scale) / 2, out=logits)
 
-    # The loss is convex in the scale.
-    found = scipy.optimize.minimize_scalar(
-        loss, bounds=BOUNDS_OF_SCALE, method="bounded", options={"xatol": 0.02}
+    def slope(log_scale: float) -> float:
+        """Twice the derivative of the loss by the scale: the loss is convex."""
+        expected = sum(
+            float((logits.softmax(dim=1).mul_(block)).sum(dtype=torch.float64))
+            for block, logits in posteriors(log_scale)
+        )
+        return float(own) - expected / len(distances)
+
+    lower, upper = BOUNDS_OF_SCALE
+    if slope(lower) >= 0:
+        best = lower
+    elif slope(upper) <= 0:
+        best = upper
+    else:
+        best = scipy.optimize.brentq(slope, lower, upper, xtol=ACCURACY_OF_SCALE)
+    evidence = sum(
+        float(logsumexp(logits).sum(dtype=torch.float64)) for _, logits in posteriors(best)
     )
-    return math.exp(found.x), -float(found.fun)
+    mean_prior = float(prior[labels].mean(dtype=torch.float64))
+    likelihood = mean_prior - math.exp(best) * float(own) / 2 - evidence / len(distances)
+    return math.exp(best), likelihood
 
 
 def _usable(sample: LabelledRows, counts: Tensor, num_classes: int) -> LabelledRows:

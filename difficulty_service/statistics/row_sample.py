@@ -50,7 +50,7 @@ def read_samples(
             parts.append(part)
         first_row += count
     features, labels = (torch.cat([getattr(part, name) for part in parts]) for name in FIELDS)
-    return LabelledRows(features.double(), labels, runs)
+    return LabelledRows(features, labels, runs)
 
 
 def read_chunk_samples(

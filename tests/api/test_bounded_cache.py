@@ -77,6 +77,37 @@ def test_a_value_that_must_leave_while_it_is_loaded_leaves_once_it_is() -> None:
     assert cache.get("next", lambda: "again") == "next"
 
 
+def test_only_a_value_that_is_loaded_is_known() -> None:
+    cache: BoundedCache[str, str] = BoundedCache(2)
+    known_while_loading: list[str | None] = []
+
+    def load() -> str:
+        known_while_loading.append(cache.known("cat"))
+        return "loaded"
+
+    def fail() -> str:
+        raise OSError("no dog")
+
+    before = cache.known("cat")
+    cache.get("cat", load)
+    with pytest.raises(OSError, match="no dog"):
+        cache.get("dog", fail)
+
+    assert (before, known_while_loading, cache.known("cat")) == (None, [None], "loaded")
+    assert cache.known("dog") is None
+
+
+def test_a_known_value_that_is_asked_for_counts_as_used() -> None:
+    cache: BoundedCache[str, str] = BoundedCache(2)
+    for key in ("a", "b"):
+        cache.get(key, lambda: "value")
+
+    cache.known("a")
+    cache.get("c", lambda: "value")
+
+    assert (cache.known("a"), cache.known("b")) == ("value", None)
+
+
 def test_clearing_evicts_every_value() -> None:
     evicted: list[int] = []
     cache: BoundedCache[str, int] = BoundedCache(3, evicted.append)

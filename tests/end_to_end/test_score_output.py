@@ -92,6 +92,27 @@ def test_images_with_another_label_are_named_with_the_class_they_look_like(
     assert (provenance["num_doubtful"], provenance["num_duplicates"]) == (number, 1)
 
 
+def test_the_images_to_check_are_the_most_suspicious_where_suspicion_is_asked_for(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    (few_photos / "bird" / "003.png").rename(few_photos / "cat" / "wrong.png")
+    scores = tmp_path / "scores.parquet"
+    words = ("--scorers", "suspicion", *builtin, *RIDGE)
+
+    done = difficulty("score", few_photos, "--out", scores, *words)
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    heading = next(line for line in lines if line.endswith("(suspicion above 0)"))
+    table = read_scores(scores, ["sample_id", "suspicion"]).table
+    suspicion = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    above = sorted((value for value in suspicion.values() if value > 0), reverse=True)
+    assert int(heading.split()[0]) == len(above)
+    rows = lines[lines.index(heading) + 2 :][: min(10, len(above))]
+    assert [suspicion[row.split()[0]] for row in rows] == above[:10]
+    assert "--drop 'suspicion > " in done.stdout
+
+
 def test_near_copies_are_found_where_they_are_asked_for(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:

@@ -94,6 +94,7 @@ def test_the_final_epoch_is_printed_where_it_is_the_best(
     [
         (("--seed", "7"), "training.seeds=[3, 5]"),
         (("--scores", "s.parquet"), "regulariser.scores=t.parquet"),
+        (("--scores", "s.parquet"), "loss.scores=t.parquet"),
         (("--on-error", "stop"), "data.on_error=skip"),
     ],
 )

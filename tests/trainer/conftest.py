@@ -22,6 +22,9 @@ from trainer.weights.formula import WeightsDistribution
 
 MakeRecipe = Callable[..., Recipe]
 
+CLASSES = ("bird", "cat", "dog")
+"""Names of the classes of the features, in the order of their labels."""
+
 
 @dataclass
 class RunRecorder:
@@ -178,6 +181,7 @@ def locations(
         copy.write_bytes(file.read_bytes()[: 20 if file.name == "07.png" else None])
     _write_scores(folder / "scores.parquet", ids)
     _write_scores(folder / "other.parquet", ids[::-1])
+    _write_scores(folder / "other_labels.parquet", ids, probability=0.9)
     _write_scores(folder / "fewer.parquet", ids[10:])
     _write_scores(folder / "unreliable.parquet", ids, reliable=False)
     return {
@@ -191,17 +195,31 @@ def locations(
         "LABELS": str(folder / "labels.parquet"),
         "SCORES": str(folder / "scores.parquet"),
         "OTHER_SCORES": str(folder / "other.parquet"),
+        "OTHER_LABEL_SCORES": str(folder / "other_labels.parquet"),
         "FEWER_SCORES": str(folder / "fewer.parquet"),
         "UNRELIABLE_SCORES": str(folder / "unreliable.parquet"),
     }
 
 
-def _write_scores(path: Path, ids: Sequence[str], **provenance: object) -> None:
+def _write_scores(
+    path: Path, ids: Sequence[str], probability: float = 0.1, **provenance: object
+) -> None:
+    """Scores of the features: every fourth label is right with the given probability."""
+    numbers = [int(Path(each).stem) for each in ids]
+    names, others = (
+        pa.array([CLASSES[(number + step) % 3] for number in numbers]).dictionary_encode()
+        for step in (0, 1)
+    )
+    shares = [probability if number % 4 == 0 else 0.8 for number in numbers]
     table = pa.table(
         {
             "sample_id": list(ids),
-            "label": pa.array([0] * len(ids), pa.int32()),
-            "label_name": pa.array(["a"] * len(ids)).dictionary_encode(),
+            "label": pa.array([number % 3 for number in numbers], pa.int32()),
+            "label_name": names,
+            "suspicion": pa.array([0.0] * len(ids), pa.float64()),
+            "label_probability": pa.array(shares, pa.float32()),
+            "suspected_label": pa.array([(number + 1) % 3 for number in numbers], pa.int32()),
+            "suspected_label_name": others,
             "rmd": pa.array([float(number) for number in range(len(ids))], pa.float64()),
             "knn": pa.array([float(number % 7) for number in range(len(ids))], pa.float32()),
         }

@@ -16,7 +16,11 @@ RecipeName = Annotated[
 ]
 ScoresOption = Annotated[
     Path | None,
-    typer.Option("--scores", help="Score file, for a recipe with regulariser.weights = 'scores'."),
+    typer.Option(
+        "--scores",
+        help="Score file, for a recipe with regulariser.weights = 'scores', or with loss.weights "
+        "or loss.targets by suspicion.",
+    ),
 ]
 Settings = Annotated[
     list[str] | None,

@@ -1,6 +1,5 @@
 """`difficulty train`: a recipe in, a folder of a run out."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -40,14 +39,15 @@ def train(
     train ...`.
     """
     from trainer.console import train_seed
-    from trainer.recipes.effects import NEEDS_WEIGHTS
+    from trainer.recipes.effects import NEEDS_SCORES
     from trainer.recipes.file import read_recipe
     from trainer.recipes.overrides import keys_of_overrides, split_overrides
+    from trainer.recipes.scores import SCORE_KEYS, used_scores, with_scores
 
     changes = list(settings or [])
     changed = keys_of_overrides(split_overrides(changes))
     for option, value, key in (
-        ("--scores", scores, "regulariser.scores"),
+        *(("--scores", scores, key) for key in SCORE_KEYS),
         ("--seed", seed, "training.seeds"),
         ("--on-error", on_error, "data.on_error"),
     ):
@@ -57,9 +57,9 @@ def train(
         changes.append(f"data.on_error={on_error}")
     chosen = read_recipe(recipe, changes)
     if scores is not None:
-        if chosen.regulariser.weights != "scores":
-            raise typer.BadParameter(f"{scores} {NEEDS_WEIGHTS}", param_hint="--scores")
-        chosen = replace(chosen, regulariser=replace(chosen.regulariser, scores=str(scores)))
+        if not used_scores(chosen):
+            raise typer.BadParameter(f"{scores} {NEEDS_SCORES}", param_hint="--scores")
+        chosen = with_scores(chosen, str(scores))
     seeds = chosen.training.seeds if seed is None else (seed,)
     folder = out or Path("runs") / chosen.name
     for each in seeds:

@@ -19,6 +19,7 @@ from trainer.own_code import describe_own, known_objects
 from trainer.recipes.effects import without_defaults
 from trainer.recipes.file import changed_recipe, read_values, recipe_as_dict
 from trainer.recipes.overrides import refuse_repeated
+from trainer.recipes.scores import SCORE_KEYS, with_scores
 from trainer.runs.evaluate import load_model
 from trainer.runs.train import RunRequest, run_seed
 
@@ -90,14 +91,15 @@ def train(  # noqa: PLR0913 - one parameter for each part
             the statistics of the training samples and returns logits of shape (samples, classes).
             It replaces the recipe's [model].
         loss: A function of logits and targets that returns one loss per sample, a class of such
-            objects, or a name as in a recipe. It replaces the recipe's [loss].
+            objects, or a name as in a recipe. It replaces the recipe's loss and its constants.
         train: Training data: a location; a tuple of features, labels and perhaps ids, in any form
             that `difficulty_service.score` takes; a tuple of uint8 images and labels; or labelled
             images in any form that `difficulty_service.score_dataset` takes.
         validation: Validation data in the same forms, or the fraction of `train` to hold out.
         test: Test data in the same forms.
         scores: Score file, or scores of `difficulty_service`, for a recipe with
-            regulariser.weights = "scores". They are joined by sample id.
+            regulariser.weights = "scores", or with loss.weights or loss.targets by suspicion. They
+            are joined by sample id.
         settings: Other keys of the recipe, such as {"training.epochs": 3}; None removes a key.
         seed: Seed of this run; None for the first of the recipe.
         out: Folder of the run; None for `runs/` and the name of the recipe.
@@ -122,11 +124,12 @@ def train(  # noqa: PLR0913 - one parameter for each part
         if out is not None
         else Path("runs") / str((settings or {}).get("name", values["name"]))
     )
-    if scores is not None:
-        changes.append((["regulariser", "scores"], _score_file(scores, folder)))
-    refuse_repeated(changes)
+    by_scores = SCORE_KEYS if scores is not None else ()
+    refuse_repeated([*changes, *((_keys(key), scores) for key in by_scores)])
     with known_objects(objects):
         chosen = changed_recipe(values, changes, source)
+        if scores is not None:
+            chosen = with_scores(chosen, _score_file(scores, folder))
         _warn_of_own_code(chosen, model, loss)
         number = chosen.training.seeds[0] if seed is None else seed
         with watch(chosen.training.epochs, on_epoch, shown=progress) as callbacks:

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 
 from trainer.config import LossConfig, Recipe
-from trainer.losses import LOSSES_WITH_MEMORY, make_loss
+from trainer.losses import LOSSES_WITH_MEMORY, Loss, make_loss
 from trainer.losses.focal import ScheduledFocal
 from trainer.models import AMBIGUOUS, KINDS, MODELS
 from trainer.own_code import is_own
 from trainer.recipes.effects import keys_without_effect, messages_of
 from trainer.recipes.messages import wrong_value
+
+LOGITS = ((1.0, 0.0), (1.0, 0.0))
+"""Logits of the batch on which losses are tried."""
 
 
 def contradictions(recipe: Recipe, given: Iterable[str], *, in_sweep: bool = False) -> list[str]:
@@ -31,6 +34,7 @@ def contradictions(recipe: Recipe, given: Iterable[str], *, in_sweep: bool = Fal
         _check_schedule(recipe),
         _check_loss(recipe),
         _check_weights(recipe, in_sweep=in_sweep),
+        _check_trust(recipe),
         _check_others(recipe),
     )
     return [problem for problems in checks for problem in problems]
@@ -81,6 +85,14 @@ def _check_loss(recipe: Recipe) -> Iterator[str]:
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
         yield f'[loss] of name "{name}": {error}'
         return
+    if recipe.loss.targets == "posterior" and _depends_on_other_labels(loss):
+        yield wrong_value(
+            "loss.targets",
+            "posterior",
+            f'"{name}" compares the predictions with the labels of other samples or of earlier '
+            'epochs, so it has no mean over two labels; set loss.weights = "label_probability" '
+            "instead, or choose another loss",
+        )
     if isinstance(loss, ScheduledFocal) and not loss.schedule.fractional:
         late = [boundary for boundary in loss.schedule.boundaries if boundary >= epochs]
         if late:
@@ -92,7 +104,17 @@ def _check_loss(recipe: Recipe) -> Iterator[str]:
             )
 
 
-def _try_loss(config: LossConfig, epochs: int) -> object:
+def _depends_on_other_labels(loss: Loss) -> bool:
+    """Whether the loss of a sample depends on more labels than its own."""
+    if hasattr(loss, "after_batch"):
+        return True
+    first, second = (
+        loss(torch.tensor(LOGITS), torch.tensor(targets))[0] for targets in ((0, 1), (0, 0))
+    )
+    return not torch.equal(first, second)
+
+
+def _try_loss(config: LossConfig, epochs: int) -> Loss:
     """The loss after one batch of two samples, which is where most constants are validated."""
     loss = make_loss(config.name, **config.constants)
     sample_ids = ("first", "second")
@@ -103,7 +125,7 @@ def _try_loss(config: LossConfig, epochs: int) -> object:
     ):
         if hasattr(loss, hook):
             getattr(loss, hook)(*arguments)
-    losses = loss(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
+    losses = loss(torch.tensor(LOGITS), torch.tensor([0, 1]))
     if losses.shape != (2,):
         raise ValueError(f"it gives shape {tuple(losses.shape)} for 2 samples, not one loss each")
     if not all(math.isfinite(value) for value in losses.tolist()):
@@ -119,6 +141,16 @@ def _check_weights(recipe: Recipe, *, in_sweep: bool) -> Iterator[str]:
             "scores",
             "has no effect with regulariser.alpha = 0; raise alpha, such as to 0.3, or make it "
             '"constant"',
+        )
+
+
+def _check_trust(recipe: Recipe) -> Iterator[str]:
+    if recipe.loss.weights != "constant" and recipe.loss.targets != "labels":
+        yield wrong_value(
+            "loss.targets",
+            recipe.loss.targets,
+            'loss.weights = "label_probability" acts on the same doubt a second time; choose one '
+            "of the two",
         )
 
 

@@ -27,6 +27,15 @@ NEEDS_WEIGHTS = (
     'has no effect with regulariser.weights = "constant"; set regulariser.weights = "scores" and '
     "regulariser.alpha above 0, such as 0.3"
 )
+"""What the score file of the entropy term needs."""
+
+NEEDS_DOUBTS = (
+    'has no effect with loss.weights = "constant" and loss.targets = "labels"; set loss.weights = '
+    '"label_probability" or loss.targets = "posterior"'
+)
+"""What the score file of the loss needs."""
+
+NEEDS_SCORES = f'{NEEDS_WEIGHTS}, or loss.weights = "label_probability"'
 """What a score file needs."""
 
 KIND = 'has no effect: it needs data.kind = "{}", and data.kind is "{{0.data.kind}}"; remove it'
@@ -79,6 +88,9 @@ NOT_IN_MEMORY = Condition(
 BY_SCORES = Condition(
     lambda recipe: recipe.regulariser.weights == "scores", NEEDS_WEIGHTS, ("regulariser.weights",)
 )
+DOUBTS = Condition(
+    lambda recipe: recipe.loss.doubts_labels, NEEDS_DOUBTS, ("loss.weights", "loss.targets")
+)
 CLIPS_SCORES = Condition(
     lambda recipe: recipe.regulariser.normalise in {"minmax", "zscore"},
     'has no effect with regulariser.normalise = "{0.regulariser.normalise}"; it applies to '
@@ -130,6 +142,8 @@ CONDITIONS: Mapping[str, tuple[Condition, ...]] = {
     "data.vocabulary_size": (TEXT,),
     "data.in_memory": (IMAGES,),
     "data.workers": (IMAGES, NOT_IN_MEMORY),
+    "loss.scores": (DOUBTS,),
+    "loss.missing": (DOUBTS,),
     "regulariser.scores": (BY_SCORES,),
     "regulariser.column": (BY_SCORES,),
     "regulariser.normalise": (BY_SCORES,),

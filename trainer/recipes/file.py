@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -12,17 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from difficulty_service.errors import ConfigError
-from trainer.config import (
-    DataConfig,
-    LossConfig,
-    ModelConfig,
-    OptimiserConfig,
-    Recipe,
-    RegulariserConfig,
-    ScheduleConfig,
-    TrainingConfig,
-    UncertaintyConfig,
-)
+from trainer.config import LossConfig, Recipe
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
 from trainer.models import AMBIGUOUS, MODELS, TIMM_PREFIX, model_options
 from trainer.own_code import is_own
@@ -45,20 +35,13 @@ from trainer.recipes.overrides import (
     with_overrides,
 )
 from trainer.recipes.own_settings import wrong_own_settings
-
-TABLES: dict[str, type] = {
-    "data": DataConfig,
-    "model": ModelConfig,
-    "loss": LossConfig,
-    "regulariser": RegulariserConfig,
-    "optimiser": OptimiserConfig,
-    "schedule": ScheduleConfig,
-    "training": TrainingConfig,
-    "uncertainty": UncertaintyConfig,
-}
-
-# Tables with a `name` whose other keys are settings of the named thing, and the field for these.
-OPEN_TABLES = {"model": "options", "loss": "constants"}
+from trainer.recipes.tables import (
+    OPEN_TABLES,
+    TABLES,
+    home_of,
+    keys_of_table,
+    unknown_top_level_key,
+)
 
 
 def read_recipe(
@@ -109,7 +92,8 @@ def changed_recipe(
     Raises:
         ConfigError: The values are invalid; the message lists all problems.
     """
-    values = with_overrides(values, changes, OPEN_TABLES)
+    kept = {table: keys_of_table(table) for table in OPEN_TABLES}
+    values = with_overrides(values, changes, kept)
     _require_one_model(values.get("model"), source)
     recipe = _build(values, source)
     written, changed = keys_of(values), keys_of_overrides(changes)
@@ -151,7 +135,7 @@ def _require_consistent(problems: list[str], source: str) -> None:
 def _build(values: Mapping[str, Any], source: str) -> Recipe:
     """Makes a recipe whose values are valid by themselves."""
     problems = [
-        _unknown_top_level_key(key, value)
+        unknown_top_level_key(key, value)
         for key, value in values.items()
         if key not in TABLES and key != "name"
     ]
@@ -231,15 +215,14 @@ def _read_table(table: str, values: object) -> tuple[Any, list[str]]:
     """The configuration of one table, None if it is invalid, and its problems."""
     if not isinstance(values, Mapping):
         return None, [wrong_value(table, values, f"must be a table, [{table}]")]
-    field = OPEN_TABLES.get(table)
-    known = [known.name for known in fields(TABLES[table]) if known.name != field]
+    field, known = OPEN_TABLES.get(table), keys_of_table(table)
     settings = {key: value for key, value in values.items() if key not in known}
     if field:
         default_name = LossConfig().name if table == "loss" else None
         problems = _wrong_settings(table, values.get("name", default_name), settings)
         nested = {field: {key: _frozen(value) for key, value in settings.items()}}
     else:
-        problems = [unknown_key(f"[{table}]", key, known, _home(key)) for key in settings]
+        problems = [unknown_key(f"[{table}]", key, known, home_of(key)) for key in settings]
         nested = {}
     own = json.dumps({key: values[key] for key in known if key in values}, default=str)
     try:
@@ -267,27 +250,11 @@ def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> li
     problems = []
     for key, value in settings.items():
         if key not in defaults:
-            problems.append(unknown_key(f'[{table}] of name "{name}"', key, defaults))
+            known = [*defaults, *(each for each in keys_of_table(table) if each != "name")]
+            problems.append(unknown_key(f'[{table}] of name "{name}"', key, known))
         else:
             problems += wrong_constant(f"{table}.{key}", value, defaults[key])
     return problems
-
-
-def _unknown_top_level_key(key: str, value: object) -> str:
-    known = ["name", *(f"[{table}]" for table in TABLES)]
-    is_table = isinstance(value, Mapping)
-    home = None if is_table else _home(key)
-    shown = f"[{key}]" if is_table else key
-    hint = f"; it belongs in {home}." if home else did_you_mean(shown, known)
-    kind = "table" if is_table else "key outside the tables"
-    return f"{shown}: no such {kind}{hint} A recipe has {', '.join(known)}"
-
-
-def _home(key: str) -> str | None:
-    """The table with a key of that name, if there is exactly one."""
-    homes = [table for table, config in TABLES.items() if key in {f.name for f in fields(config)}]
-    # The head repeats keys of the classifier, which are meant more often.
-    return f"[{homes[0]}]" if homes and len({*homes} - {"uncertainty"}) <= 1 else None
 
 
 def _frozen(value: Any) -> Any:  # noqa: ANN401 - any TOML value

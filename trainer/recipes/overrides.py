@@ -38,14 +38,17 @@ def refuse_repeated(changes: Iterable[Change]) -> None:
 
 
 def with_overrides(
-    values: dict[str, Any], changes: Sequence[Change], open_tables: Collection[str]
+    values: dict[str, Any],
+    changes: Sequence[Change],
+    open_tables: Mapping[str, Collection[str]],
 ) -> dict[str, Any]:
     """Applies changes, those of names first and the others in their order.
 
     Args:
         values: Values of a recipe, which are changed in place.
         changes: Result of `split_overrides`.
-        open_tables: Tables whose other keys are removed when their name changes.
+        open_tables: Tables whose other keys are settings of what their name names, and are removed
+            when it changes; each with the keys that stay.
 
     Raises:
         ConfigError: A key to remove is not there.
@@ -58,7 +61,8 @@ def with_overrides(
         if not isinstance(table, dict):
             continue  # reported later as a wrong table
         if keys in names and table.get("name") != value:
-            table.clear()
+            for key in table.keys() - open_tables[keys[0]]:
+                del table[key]
         if value is not None:
             table[keys[-1]] = value
         elif keys[-1] in table:

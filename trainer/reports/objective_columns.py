@@ -16,6 +16,12 @@ def objective_cells(objective: Mapping[str, Any]) -> list[str]:
     loss, weights = objective["loss"], objective["weights"]
     constants = ", ".join(f"{key} = {_shown(value)}" for key, value in loss["constants"].items())
     name = f"{loss['name']} ({constants})" if constants else loss["name"]
+    if labels := objective.get("labels"):
+        name += (
+            ", by the posterior of labels"
+            if labels["targets"] == "posterior"
+            else ", times the probability of the label"
+        )
     if weights == "none":
         return [name, "none", NOTHING]
     term = f"{objective['alpha']:g} x entropy"

@@ -14,9 +14,10 @@ from difficulty_service.errors import ConfigError, Setting, TrainingError
 from difficulty_service.score_file import read_score_schema
 from trainer import run_folder
 from trainer.config import Recipe, RegulariserConfig
-from trainer.recipes.effects import NEEDS_WEIGHTS
+from trainer.recipes.effects import NEEDS_SCORES
 from trainer.recipes.file import read_recipe
 from trainer.recipes.overrides import value_of
+from trainer.recipes.scores import used_scores, with_scores
 from trainer.runs.train import fixed_part
 from trainer.training.checkpoint import require_same_run
 
@@ -173,10 +174,9 @@ def _read(request: SweepRequest, combination: Combination) -> Recipe:
     overrides = [*request.settings, *changes]
     recipe = read_recipe(request.recipe, overrides, in_sweep=ALPHA in combination)
     if _is_plain(combination):
-        return replace(recipe, regulariser=RegulariserConfig())
-    if request.scores is not None and recipe.regulariser.weights == "scores":
-        regulariser = replace(recipe.regulariser, scores=str(request.scores))
-        recipe = replace(recipe, regulariser=regulariser)
+        recipe = replace(recipe, regulariser=RegulariserConfig())
+    if request.scores is not None and used_scores(recipe):
+        recipe = with_scores(recipe, str(request.scores))
     return recipe
 
 
@@ -214,12 +214,12 @@ def _run(request: SweepRequest, label: str, recipe: Recipe) -> SweptRun:
 
 
 def _check_scores(request: SweepRequest, recipes: Sequence[Recipe]) -> None:
-    used = [each.regulariser.scores for each in recipes if each.regulariser.weights == "scores"]
+    used = [scores for recipe in recipes for scores in used_scores(recipe)]
     if request.scores is not None and not used:
-        raise ConfigError(f"{request.scores} {NEEDS_WEIGHTS}", parameter="scores")
+        raise ConfigError(f"{request.scores} {NEEDS_SCORES}", parameter="scores")
     if None in used:
         raise ConfigError(
-            "regulariser.weights = 'scores', but no score file is named",
+            "a recipe uses scores, but no score file is named",
             "add ",
             Setting("scores", "scores.parquet"),
             parameter="scores",

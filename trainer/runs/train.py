@@ -12,7 +12,7 @@ from torch import Tensor
 from difficulty_service.errors import ConfigError, Setting, TrainingError
 from difficulty_service.files.atomic_file import remove_leftovers
 from trainer import run_folder
-from trainer.config import Recipe
+from trainer.config import LossConfig, Recipe
 from trainer.data import Splits, open_splits
 from trainer.recipes.file import recipe_as_dict
 from trainer.runs.head import HeadRun, train_uncertainty
@@ -23,10 +23,12 @@ from trainer.samples import Samples
 from trainer.training.accelerator import any_process, make_accelerator
 from trainer.training.checkpoint import Progress, require_same_run
 from trainer.training.loop import Callbacks, train
+from trainer.training.objective import TRUSTED
 from trainer.training.state import make_train_state, resume_train_state, save_train_state
 from trainer.training.step import TrainingData
 from trainer.weights.formula import WeightsDistribution
 from trainer.weights.from_scores import weights_of_samples
+from trainer.weights.supervision import LabelBeliefs, Supervision, label_beliefs
 
 FREE_TO_CHANGE = (
     ("name",),
@@ -34,6 +36,7 @@ FREE_TO_CHANGE = (
     ("data", "max_pixels"),
     ("data", "on_error"),
     ("data", "workers"),
+    ("loss", "scores"),
     ("regulariser", "scores"),
     ("regulariser", "unreliable"),
     ("training", "checkpoint_every"),
@@ -105,7 +108,9 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     accelerator = make_accelerator(request.device, recipe.training.precision)
     splits = open_splits(recipe.data, request.seed, accelerator.device)
     weights, distribution = _weights(splits, recipe)
-    identity = _identity(request, splits.train, weights)
+    beliefs = _beliefs(splits.train, recipe.loss)
+    supervision = TRUSTED if beliefs is None else beliefs.supervision(recipe.loss)
+    identity = _identity(request, splits.train, weights, supervision)
     if request.resume and (folder / run_folder.METRICS).exists():
         saved = run_folder.read_json(folder / run_folder.RECIPE)
         require_same_run(folder / run_folder.RECIPE, saved.get("identity", {}), identity)
@@ -115,6 +120,8 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
         state = resume_train_state(folder / run_folder.CHECKPOINT, identity, state, accelerator)
     if accelerator.is_main_process:
         _write_description(folder, request, identity, distribution)
+        objective = describe_objective(recipe, distribution, beliefs)
+        run_folder.write_json(folder / run_folder.OBJECTIVE, objective)
         run_folder.write_inputs(folder / run_folder.INPUTS, splits.spec, splits.train.class_names)
         run_folder.write_errors(folder / run_folder.ERRORS, splits.skipped)
     callbacks.on_warnings(splits.warnings)
@@ -132,7 +139,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
             log(record)
             callbacks.on_epoch(record)
 
-        data = TrainingData(splits.train, weights, splits.validation)
+        data = TrainingData(splits.train, weights, splits.validation, supervision)
         loop_callbacks = Callbacks(callbacks.on_step, end_epoch, save, callbacks.should_stop)
         finished = train(state, data, recipe, request.seed, accelerator, loop_callbacks)
     if finished:
@@ -190,6 +197,21 @@ def _weights(splits: Splits, recipe: Recipe) -> tuple[Tensor | None, WeightsDist
     )
 
 
+def _beliefs(samples: Samples, config: LossConfig) -> LabelBeliefs | None:
+    """What is known about the labels of the training samples, if the recipe asks for it."""
+    if not config.doubts_labels:
+        return None
+    if config.scores is None:
+        raise ConfigError(
+            "the loss depends on how likely labels are to be right, but no score file is named",
+            "add ",
+            Setting("scores", "scores.parquet"),
+            ", which `difficulty score --scorers suspicion` writes",
+            parameter="scores",
+        )
+    return label_beliefs(samples, Path(config.scores), config)
+
+
 def fixed_part(recipe: Recipe) -> dict[str, Any]:
     """The keys of a recipe that must not change when a run resumes, as values of its file."""
     values = recipe_as_dict(recipe)
@@ -199,25 +221,39 @@ def fixed_part(recipe: Recipe) -> dict[str, Any]:
             table = table.get(name, {})
         table.pop(key, None)
     if recipe.training.final == "last":
-        # Runs that began before these keys existed can be resumed.
+        # Runs that began before these keys and those below existed can be resumed.
         del values["training"]["final"], values["training"]["best_by"]
+    if not recipe.loss.doubts_labels:
+        for key in ("weights", "targets", "missing"):
+            del values["loss"][key]
     # The head comes after the classifier and has an identity of its own.
     values.pop("uncertainty")
     return values
 
 
-def _identity(request: RunRequest, samples: Samples, weights: Tensor | None) -> dict[str, Any]:
+def _identity(
+    request: RunRequest, samples: Samples, weights: Tensor | None, supervision: Supervision
+) -> dict[str, Any]:
     """Everything a run depends on, as plain values."""
     digest = hashlib.sha256("\n".join(samples.sample_ids).encode())
     digest.update(samples.labels.numpy().tobytes())
-    return {
+    identity = {
         "recipe": fixed_part(request.recipe),
         "seed": request.seed,
         "training_samples": digest.hexdigest(),
-        "weights": hashlib.sha256(weights.numpy().tobytes()).hexdigest()
-        if weights is not None
-        else None,
+        "weights": _sha256(weights) if weights is not None else None,
     }
+    if supervision is not TRUSTED:
+        identity["supervision"] = {
+            name: _sha256(values)
+            for name, values in vars(supervision).items()
+            if values is not None
+        }
+    return identity
+
+
+def _sha256(values: Tensor) -> str:
+    return hashlib.sha256(values.numpy().tobytes()).hexdigest()
 
 
 def _write_description(
@@ -226,13 +262,11 @@ def _write_description(
     identity: Mapping[str, Any],
     distribution: WeightsDistribution | None,
 ) -> None:
-    """Writes the recipe, the identity, the objective and the weights of a run before it starts."""
+    """Writes the recipe, the identity and the weights of a run before it starts."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = recipe_as_dict(request.recipe)
     run_folder.write_json(
         folder / run_folder.RECIPE, {"recipe": recipe, "seed": request.seed, "identity": identity}
     )
-    objective = describe_objective(request.recipe, distribution)
-    run_folder.write_json(folder / run_folder.OBJECTIVE, objective)
     if distribution is not None:
         run_folder.write_json(folder / run_folder.WEIGHTS, distribution.as_dict())

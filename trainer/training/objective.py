@@ -2,6 +2,7 @@
 
 Only this module knows about difficulty. Alpha zero is the plain loss, weights of one are ordinary
 entropy regularisation, and weights made from difficulty scores are the method of Cui et al. (2023).
+Supervision decides how far the labels are trusted, whatever the loss.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainer.losses.cross_entropy import entropy
+from trainer.weights.supervision import Supervision
+
+TRUSTED = Supervision()
+"""Supervision by the given labels alone."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +36,29 @@ class Objective:
         if not self.alpha >= 0:
             raise ValueError(f"alpha {self.alpha} must be zero or more")
 
-    def __call__(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    def __call__(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        weights: Tensor | None = None,
+        supervision: Supervision = TRUSTED,
+    ) -> Tensor:
         """The value to minimise for each sample; the loop takes the mean or the sum.
+
+        Second labels make the loss its expectation over both labels. Weights of the supervision
+        multiply the whole objective: a sample whose label is wrong looks hard for that reason
+        alone, and should not be kept uncertain either.
 
         Args:
             logits: Shape (samples, classes).
             targets: Class indices. Shape (samples,).
             weights: Weight of each sample, larger for harder ones, without gradient; None weighs
                 all by one. Shape (samples,).
+            supervision: How far the label of each of these samples is trusted.
 
         Returns:
-            `loss - alpha * weight * entropy`. Shape (samples,).
+            `loss - alpha * weight * entropy`, times the weight of the supervision. Shape
+            (samples,).
 
         Raises:
             ValueError: There is not one weight per sample.
@@ -53,9 +70,14 @@ class Objective:
                 "weight per sample, in one dimension"
             )
         losses = self.loss(logits, targets)
-        if self.alpha == 0:
-            return losses
-        reward = entropy(logits)
-        if weights is not None:
-            reward = weights.detach().to(reward) * reward
-        return losses - self.alpha * reward
+        if supervision.shares is not None and supervision.others is not None:
+            shares = supervision.shares.to(losses)
+            losses = shares * losses + (1 - shares) * self.loss(logits, supervision.others)
+        if self.alpha > 0:
+            reward = entropy(logits)
+            if weights is not None:
+                reward = weights.detach().to(reward) * reward
+            losses = losses - self.alpha * reward
+        if supervision.weights is not None:
+            losses = supervision.weights.to(losses) * losses
+        return losses

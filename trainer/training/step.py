@@ -8,8 +8,10 @@ from torch import Tensor
 
 from trainer.config import Recipe
 from trainer.samples import Samples
+from trainer.training.objective import TRUSTED
 from trainer.training.predict import to_memory_format
 from trainer.training.state import TrainState
+from trainer.weights.supervision import Supervision
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,13 @@ class TrainingData:
         weights: Weight of the entropy of each training sample; None weighs all by one. Shape
             (samples,).
         validation: Validation samples, evaluated after every epoch; None where there are none.
+        supervision: How far the labels of the training samples are trusted.
     """
 
     train: Samples
     weights: Tensor | None
     validation: Samples | None
+    supervision: Supervision = TRUSTED
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class GradientStep:
         if weights is not None:
             weights = weights[share].float().to(device, non_blocking=True)
         logits = state.model(to_memory_format(inputs, channels_last=settings.channels_last)).float()
-        losses = state.objective(logits, targets, weights)
+        supervision = self.data.supervision.of(share, device)
+        losses = state.objective(logits, targets, weights, supervision)
         # Accelerate averages gradients over the processes; the factor makes that the sum of all
         # losses over the whole batch, or their mean.
         scale = 1 / len(batch) if settings.reduction == "mean" else 1.0

@@ -11,13 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import ConfigError, ScoreFileError, UnmatchedScores
+from difficulty_service.errors import ConfigError, UnmatchedScores
 from difficulty_service.score_file import read_score_schema, read_scores
 from trainer.config import RegulariserConfig
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
+from trainer.weights.joining import examples_of, positions_of, require_unique
 from trainer.weights.score_source import require_reliable
-
-EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -118,27 +117,16 @@ def _read_column(path: Path, config: RegulariserConfig) -> _ScoreColumn:
             f"choose one of {filled}, or score again so that it is filled",
         )
     sample_ids = pa.chunked_array(file.table["sample_id"]).cast(pa.large_string()).combine_chunks()
-    _check_unique(sample_ids, path)
+    require_unique(sample_ids, path)
     scores = file.table[name].cast(pa.float64()).to_numpy()
     return _ScoreColumn(sample_ids, scores, file.provenance.get("feature_dim"))
-
-
-def _check_unique(sample_ids: pa.Array, path: Path) -> None:
-    first = _positions(sample_ids, sample_ids)
-    repeated = np.flatnonzero(first != np.arange(len(first)))
-    if len(repeated):
-        raise ScoreFileError(
-            f"{path} has more than one score for {len(repeated):,} sample ids, "
-            f"{_examples(sample_ids.take(pa.array(repeated)))}",
-            "score again",
-        )
 
 
 def _join(
     column: _ScoreColumn, sample_ids: Sequence[str], known_ids: Sequence[str] | None
 ) -> _JoinedScores:
     requested = pa.array(list(sample_ids), pa.large_string())
-    positions = _positions(requested, column.sample_ids)
+    positions = positions_of(requested, column.sample_ids)
     # An id that is not in the file has position -1, the NaN at the end.
     scores = np.append(column.scores, np.nan)[positions]
     surplus = column.sample_ids.filter(pc.invert(pc.is_in(column.sample_ids, value_set=requested)))
@@ -153,12 +141,6 @@ def _join(
     )
 
 
-def _positions(sample_ids: pa.Array, among: pa.Array) -> NDArray[np.int64]:
-    """First position of each id among others, -1 if it is absent. Shape (ids,)."""
-    positions = pc.fill_null(pc.index_in(sample_ids, value_set=among), -1)
-    return positions.to_numpy().astype(np.int64)
-
-
 def _check_matched(joined: _JoinedScores, path: Path, config: RegulariserConfig) -> None:
     total, column = len(joined.scores), config.column
     missing = len(joined.absent) + len(joined.empty)
@@ -166,7 +148,7 @@ def _check_matched(joined: _JoinedScores, path: Path, config: RegulariserConfig)
     if missing < total and not (strict and (missing or len(joined.surplus))):
         return
     problems = [
-        f"{len(ids):,} {problem}, {_examples(ids)}"
+        f"{len(ids):,} {problem}, {examples_of(ids)}"
         for ids, problem in (
             (joined.absent, f"of {total:,} training samples are not in it"),
             (joined.empty, f"of {total:,} training samples have no value in {column!r}"),
@@ -179,8 +161,3 @@ def _check_matched(joined: _JoinedScores, path: Path, config: RegulariserConfig)
         remedy += ', or set regulariser.missing = "mean" to give samples without a score the mean '
         remedy += "weight and to ignore scores without a sample"
     raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(problems)}", remedy)
-
-
-def _examples(sample_ids: pa.Array) -> str:
-    examples = sample_ids[:EXAMPLES].to_pylist()
-    return f"for example {', '.join(map(repr, examples))}"

@@ -50,12 +50,12 @@ def require_reliable(provenance: Mapping[str, Any], path: Path, config: Regulari
     )
 
 
-def describe_scores(path: Path, config: RegulariserConfig) -> dict[str, Any]:
+def describe_scores(path: Path, column: str) -> dict[str, Any]:
     """The identity of the scores that weights are made from, as JSON values.
 
     Args:
         path: Score file.
-        config: Column of the scores.
+        column: Column of the scores.
 
     Returns:
         Location and SHA-256 of the file, the column and its scorer, whether the scores are
@@ -70,8 +70,8 @@ def describe_scores(path: Path, config: RegulariserConfig) -> dict[str, Any]:
     return {
         "file": str(path),
         "sha256": digest,
-        "column": config.column,
-        "scorer": SCORERS.get(config.column),
+        "column": column,
+        "scorer": SCORERS.get(column),
         "reliable": provenance.get("reliable"),
         **{key: provenance.get(key) for key in PROVENANCE},
     }

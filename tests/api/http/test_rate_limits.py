@@ -1,5 +1,6 @@
 """Too many requests of one key or address are refused, those of others are not."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.http.problems import Problem
-from api.http.rate_limits import rate_limiter
+from api.http.rate_limits import FEWEST_TO_FORGET, Counts, rate_limiter
 from api.settings import Settings
 from api.storage.keys import create_key
 from difficulty_service.errors import ConfigError
@@ -47,6 +48,34 @@ def test_two_applications_count_apart() -> None:
 
     with pytest.raises(Problem):
         second("ant")
+
+
+def test_a_window_that_has_passed_counts_anew() -> None:
+    clock = itertools.chain([0.0, 59.0], itertools.repeat(60.0))
+    counts = Counts(now=lambda: next(clock))
+
+    assert [counts.incr("ant", expiry=60) for _ in range(4)] == [1, 2, 1, 2]
+    assert counts.get_expiry("ant") == 120
+
+
+def test_requests_from_ever_new_addresses_leave_no_more_counts_than_a_window_has() -> None:
+    seconds = 0.0
+    counts = Counts(now=lambda: seconds)
+    for number in range(20 * FEWEST_TO_FORGET):
+        counts.incr(f"address {number}", expiry=60)
+        seconds += 0.1
+
+    assert counts.get("address 0") == 0
+    assert counts.reset() <= 2 * FEWEST_TO_FORGET
+
+
+def test_counts_that_last_are_kept_however_many_there_are() -> None:
+    counts = Counts()
+    for number in range(5 * FEWEST_TO_FORGET):
+        counts.incr(f"address {number}", expiry=3600)
+
+    assert counts.incr("address 0", expiry=3600) == 2
+    assert counts.get(f"address {FEWEST_TO_FORGET}") == 1
 
 
 @pytest.mark.parametrize("rate", ["", "often", "10", "10/fortnight", "-1/minute"])

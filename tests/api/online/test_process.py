@@ -1,28 +1,29 @@
 """Samples are scored in another process, whose death does not affect the service."""
 
-import io
+import hashlib
 import os
 import pickle
 import signal
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import fields, replace
 from multiprocessing import active_children
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
-import torch
 
 from api.http.problems import Problem
-from api.jobs.files import GAUSSIANS_FILE
+from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE
 from api.jobs.rows import Job
-from api.online.encoder import BackbonePool
 from api.online.process import ScoringProcess
 from api.settings import Settings
-from difficulty_service.pipeline import ExtractedDataset
+from difficulty_service.feature_store.source import FeatureSource
+from difficulty_service.pipeline import ExtractedDataset, ScoreRequest, score_features
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.statistics.fit_options import FitOptions
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +32,35 @@ def images(photos: Path) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def description(extracted: ExtractedDataset) -> dict[str, Any]:
-    return dict(extracted.store.description)
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return Settings(data_dir=tmp_path_factory.mktemp("data"))
+
+
+def job_with_files_at(prefix: str, scores_sha256: str | None = None) -> Job:
+    result = {"prefix": prefix, "scores_sha256": scores_sha256}
+    known = {"id": "job", "state": "succeeded", "result": result}
+    return Job(**dict.fromkeys(each.name for each in fields(Job)) | known)  # type: ignore[arg-type]
+
+
+def make_job(settings: Settings, name: str, store: FeatureSource, **description: str) -> Job:
+    """A job whose files are those of some features."""
+    folder = Path(settings.artifact_root, "jobs", name)
+    folder.mkdir(parents=True)
+    fitted = fit_store(store, FitOptions())
+    replace(fitted, description={**fitted.description, **description}).save(folder / GAUSSIANS_FILE)
+    scores = folder / SCORES_FILE
+    score_features(store, ScoreRequest(scores, fitted=fitted))
+    digest = hashlib.sha256(scores.read_bytes()).hexdigest()
+    return job_with_files_at(f"jobs/{name}", digest)
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    return Settings(data_dir=tmp_path_factory.mktemp("data"))
+def job(settings: Settings, extracted: ExtractedDataset) -> Job:
+    """The job of the six images."""
+    return make_job(settings, "six", extracted.store)
+
+
+UNKNOWN = np.full(6, -1)
 
 
 @pytest.fixture(scope="module")
@@ -46,75 +69,88 @@ def scoring(settings: Settings) -> Iterator[ScoringProcess]:
         yield scoring
 
 
-def job_with_files_at(prefix: str) -> Job:
-    known = {"id": "job", "state": "succeeded", "result": {"prefix": prefix}}
-    return Job(**dict.fromkeys(each.name for each in fields(Job)) | known)  # type: ignore[arg-type]
-
-
-def test_features_from_the_other_process_are_those_of_this_one(
-    scoring: ScoringProcess, images: list[bytes], description: dict[str, Any]
+def test_scores_of_images_are_those_of_the_job(
+    scoring: ScoringProcess, settings: Settings, job: Job, images: list[bytes]
 ) -> None:
-    with closing(BackbonePool(torch.device("cpu"), max_pixels=1_000_000)) as networks:
-        openers = [lambda image=image: io.BytesIO(image) for image in images]
-        expected = [
-            row for row in networks.encode(openers, description) if isinstance(row, torch.Tensor)
-        ]
+    labels = np.array([0, 0, 0, 1, 1, 1])
+    table = pq.read_table(Path(settings.artifact_root, "jobs/six", SCORES_FILE))
 
-    found = scoring.encode(images, description)
+    found = scoring.score_images(job, images, labels)
 
-    for row, here in zip(found, expected, strict=True):
-        assert isinstance(here, torch.Tensor)
-        np.testing.assert_allclose(row, here.numpy(), rtol=1e-4, atol=1e-5)
+    assert found.problems == (None,) * 6
+    assert found.scores is not None
+    np.testing.assert_array_equal(found.scores.labels, labels)
+    for name in ("md", "rmd"):  # the margin of the file is without the sample itself
+        expected = table[name].to_numpy()
+        np.testing.assert_allclose(getattr(found.scores, name), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_an_image_that_takes_too_long_to_decode_ends_only_that_process(
-    settings: Settings, images: list[bytes], description: dict[str, Any]
+    settings: Settings, job: Job, images: list[bytes]
 ) -> None:
     slow = b"P3 1990 2000 255\n" + b"1 " * (3 * 1990 * 2000)
     impatient = settings.model_copy(update={"image_seconds": 2.0})
 
     with closing(ScoringProcess(impatient)) as scoring:
         with pytest.raises(Problem, match="ended meanwhile") as caught:
-            scoring.encode([slow], description)
-        found = scoring.encode(images[:1], description)
+            scoring.score_images(job, [slow], UNKNOWN[:1])
+        found = scoring.score_images(job, images[:1], UNKNOWN[:1])
 
     assert caught.value.status == 503
-    assert isinstance(found[0], np.ndarray)
+    assert found.problems == (None,)
 
 
 def test_an_unreadable_image_has_its_reason_in_its_place(
-    scoring: ScoringProcess, images: list[bytes], description: dict[str, Any]
+    scoring: ScoringProcess, job: Job, images: list[bytes]
 ) -> None:
-    found = scoring.encode([images[0], b"no image", images[1]], description)
+    labels = np.array([0, 1, 1])
 
-    assert [isinstance(each, str) for each in found] == [False, True, False]
+    found = scoring.score_images(job, [images[0], b"no image", images[5]], labels)
+    rows = found.rows(("ant", "bee"))
+
+    assert [each is None for each in found.problems] == [True, False, True]
+    assert found.scores is not None
+    assert found.scores.labels.tolist() == [0, 1]
+    assert rows[1] == {"error": found.problems[1]}
+    assert [rows[at]["label"]["name"] for at in (0, 2)] == ["ant", "bee"]
+
+
+def test_where_no_image_can_be_read_there_are_only_reasons(
+    scoring: ScoringProcess, job: Job
+) -> None:
+    found = scoring.score_images(job, [b"no image"], UNKNOWN[:1])
+
+    assert found.scores is None
+    assert found.rows(("ant", "bee")) == [{"error": found.problems[0]}]
 
 
 def test_a_problem_in_the_other_process_is_the_same_problem_here(
-    scoring: ScoringProcess, images: list[bytes], description: dict[str, Any]
+    scoring: ScoringProcess, settings: Settings, images: list[bytes], extracted: ExtractedDataset
 ) -> None:
+    other = make_job(settings, "other", extracted.store, weights_sha256="0" * 64)
+
     with pytest.raises(Problem) as caught:
-        scoring.encode(images[:1], description | {"weights_sha256": "0" * 64})
+        scoring.score_images(other, images[:1], UNKNOWN[:1])
 
     assert (caught.value.status, caught.value.type) == (409, "conflict")
 
 
 def test_an_error_of_the_work_is_not_taken_for_the_death_of_the_process(
-    scoring: ScoringProcess, settings: Settings, images: list[bytes], description: dict[str, Any]
+    scoring: ScoringProcess, settings: Settings, job: Job, images: list[bytes]
 ) -> None:
-    scoring.encode(images[:1], description)
+    scoring.score_images(job, images[:1], UNKNOWN[:1])
     (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
     Path(settings.artifact_root, "jobs", "folder", GAUSSIANS_FILE).mkdir(parents=True)
 
-    with pytest.raises(RuntimeError, match="KeyError: 'backbone'"):
-        scoring.encode(images[:1], {})
+    with pytest.raises(RuntimeError, match="IndexError"):
+        scoring.score_images(job, images[:2], UNKNOWN[:1])
     with pytest.raises(Problem, match="gone"):
         scoring.describe(job_with_files_at("jobs/none"))
     with pytest.raises(OSError, match=GAUSSIANS_FILE):
         scoring.describe(job_with_files_at("jobs/folder"))
 
     assert process.is_alive()
-    assert len(scoring.encode(images[:1], description)) == 1
+    assert scoring.score_images(job, images[:1], UNKNOWN[:1]).problems == (None,)
 
 
 def test_a_problem_crosses_processes_whole() -> None:
@@ -126,28 +162,28 @@ def test_a_problem_crosses_processes_whole() -> None:
 
 
 def test_after_the_process_died_one_request_fails_and_the_next_finds_a_new_one(
-    scoring: ScoringProcess, images: list[bytes], description: dict[str, Any]
+    scoring: ScoringProcess, job: Job, images: list[bytes]
 ) -> None:
-    scoring.encode(images, description)
+    scoring.score_images(job, images, UNKNOWN)
     (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join(30)
 
     with pytest.raises(Problem) as caught:
-        scoring.encode(images, description)
+        scoring.score_images(job, images, UNKNOWN)
 
     assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "1"})
-    assert len(scoring.encode(images, description)) == len(images)
+    assert scoring.score_images(job, images, UNKNOWN).problems == (None,) * 6
 
 
 def test_nothing_runs_before_the_first_image_or_after_the_end(
-    images: list[bytes], description: dict[str, Any], tmp_path: Path
+    settings: Settings, job: Job, images: list[bytes]
 ) -> None:
     before = set(active_children())
-    scoring = ScoringProcess(Settings(data_dir=tmp_path))
+    scoring = ScoringProcess(settings)
     assert set(active_children()) == before
-    scoring.encode(images[:1], description)
+    scoring.score_images(job, images[:1], UNKNOWN[:1])
     (process,) = set(active_children()) - before
 
     scoring.close()

@@ -81,6 +81,16 @@ def test_two_cannot_append_at_once(tmp_path: Path) -> None:
         pass
 
 
+def test_a_process_that_is_being_started_keeps_no_upload_locked(tmp_path: Path) -> None:
+    with appending(tmp_path / "x.tar", 0) as descriptor:
+        copy_of_the_process = os.dup(descriptor)
+
+    with appending(tmp_path / "x.tar", 0) as descriptor:
+        os.write(descriptor, b"next")
+
+    os.close(copy_of_the_process)
+
+
 def test_a_gap_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="before byte 5"), appending(tmp_path / "x.tar", 5):
         pass

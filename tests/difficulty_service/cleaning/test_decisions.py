@@ -1,7 +1,10 @@
 """What marks and conditions decide about the samples of a score file."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from difficulty_service.cleaning.decisions import (
@@ -105,6 +108,29 @@ def test_class_indices_of_another_dataset_do_not_get_wrong_names(make_scores: Ma
     decided = decide(scores, CleaningRules({}, relabel="label_margin >= -2"))
 
     assert decided.table["label"].to_pylist() == ["bird", "cat", "cat"]
+
+
+@pytest.mark.parametrize("condition", ["suspicion > 0", "not label_probability > 0.5"])
+def test_a_condition_on_the_suspicion_relabels_to_the_suspected_class(
+    make_scores: MakeScores, condition: str
+) -> None:
+    scores = make_scores()
+    suspicion = pa.array([2.0, -1.0, 3.0, None, -2.0, 1.0])
+    suspected = pa.array(["dog", "cat", "bird", None, "cat", None]).dictionary_encode()
+    table = scores.table
+    for name, column in (
+        ("suspicion", suspicion),
+        ("label_probability", pc.divide(1, pc.add(1, pc.exp(suspicion)))),
+        ("suspected_label_name", suspected),
+    ):
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+
+    decided = decide(replace(scores, table=table), CleaningRules({}, relabel=condition))
+
+    assert decided.table["label"].to_pylist() == ["dog", "bird", "bird", "cat", "dog", "dog"]
+    assert decided.warnings == (
+        "1 samples keep their label, because their suspected class is not known",
+    )
 
 
 def test_samples_whose_nearest_class_has_no_name_keep_their_label(make_scores: MakeScores) -> None:

@@ -28,6 +28,20 @@ def test_doubtful_samples_are_those_with_a_margin_above_0_the_largest_first(
     assert list(selection.doubtful) == [i for _, i in expected[:40]]
 
 
+def test_the_most_suspicious_of_the_doubtful_samples_come_first_where_that_is_known(
+    make_scores: MakeScores,
+) -> None:
+    suspicion = np.random.default_rng(1).normal(size=600)
+    samples = to_samples(make_scores(600, suspicion=suspicion))
+
+    selection = select(samples, rank_classes(samples), Limits(doubtful=40))
+
+    doubtful = np.flatnonzero(samples.margins > 0)
+    expected = sorted(doubtful.tolist(), key=lambda row: -suspicion[row])
+    assert selection.num_doubtful == len(expected) == 102
+    assert list(selection.doubtful) == expected[:40]
+
+
 def test_unusual_samples_are_far_from_all_but_fit_their_class(make_scores: MakeScores) -> None:
     samples = to_samples(make_scores(1000))
 

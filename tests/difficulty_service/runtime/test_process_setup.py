@@ -82,3 +82,36 @@ def test_heap_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
 
     assert not keep_freed_memory()
+
+
+FREED_BY_A_THREAD = """
+import threading
+from pathlib import Path
+import torch
+from difficulty_service.runtime.process_setup import give_back_freed_memory, keep_freed_memory
+
+def megabytes():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+keep_freed_memory()
+before = megabytes()
+thread = threading.Thread(target=lambda: [torch.ones(1 << 20) for _ in range(20)])
+thread.start()
+thread.join()
+kept = megabytes() - before
+give_back_freed_memory()
+print(kept, megabytes() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory")
+def test_memory_that_a_thread_freed_is_given_back() -> None:
+    environment = {name: value for name, value in os.environ.items() if "MALLOC_" not in name}
+    command = [sys.executable, "-c", FREED_BY_A_THREAD]
+
+    output = subprocess.check_output(command, env=environment, text=True)  # noqa: S603
+
+    kept, rest = map(float, output.split())
+    assert kept > 60
+    assert rest < kept / 2  # what allocating anything for the first time takes, too

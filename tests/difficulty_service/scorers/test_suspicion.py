@@ -36,6 +36,16 @@ def samples_of_classes(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return features + 7, labels
 
 
+def few_of_many_dimensions() -> tuple[Tensor, Tensor]:
+    """Fewer samples than dimensions, which differ much in their variance."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(24) % CLASSES
+    spread = torch.linspace(2, 0.05, 100, dtype=torch.float64)
+    features = spread * torch.randn(24, 100, generator=generator, dtype=torch.float64)
+    features[torch.arange(24), labels] += 4
+    return features, labels
+
+
 def flip_some(labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
     """Labels of which some are those of the next class, and which those are."""
     generator = torch.Generator().manual_seed(9)
@@ -75,13 +85,14 @@ def naive_log_joint(
     return rows
 
 
-def test_suspicion_is_that_of_refits_and_loops() -> None:
-    features, labels = samples_of_classes(60)
+@pytest.mark.parametrize("few", [False, True])
+def test_suspicion_is_that_of_refits_and_loops(*, few: bool) -> None:
+    features, labels = few_of_many_dimensions() if few else samples_of_classes(60)
     labels, _ = flip_some(labels, 0.1)
     posteriors = fitted(features, labels)
     chosen = posteriors.description["suspicion"]
-    mapped = posteriors.feature_map(features, Workspace())
-    assert chosen["landmarks"] == 15
+    mapped = posteriors.suspicion_map(features, Workspace())
+    assert chosen["landmarks"] == (0 if few else 15)
     sharp = max(1.0, chosen["scale"])
     joint, tempered = (
         naive_log_joint(mapped, labels, chosen["ridge"], scale)
@@ -92,6 +103,8 @@ def test_suspicion_is_that_of_refits_and_loops() -> None:
         for right in range(CLASSES):
             noise[right][label] += math.exp(row[right]) / sum(map(math.exp, row))
     noise = [[weight / sum(row) for weight in row] for row in noise]
+    if posteriors.noise is None:
+        noise = [[1.0] * CLASSES for _ in range(CLASSES)]
 
     columns = posteriors.columns(features, labels)
 
@@ -251,3 +264,23 @@ def test_products_in_float32_suffice_where_most_directions_hold_rounding_noise()
 
     ranks = torch.stack([each["suspicion"].argsort().argsort().double() for each in (coarse, fine)])
     assert torch.corrcoef(ranks)[0, 1] > 0.99
+
+
+def test_few_samples_are_compared_by_unit_vectors_alone_where_labels_are_likelier() -> None:
+    posteriors = fitted(*few_of_many_dimensions())
+
+    assert len(posteriors.feature_map.landmarks) == 6
+    assert len(posteriors.suspicion_map.landmarks) == 0
+    assert posteriors.description["suspicion"]["landmarks"] == 0
+
+
+def test_confusions_are_used_only_where_they_make_labels_more_probable() -> None:
+    many, wrong = flip_some(samples_of_classes(300)[1], 0.15)
+
+    without, used = fitted(*few_of_many_dimensions()), fitted(samples_of_classes(300)[0], many)
+
+    assert wrong.any()
+    assert without.noise is None
+    assert without.description["suspicion"]["noise_gain"] < 0
+    assert used.noise is not None
+    assert used.description["suspicion"]["noise_gain"] > 0

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from difficulty_service.scoring.extremes import Extremes
 
@@ -73,3 +74,18 @@ def test_without_scores_there_are_no_extremes() -> None:
     extremes.update(make_scored(np.random.default_rng(0), 10, scored=False))
 
     assert [len(extremes.hardest), len(extremes.easiest), len(extremes.doubtful)] == [0, 0, 0]
+
+
+def test_doubtful_samples_go_by_their_suspicion_where_that_is_the_evidence() -> None:
+    table = make_scored(np.random.default_rng(0), 40)
+    table = table.append_column("suspicion", pc.negate(table["label_margin"]))
+    table = table.append_column("suspected_label_name", table["nearest_label_name"])
+    extremes = Extremes(5, "suspicion")
+
+    extremes.update(table)
+
+    values = [row["suspicion"] for row in table.to_pylist() if row["suspicion"] is not None]
+    assert extremes.doubtful["suspicion"].to_pylist() == sorted(values, reverse=True)[:5]
+    assert extremes.doubtful.column_names == [
+        *("sample_id", "label_name", "suspected_label_name", "suspicion"),
+    ]

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from difficulty_service.statistics import class_densities
 from difficulty_service.statistics.class_densities import ClassDensities, fit_densities
 from difficulty_service.statistics.moments import Moments, compute_moments
 from difficulty_service.statistics.products import Workspace
@@ -30,6 +31,19 @@ def fitted(rows: Tensor, labels: Tensor, runs: int = 1) -> ClassDensities:
     return fit_densities(moments, RIDGE, runs, torch.float64)
 
 
+def log_densities(densities: ClassDensities, rows: Tensor, labels: Tensor) -> Tensor:
+    """Of all samples, a few of which are computed at a time."""
+    places = densities.places(labels)
+    parts = [each.clone() for _, each in densities.log_densities(rows, places, Workspace())]
+    assert len(parts) > 1
+    return torch.cat(parts)
+
+
+@pytest.fixture(autouse=True)
+def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_densities, "DISTANCES_IN_CACHE", 7 * CLASSES)
+
+
 def naive_distances(rows: Tensor, labels: Tensor, runs: int, sample: int) -> Tensor:
     """Mean squared distances of one sample to the means of a fit to all others."""
     row_labels = labels.repeat_interleave(runs)
@@ -50,7 +64,7 @@ def test_a_sample_has_the_densities_of_a_fit_without_it(runs: int) -> None:
     rows, labels = labelled_rows(runs)
     densities = fitted(rows, labels, runs)
 
-    found = densities.log_densities(rows, densities.places(labels), Workspace())
+    found = log_densities(densities, rows, labels)
 
     for sample in range(SAMPLES):
         expected = naive_distances(rows, labels, runs, sample) / -2
@@ -72,7 +86,7 @@ def test_a_class_without_samples_has_no_place() -> None:
 
     assert densities.classes.tolist() == [0, 2, 3, 4]
     assert densities.places(torch.tensor([4, 2])).tolist() == [3, 1]
-    assert densities.log_densities(rows, densities.places(labels), Workspace()).shape == (40, 4)
+    assert log_densities(densities, rows, labels).shape == (40, 4)
 
 
 @pytest.mark.parametrize("runs", [1, 3])
@@ -81,7 +95,7 @@ def test_a_sample_alone_in_its_class_has_no_density_of_that_class(runs: int) -> 
     labels[0] = CLASSES
     densities = fitted(rows, labels, runs)
 
-    found = densities.log_densities(rows, densities.places(labels), Workspace())
+    found = log_densities(densities, rows, labels)
 
     assert found[0].isnan().tolist() == [False] * CLASSES + [True]
     assert not found[1:].isnan().any()
@@ -92,6 +106,6 @@ def test_float32_products_agree_with_float64_ones() -> None:
     coarse = fit_densities(moments_of(rows, labels), RIDGE, 1, torch.float32)
     fine = fitted(rows, labels)
 
-    found = [each.log_densities(rows, each.places(labels), Workspace()) for each in (coarse, fine)]
+    found = [log_densities(each, rows, labels).double() for each in (coarse, fine)]
 
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)

@@ -10,6 +10,7 @@ from difficulty_service.statistics.class_distances import (
     class_geometry,
     distances_of_rows_left_out,
 )
+from difficulty_service.statistics.products import Workspace
 
 SAMPLES, CLASSES, DIM = 40, 4, 5
 RIDGE = 0.7
@@ -118,6 +119,7 @@ def test_inner_products_with_the_means_give_the_same_distances_and_leverage() ->
         points @ class_points.T,
         labels,
         class_geometry(class_points, counts),
+        Workspace(),
     )
 
     expected = class_distances_left_out(points, labels, class_points, counts)

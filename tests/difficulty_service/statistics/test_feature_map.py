@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError
-from difficulty_service.statistics.chunks import TensorChunks
+from difficulty_service.statistics.chunks import TensorChunks, TransformedChunks
 from difficulty_service.statistics.feature_map import (
     SHARE_OF_FEATURES,
     FeatureMap,
-    MappedChunks,
     make_feature_map,
 )
 from difficulty_service.statistics.moments import accumulate_moments, merge
@@ -99,7 +98,7 @@ def test_moments_of_mapped_parts_add_up_to_those_of_the_whole() -> None:
 
     whole, *parts = (
         accumulate_moments(
-            MappedChunks(TensorChunks(features[rows], labels[rows]), feature_map),
+            TransformedChunks(TensorChunks(features[rows], labels[rows]), feature_map),
             pilot,
             3,
             matmul_dtype=torch.float64,

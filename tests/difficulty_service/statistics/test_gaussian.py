@@ -6,7 +6,12 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError
-from difficulty_service.statistics.factor import condition_number, factorise
+from difficulty_service.statistics.factor import (
+    condition_number,
+    factorise,
+    factorise_with_ridge,
+    whiten_with_ridge,
+)
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.gaussian import covariances, fit_gaussians
@@ -178,3 +183,20 @@ def test_ledoit_wolf_needs_a_second_pass() -> None:
 def test_an_intensity_outside_zero_to_one_is_an_error() -> None:
     with pytest.raises(StatisticsError, match=r"1\.5 is outside 0 to 1"):
         fit(*make_features(), NUM_CLASSES, FitOptions(shrinkage=1.5))
+
+
+def test_whitening_in_the_memory_of_the_covariance_is_the_same_map() -> None:
+    rows = torch.randn(30, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    covariance = rows.T @ rows / 30
+    expected = factorise_with_ridge(covariance, 0.1, 2.0).whitening
+
+    found = whiten_with_ridge(covariance, 0.1, 2.0)
+
+    torch.testing.assert_close(found, expected)
+    assert torch.equal(found, found.tril())
+    assert found.data_ptr() == covariance.data_ptr()
+
+
+def test_a_covariance_without_variance_cannot_be_whitened_in_place() -> None:
+    with pytest.raises(StatisticsError, match="the same"):
+        whiten_with_ridge(torch.zeros(3, 3, dtype=torch.float64), 1.0, 0.0)

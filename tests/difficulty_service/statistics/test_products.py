@@ -2,7 +2,7 @@
 
 import torch
 
-from difficulty_service.statistics.products import Workspace
+from difficulty_service.statistics.products import Workspace, argmax, logsumexp, mirror_upper
 
 POINT = torch.tensor([1.0, 2.0, 3.0])
 
@@ -37,3 +37,25 @@ def test_float32_features_are_centred_in_float64_if_the_point_is_float64() -> No
     assert centred.dtype == torch.float64
     torch.testing.assert_close(centred, features.double() - POINT.double() / 3, rtol=0, atol=0)
     assert (features == torch.tensor(1 / 3)).all()
+
+
+def test_the_triangle_below_the_diagonal_becomes_the_one_above() -> None:
+    matrix = torch.randn(600, 600, generator=torch.Generator().manual_seed(0))
+    expected = matrix.triu() + matrix.triu(1).T
+
+    assert torch.equal(mirror_upper(matrix), expected)
+    assert torch.equal(matrix, expected)
+
+
+def test_the_logarithm_of_a_sum_of_exponentials_survives_large_and_small_numbers() -> None:
+    rows = torch.tensor([[1e4, 1e4, -1e4], [-torch.inf, 0.0, 1.0], [-torch.inf] * 3])
+    expected = rows.double().logsumexp(dim=1)
+
+    found = logsumexp(rows)
+
+    torch.testing.assert_close(found[:2].double(), expected[:2])
+    assert found[2].isnan()
+
+
+def test_the_largest_value_of_a_row_is_found() -> None:
+    assert argmax(torch.tensor([[1.0, 3.0, 2.0], [5.0, 4.0, -torch.inf]])).tolist() == [1, 0]

@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from difficulty_service.errors import StatisticsError
-from difficulty_service.statistics.chunks import TensorChunks
+from difficulty_service.statistics.chunks import TensorChunks, TransformedChunks
 from difficulty_service.statistics.moments import accumulate_moments, compute_moments
 from difficulty_service.statistics.unit_length import (
-    UnitLengthChunks,
     require_spread,
     scale_to_unit_length,
 )
@@ -36,7 +35,9 @@ def test_features_at_the_centre_become_zero() -> None:
 
 def test_chunks_are_scaled_as_the_whole_is() -> None:
     labels, pilot = torch.arange(50) % 3, torch.zeros(4).double()
-    source = UnitLengthChunks(TensorChunks(FEATURES, labels), CENTRE)
+    source = TransformedChunks(
+        TensorChunks(FEATURES, labels), lambda block, _: scale_to_unit_length(block, CENTRE)
+    )
 
     moments = accumulate_moments(source, pilot, 3, matmul_dtype=torch.float64)
 

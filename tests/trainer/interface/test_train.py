@@ -138,8 +138,18 @@ def test_scores_in_memory_weigh_the_entropy_by_sample_id(tmp_path: Path) -> None
     assert 0 < objective["distribution"]["mean"] < 1
 
 
+def test_scores_in_memory_weigh_the_loss_by_the_probability_of_labels(tmp_path: Path) -> None:
+    scores = ds.score(*make_arrays(0), scorers=["suspicion"])
+
+    trained = run(tmp_path, scores=scores, settings={"loss.weights": "label_probability"})
+
+    objective = load_checked((trained.folder / "objective.json").read_text())
+    assert objective["labels"]["weights"] == "label_probability"
+    assert 0 < objective["labels"]["beliefs"]["mean_probability"] <= 1
+
+
 def test_scores_without_weights_by_scores_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"regulariser\.scores .*has no effect"):
+    with pytest.raises(ConfigError, match=r"has no effect with regulariser\.weights"):
         run(tmp_path, scores=ds.score(*make_arrays(0)))
 
 

@@ -78,6 +78,15 @@ def test_a_wrong_constant_of_a_loss_shows_before_any_data_is_read(
         (["data.test_split=test"], "needs a dataset in data.test"),
         (["data.validation_split=val"], "needs a dataset in data.validation"),
         (["loss.name=adafocal", "data.validation=0.0"], "needs validation data"),
+        (["loss.scores=s.parquet"], 'has no effect with loss.weights = "constant"'),
+        (
+            ["loss.targets=posterior", "loss.weights=label_probability"],
+            "acts on the same doubt a second time",
+        ),
+        *(
+            (["loss.targets=posterior", f"loss.name={name}"], "labels of other samples")
+            for name in ("mmce", "mmce_weighted", "correctness_ranking")
+        ),
         (["loss.name=scheduled_focal"], "100 and 250 are never reached in"),
         (["optimiser.nesterov=true", "optimiser.momentum=0"], "needs optimiser.momentum above 0"),
         (["training.seeds=[1, 1]"], "names a seed twice"),
@@ -97,6 +106,8 @@ def test_settings_that_exclude_each_other_are_refused_with_a_remedy(
         ["loss.name=adafocal", "data.validation=others/", "data.validation_split=val"],
         ["loss.name=scheduled_focal", "loss.boundaries=[0.3, 0.7]", "loss.fractional=true"],
         ["data.kind=features", "data.labels=noisy.parquet", "model.name=probe"],
+        ["loss.weights=label_probability", "loss.name=mmce", "loss.scores=scores.parquet"],
+        ["loss.targets=posterior", "loss.name=adafocal"],
         ["model.name=timm:resnet50", "model.pretrained=true"],
     ],
 )

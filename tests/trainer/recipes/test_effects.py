@@ -7,7 +7,8 @@ import pytest
 
 from difficulty_service.errors import ConfigError
 from trainer.recipes.effects import CONDITIONS
-from trainer.recipes.file import OPEN_TABLES, TABLES, read_recipe, recipe_as_dict, recipe_from_dict
+from trainer.recipes.file import read_recipe, recipe_as_dict, recipe_from_dict
+from trainer.recipes.tables import OPEN_TABLES, TABLES
 
 PROBE = ["data.kind=features", "model.name=probe"]
 
@@ -25,6 +26,8 @@ RECIPES = {
         "model.name=resnet18",
         "regulariser={alpha=0.3, weights='scores', normalise='none'}",
     ],
+    "weighed labels": ["model.name=resnet18", "loss.weights=label_probability"],
+    "second labels": ["model.name=resnet18", "loss.targets=posterior"],
     "adamw": ["model.name=resnet18", "optimiser.name=adamw"],
     "steps": ["model.name=resnet18", "schedule={name='steps', milestones=[0.5]}"],
     "best": ["model.name=resnet18", "training.final=best"],
@@ -39,6 +42,7 @@ OF_FEATURES = {"features", "labels", *HEADS}
 OF_IMAGES = EVERY - OF_FEATURES - {"text"}
 OF_TABLES = EVERY - {"features", *HEADS}
 SCORED = {"scores", "raw scores"}
+DOUBTED = {"weighed labels", "second labels"}
 SGD = EVERY - {"adamw"}
 
 EFFECTS: dict[str, tuple[str, set[str]]] = {
@@ -68,6 +72,10 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
     "data.workers": ("2", OF_IMAGES - {"memory"}),
     "model.name": ("", EVERY),
     "loss.name": ("cross_entropy", EVERY),
+    "loss.weights": ("constant", EVERY),
+    "loss.targets": ("labels", EVERY),
+    "loss.scores": ("scores.parquet", DOUBTED),
+    "loss.missing": ("error", DOUBTED),
     "regulariser.alpha": ("0.3", EVERY),
     "regulariser.weights": ("constant", EVERY),
     "regulariser.scores": ("scores.parquet", SCORED),

@@ -152,6 +152,21 @@ def test_another_loss_drops_the_constants_of_the_one_before_and_keeps_its_own(
     assert other.loss == LossConfig("focal", {"gamma": 2})
 
 
+def test_another_loss_keeps_how_far_labels_are_trusted(tmp_path: Path) -> None:
+    trust = 'weights = "label_probability"\nscores = "s.parquet"\n'
+    file = write(tmp_path, f'{LEAST}[loss]\nname = "bsce"\ngamma = 4\n{trust}')
+
+    other = read_recipe(file, ["loss.name=focal"])
+
+    assert other.loss == LossConfig("focal", weights="label_probability", scores="s.parquet")
+
+
+def test_a_misspelt_key_of_any_loss_is_named_with_its_neighbours(least: Path) -> None:
+    message = refusal(least, "loss.target=posterior")
+
+    assert "target: no such key; did you mean targets?" in message
+
+
 @pytest.mark.parametrize("override", ["training.epochs", "=3", "training.=3", "a.b.c=3"])
 def test_an_override_that_sets_no_key_is_refused(least: Path, override: str) -> None:
     assert refusal(least, override).startswith(

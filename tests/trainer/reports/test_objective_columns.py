@@ -23,6 +23,14 @@ BY_SCORES = {
             ["focal (gamma = 2)", "none", "\N{EN DASH}"],
         ),
         (
+            {"loss": FOCAL, "alpha": 0, "weights": "none", "labels": {"targets": "posterior"}},
+            ["focal (gamma = 2), by the posterior of labels", "none", "\N{EN DASH}"],
+        ),
+        (
+            {"loss": FOCAL, "alpha": 0, "weights": "none", "labels": {"targets": "labels"}},
+            ["focal (gamma = 2), times the probability of the label", "none", "\N{EN DASH}"],
+        ),
+        (
             {"loss": CROSS_ENTROPY, "alpha": 0.1, "weights": "constant"},
             ["cross_entropy", "0.1 x entropy", "all 1"],
         ),

@@ -16,7 +16,8 @@ from difficulty_service.files.checked_safetensors import read_tensors
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions
-from trainer.recipes.file import OPEN_TABLES, TABLES, recipe_from_dict
+from trainer.recipes.file import recipe_from_dict
+from trainer.recipes.tables import OPEN_TABLES, TABLES
 from trainer.run_folder import read_json
 from trainer.runs.outcome import predictions_of
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
@@ -60,14 +61,23 @@ def by_scores(first: object, second: object, **beside: object) -> Change:
     return Change((first, second), beside={f"regulariser.{key}": needs[key] for key in needs})
 
 
-FAILS_FIRST = {"regulariser.missing", "regulariser.unreliable"}
+DOUBTED = {"loss.weights": "label_probability", "loss.scores": "SCORES"}
+
+FAILS_FIRST = {"loss.missing", "regulariser.missing", "regulariser.unreliable"}
 """Keys whose first value refuses these scores."""
+
+FAILS_SECOND = {"loss.targets", "loss.weights", "regulariser.weights"}
+"""Keys whose second value needs a score file."""
 
 HEAD = {"uncertainty.epochs": 2}
 
 CHANGES = {
     "model.name": Change(("small_resnet", "resnet18"), "images"),
     "loss.name": Change(("cross_entropy", "brier")),
+    "loss.weights": Change(("constant", "label_probability")),
+    "loss.targets": Change(("labels", "posterior")),
+    "loss.scores": Change(("SCORES", "OTHER_LABEL_SCORES"), beside=DOUBTED),
+    "loss.missing": Change(("error", "keep"), beside=DOUBTED | {"loss.scores": "FEWER_SCORES"}),
     "regulariser.alpha": Change((0.0, 0.5)),
     "regulariser.weights": Change(("constant", "scores"), beside={"regulariser.alpha": 0.5}),
     "regulariser.scores": by_scores("SCORES", "OTHER_SCORES"),
@@ -261,7 +271,7 @@ def test_a_key_changes_the_run(key: str, locations: Mapping[str, str], tmp_path:
     )
 
     assert isinstance(first, str) is (key in FAILS_FIRST)
-    assert isinstance(second, str) is (key == "regulariser.weights"), "needs a score file"
+    assert isinstance(second, str) is (key in FAILS_SECOND)
     assert first == again, "without a change nothing differs"
     assert first != second
 

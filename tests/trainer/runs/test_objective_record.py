@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.errors import ConfigError, TrainingError
 from difficulty_service.files.checked_json import load_checked
 from difficulty_service.score_file import write_scores
 from trainer.config import Recipe
@@ -121,3 +121,72 @@ def test_alpha_zero_with_weights_by_scores_trains_the_plain_loss(
     assert one.read_bytes() == other.read_bytes()
     assert record_of(tmp_path / "swept") == record_of(tmp_path / "plain")
     assert load_model(tmp_path / "swept" / "seed-0", "cpu").recipe == swept
+
+
+@pytest.mark.parametrize(
+    ("trust", "sentence"),
+    [
+        (
+            {"weights": "label_probability"},
+            "cross_entropy, without an entropy term; all of it times the probability that the "
+            "label is right, from {scores}, divided by the mean.",
+        ),
+        (
+            {"targets": "posterior"},
+            "cross_entropy, without an entropy term; the loss is its mean over the given label "
+            "and the suspected one, by their probabilities in {scores}.",
+        ),
+    ],
+)
+def test_a_run_that_doubts_labels_records_which_and_how_far(
+    probe_recipe: MakeRecipe,
+    locations: dict[str, str],
+    run: Run,
+    tmp_path: Path,
+    trust: dict[str, str],
+    sentence: str,
+) -> None:
+    scores = locations["SCORES"]
+    run(probe_recipe(loss=trust | {"scores": scores}), tmp_path)
+
+    record = record_of(tmp_path)
+
+    assert record["sentence"] == sentence.format(scores=scores)
+    labels = record["labels"]
+    everything = {"weights": "constant", "targets": "labels", "missing": "error"} | trust
+    assert {key: labels[key] for key in everything} == everything
+    assert labels["scores"]["scorer"] == "probability that the label is right"
+    assert 10 < labels["beliefs"]["more_likely_wrong"] < 24
+    assert labels["beliefs"]["mean_probability"] == pytest.approx(0.625, abs=0.05)
+
+
+def test_a_run_that_doubts_labels_needs_a_score_file(
+    probe_recipe: MakeRecipe, run: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="no score file is named"):
+        run(probe_recipe(loss={"weights": "label_probability"}), tmp_path / "run")
+
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_resumes_with_a_copy_of_the_scores_and_not_with_others(
+    probe_recipe: MakeRecipe,
+    locations: dict[str, str],
+    run: Run,
+    make_recorder: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    def recipe(scores: str | Path) -> Recipe:
+        return probe_recipe(loss={"weights": "label_probability", "scores": str(scores)})
+
+    copy = tmp_path / "copy.parquet"
+    copy.write_bytes(Path(locations["SCORES"]).read_bytes())
+    run(recipe(locations["SCORES"]), tmp_path / "whole")
+    run(recipe(locations["SCORES"]), tmp_path / "run", make_recorder(stop_after=4))
+
+    with pytest.raises(TrainingError, match=r"another run: .*supervision"):
+        run(recipe(locations["OTHER_LABEL_SCORES"]), tmp_path / "run", resume=True)
+    assert run(recipe(copy), tmp_path / "run", resume=True)
+
+    models = [tmp_path / name / "seed-0" / "model.safetensors" for name in ("whole", "run")]
+    assert models[0].read_bytes() == models[1].read_bytes()

@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from difficulty_service.errors import TrainingError
+from trainer.config import LossConfig
 from trainer.losses import make_loss
 from trainer.losses.cross_entropy import cross_entropy, entropy, entropy_regularised
 from trainer.training.objective import Objective
+from trainer.weights.supervision import LabelBeliefs
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -125,3 +128,80 @@ def test_a_column_of_weights_is_refused(batch: tuple[Tensor, Tensor, Tensor]) ->
 def test_an_alpha_below_zero_is_refused(alpha: float) -> None:
     with pytest.raises(ValueError, match="alpha"):
         Objective(cross_entropy, alpha=alpha)
+
+
+@pytest.fixture
+def beliefs(batch: tuple[Tensor, Tensor, Tensor]) -> LabelBeliefs:
+    """What is known about the labels of the batch; nothing about those of the last two."""
+    _, targets, _ = batch
+    shares = torch.rand(12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    known = torch.arange(12) < 10
+    return LabelBeliefs(
+        torch.where(known, shares, 1.0), known, torch.where(known, (targets + 2) % 5, targets)
+    )
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+@pytest.mark.parametrize("name", ["cross_entropy", "brier", "bsce_gra", "adafocal", "mmce"])
+def test_weights_by_the_label_multiply_the_whole_objective_and_have_the_mean_one(
+    batch: tuple[Tensor, Tensor, Tensor], beliefs: LabelBeliefs, name: str, alpha: float
+) -> None:
+    logits, targets, weights = batch
+    objective = Objective(make_loss(name), alpha)
+    supervision = beliefs.supervision(LossConfig(weights="label_probability"))
+
+    losses = objective(logits, targets, weights, supervision)
+
+    mean = sum(beliefs.probabilities[:10].tolist()) / 10
+    factors = [share / mean for share in beliefs.probabilities[:10].tolist()] + [1.0, 1.0]
+    plain = objective(logits, targets, weights).tolist()
+    expected = [factor * loss for factor, loss in zip(factors, plain, strict=True)]
+    np.testing.assert_allclose(losses.tolist(), expected, rtol=1e-5, atol=1e-7)
+    assert sum(factors) == pytest.approx(12)
+
+
+SOFT = ["cross_entropy", "brier", "label_smoothing", "poly_loss", "focal", "dual_focal", "adafocal"]
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_second_labels_make_any_loss_its_mean_over_both(
+    batch: tuple[Tensor, Tensor, Tensor], beliefs: LabelBeliefs, name: str
+) -> None:
+    logits, targets, weights = batch
+    loss = make_loss(name)
+    supervision = beliefs.supervision(LossConfig(targets="posterior"))
+
+    losses = Objective(loss, 0.3)(logits, targets, weights, supervision)
+
+    for row in range(12):
+        one = logits[row : row + 1]
+        share, other = float(beliefs.probabilities[row]), beliefs.others[row : row + 1]
+        expected = share * loss(one, targets[row : row + 1]) + (1 - share) * loss(one, other)
+        expected = expected - 0.3 * weights[row] * entropy(one)
+        torch.testing.assert_close(losses[row : row + 1], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_cross_entropy_with_second_labels_is_that_against_soft_targets(
+    batch: tuple[Tensor, Tensor, Tensor], beliefs: LabelBeliefs
+) -> None:
+    logits, targets, _ = batch
+    soft = torch.zeros(12, 5)
+    for row in range(12):
+        soft[row, targets[row]] += float(beliefs.probabilities[row])
+        soft[row, beliefs.others[row]] += 1 - float(beliefs.probabilities[row])
+    supervision = beliefs.supervision(LossConfig(targets="posterior"))
+
+    losses = Objective(cross_entropy)(logits, targets, supervision=supervision)
+
+    expected = F.cross_entropy(logits, soft, reduction="none")
+    (gradient,) = torch.autograd.grad(losses.sum(), logits)
+    torch.testing.assert_close(losses, expected)
+    torch.testing.assert_close(gradient, logits.softmax(1) - soft)
+
+
+def test_labels_of_which_none_is_believed_have_no_weights() -> None:
+    nothing = torch.zeros(3, dtype=torch.float64)
+    beliefs = LabelBeliefs(nothing, torch.ones(3, dtype=torch.bool), torch.zeros(3).long())
+
+    with pytest.raises(TrainingError, match="every training sample is 0"):
+        beliefs.supervision(LossConfig(weights="label_probability"))

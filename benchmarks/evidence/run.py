@@ -1,0 +1,79 @@
+"""Runs the study and writes docs/evidence.md with its figures.
+
+    python -m benchmarks.evidence.run
+
+Every number of the page comes from a cell: a JSON file in the study's folder, which is computed
+once. A study that was stopped resumes, and the page says of cells that have not run that they
+have not.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.evidence.cells import Cell, fill
+from benchmarks.evidence.choices import AUGMENT_RUNS, augmentation_cells, choice_cells
+from benchmarks.evidence.data import BACKBONES, Study, extract
+from benchmarks.evidence.label_sets import PLANTED_SETS, TEST_SET, TRAINING_SETS, LabelSet
+from benchmarks.evidence.page import write_page
+from benchmarks.evidence.paired import paired_cells
+from benchmarks.evidence.paper import paper_cells
+from benchmarks.evidence.scored import consensus_cells, scored_cells
+from benchmarks.evidence.uncertainty import uncertainty_cell
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL_SETS = (TEST_SET, *TRAINING_SETS, *PLANTED_SETS)
+
+
+def score_all(study: Study, backbone: str, sets: Sequence[LabelSet], jobs: int) -> list[str]:
+    """Extracts the images of some sets of labels and fills their cells; names of failures."""
+    for source in dict.fromkeys(labels.source for labels in sets):
+        extract(study, source, backbone)
+    return fill(study.folder, scored_cells(study, backbone, sets), jobs)
+
+
+def run(study: Study, jobs: int) -> list[str]:
+    """Fills all cells, what is cheap and most telling first; the names of those that failed."""
+
+    def filled(cells: list[Cell]) -> list[str]:
+        return fill(study.folder, cells, jobs)
+
+    failed = score_all(study, "builtin", [TEST_SET, *TRAINING_SETS], jobs)
+    failed += filled([uncertainty_cell(study, "builtin")])
+    failed += score_all(study, "MobileNetV2", [TEST_SET], jobs)
+    failed += filled(consensus_cells(study, [TEST_SET]))
+    failed += filled(paper_cells(study)) + filled(choice_cells(study))
+    failed += score_all(study, "MobileNetV2", TRAINING_SETS, jobs)
+    failed += score_all(study, "builtin", PLANTED_SETS, jobs)
+    for runs in AUGMENT_RUNS:
+        extract(study, TEST_SET.source, "builtin", runs)
+    failed += filled(augmentation_cells(study))
+    failed += score_all(study, "MobileNetV2", PLANTED_SETS, jobs)
+    failed += filled(paper_cells(study)) + filled(consensus_cells(study, ALL_SETS))
+    return failed + filled(paired_cells(study, BACKBONES, ALL_SETS))
+
+
+def main() -> None:
+    """Fills the missing cells, then writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="parallel processes")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the page")
+    parser.add_argument("--draw", action="store_true", help="only write the page anew")
+    arguments = parser.parse_args()
+    shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+    study = Study(arguments.folder, shared)
+    failed = []
+    if not arguments.draw:
+        if not (shared / "data/cifar10_test.parquet").exists():
+            sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+        failed = run(study, arguments.jobs)
+    write_page(study.folder, arguments.docs)
+    if failed:
+        sys.exit(f"{len(failed)} cells failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Whether a ridge probe, or a blend with one, agrees with people better than `agree` does.
+
+    python -m benchmarks.studies.blends
+
+The probe is a ridge regression of the classes on the unit vectors of `agree`, in closed form, each
+image left out of the fit by the diagonal of the hat matrix. Its penalty and every scale are those
+under which the labels are likeliest. A blend is the sum of log-probabilities. The score is the
+log-odds against the label, and what people think is the entropy of their votes for the 10,000 test
+images of CIFAR-10. Features are in runs/evidence.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import log_softmax, logsumexp
+from scipy.stats import entropy, spearmanr
+
+from benchmarks.evidence.data import BACKBONES, Study, extract, read_columns, read_images
+from benchmarks.studies.cifar10 import shared_folder
+from difficulty_service.feature_store.store import open_store
+from difficulty_service.scorers.suspicion import POSTERIORS
+from difficulty_service.scoring.label_posteriors import fit_store_posteriors
+from difficulty_service.statistics.feature_map import FeatureMap
+from difficulty_service.statistics.label_rule import Rule
+from difficulty_service.statistics.products import Workspace
+
+SOURCE = "cifar10-test"
+PENALTIES = 10.0 ** np.arange(-4, 2.1, 0.5)
+SCALES = np.geomspace(0.02, 60, 100)
+
+Numbers = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+def likelihood(logits: Numbers, labels: Labels) -> float:
+    """Mean log-probability of the labels."""
+    return float(log_softmax(logits, axis=1)[np.arange(len(labels)), labels].mean())
+
+
+def tempered(logits: Numbers, labels: Labels) -> Numbers:
+    """Log-probabilities at the scale under which the labels are likeliest."""
+    scale = max(SCALES, key=lambda each: likelihood(each * logits, labels))
+    log_probabilities: Numbers = log_softmax(scale * logits, axis=1)
+    return log_probabilities
+
+
+def log_odds(logits: Numbers, labels: Labels) -> Numbers:
+    """Log-odds of all other classes together against the label. Shape (samples,)."""
+    rows = np.arange(len(labels))
+    others = logits.copy()
+    others[rows, labels] = -np.inf
+    odds: Numbers = logsumexp(others, axis=1) - logits[rows, labels]
+    return odds
+
+
+def ridge_probe(points: Numbers, labels: Labels) -> Numbers:
+    """Log-probabilities of a ridge regression without the sample, at its best penalty.
+
+    Args:
+        points: Features. Shape (samples, dim).
+        labels: Shape (samples,).
+
+    Returns:
+        Shape (samples, classes).
+    """
+    targets = np.eye(labels.max() + 1)[labels]
+    mean = targets.mean(axis=0)
+    centred = points - points.mean(axis=0)
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    rotated = centred @ vectors
+    coefficients = rotated.T @ (targets - mean)
+    found = []
+    for penalty in PENALTIES:
+        inverse = 1 / (values + penalty * values.mean())
+        fitted = (rotated * inverse) @ coefficients + mean
+        leverage = (rotated**2 @ inverse + 1 / len(labels))[:, None]
+        left_out = (fitted - leverage * targets) / (1 - leverage)
+        found.append(tempered(left_out, labels))
+    return max(found, key=lambda each: likelihood(each, labels))
+
+
+def gaussians(rule: Rule, feature_map: FeatureMap, features: Numbers, labels: Labels) -> Numbers:
+    """Log-probabilities by class densities without the sample. Shape (samples, classes)."""
+    found = []
+    for start in range(0, len(features), 1000):
+        block = torch.from_numpy(features[start : start + 1000]).float()
+        mapped = feature_map(block, Workspace())[:, : len(rule.densities.mean)]
+        own = torch.from_numpy(labels[start : start + 1000])
+        found += [each.double().numpy().copy() for _, each in rule.log_densities(mapped, own)]
+    return tempered(np.concatenate(found), labels)
+
+
+def compare(study: Study, backbone: str) -> None:
+    """Prints a row for every score of the features of a backbone."""
+    images = read_images(study, SOURCE, backbone)
+    features, labels = images.features.astype(np.float64), images.labels
+    counts = read_columns(study, SOURCE, ["human_counts"])["human_counts"].to_pylist()
+    votes = entropy(np.array(counts, dtype=float)[images.positions], axis=1)
+    store = open_store(study.store(SOURCE, backbone))
+    fitted = fit_store_posteriors(store, POSTERIORS, torch.float32)
+    if fitted is None or fitted.agree is None or fitted.suspicion is None:
+        sys.exit("the posteriors lack one of their scorers")
+    centred = features - fitted.feature_map.centre.double().numpy()
+    ridge = ridge_probe(centred / np.linalg.norm(centred, axis=1, keepdims=True), labels)
+    agree = gaussians(fitted.agree, fitted.feature_map, features, labels)
+    landmarks = gaussians(fitted.suspicion, fitted.suspicion_map, features, labels)
+    scores = {
+        "agree": agree,
+        "agree with landmarks": landmarks,
+        "ridge probe": ridge,
+        "agree and ridge probe": agree + ridge,
+        "landmarks and ridge probe": landmarks + ridge,
+        "all three": agree + landmarks + ridge,
+    }
+    for name, logits in scores.items():
+        best = tempered(logits, labels)
+        correlation = spearmanr(log_odds(best, labels), votes).statistic
+        print(f"| {backbone} | {name} | {likelihood(best, labels):.3f} | {correlation:.3f} |")
+
+
+def main() -> None:
+    """Extracts what is missing and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
+    study = Study(parser.parse_args().folder, shared_folder())
+    if not (study.shared / "data/cifar10_test.parquet").exists():
+        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+    print("| backbone | score | log-likelihood of the labels | correlation |")
+    print("| --- | --- | --- | --- |")
+    for backbone in BACKBONES:
+        extract(study, SOURCE, backbone)
+        compare(study, backbone)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""`difficulty consensus`: several backbones' scores or features in, one score file out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from difficulty_service.commands.console import out as console
+from difficulty_service.commands.console import print_warnings
+
+if TYPE_CHECKING:
+    from difficulty_service.score_file import ScoreFile
+
+FEWEST = 2
+
+
+def consensus(
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FEATURES...|SCORES...",
+            help="Features of the same samples by several backbones, or their score files.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="File to write: its name ends in .parquet, .csv or .jsonl.")
+    ],
+) -> None:
+    """Combines what several backbones say about the same samples into one score file.
+
+    Of features, the log-densities of the classes are averaged; of score files, the ranks. Samples
+    that not all inputs have are left out with a warning; different labels are an error.
+    """
+    from difficulty_service.score_file import require_score_file_name, write_scores
+    from difficulty_service.scoring.consensus import consensus_of
+
+    require_score_file_name(out)
+    if len({path.resolve() for path in inputs}) < max(FEWEST, len(inputs)):
+        raise typer.BadParameter("give at least two different inputs, each once")
+    if any(out.resolve() == path.resolve() for path in inputs):
+        raise typer.BadParameter(f"{out} would be written over, but is read")
+    result = consensus_of(inputs)
+    write_scores(out, result.table, result.provenance)
+    report_consensus(result, out)
+
+
+def report_consensus(result: "ScoreFile", out: Path) -> None:
+    """Prints what a consensus was made of and how many labels it doubts."""
+    from difficulty_service.files.wording import count_of
+
+    table, made = result.table, result.provenance["consensus"]
+    console.print(
+        f"{count_of(len(table), 'sample')} in {out}, by the mean {made['mean_of']} of "
+        f"{len(made['inputs'])} inputs:",
+        markup=False,
+    )
+    for each in made["inputs"]:
+        console.print(f"  {each['name']} ({each['backbone'] or 'unknown backbone'})", markup=False)
+    for column, meaning in (
+        ("label_margin", "look more like another class than their own"),
+        ("suspicion", "have a label that is more likely wrong than right"),
+    ):
+        if column in made["columns"]:
+            above = sum(value is not None and value > 0 for value in table[column].to_pylist())
+            console.print(f"{above:,} {meaning} ({column} above 0)", markup=False)
+    print_warnings(result.provenance["warnings"])

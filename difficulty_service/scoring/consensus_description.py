@@ -1,0 +1,103 @@
+"""The metadata of a consensus: what it was made of, and what its columns mean."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "log-densities": {
+        "md": "mean over the backbones",
+        "md_agnostic": "mean over the backbones",
+        "rmd": "mean over the backbones",
+        "rmd_loo": "mean over the backbones",
+        "label_margin": "-2 times the mean log-density of the label's class, minus the smallest "
+        "such number of another class; without landmarks, each sample left out of the fits",
+        "nearest_label": "class of the largest mean log-density",
+        "suspicion": "log-odds that the label is wrong, by the mean log-densities with landmarks "
+        "and the confusions estimated from them",
+        "label_probability": "the same posterior at the scales that the labels chose",
+        "suspected_label": "likeliest class other than the label, by that posterior",
+        "agree": "log-odds against the label, by the mean log-densities without landmarks",
+    },
+    "ranks": {
+        "md": "mean rank, 0 to 1",
+        "md_agnostic": "mean rank, 0 to 1",
+        "rmd": "mean rank, 0 to 1",
+        "rmd_loo": "mean rank, 0 to 1",
+        "kmeans": "mean rank, 0 to 1",
+        "knn": "mean rank, 0 to 1",
+        "label_margin": "mean rank, counted from the margin 0, -1 to 1",
+        "nearest_label": "class that most files name",
+        "suspicion": "mean rank, counted from the suspicion 0, -1 to 1",
+        "label_probability": "mean probability",
+        "suspected_label": "class that most files name",
+        "agree": "mean rank, counted from the log-odds 0, -1 to 1",
+    },
+}
+"""Meaning of the columns of a consensus, by what was averaged."""
+
+INPUT_KEYS = ("backbone", "weights_sha256", "features", "feature_dim", "fingerprint", "shrinkage")
+"""Keys that tell the inputs apart."""
+
+PLACE_KEYS = ("dataset", "dataset_options")
+"""Keys by which the images of a score file are found."""
+
+
+def describe_consensus(
+    kind: str,
+    provenances: Mapping[str, Mapping[str, Any]],
+    table: pa.Table,
+    class_names: Sequence[str],
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """The provenance of a consensus.
+
+    Args:
+        kind: What was averaged: "log-densities" or "ranks".
+        provenances: Provenance of each input, by its name.
+        table: The consensus.
+        class_names: Name of each class index.
+        warnings: Warnings about the inputs.
+
+    Returns:
+        JSON values: what all inputs have in common, their backbones, counts, and under `consensus`
+        what was averaged, the inputs, and the meaning of each column.
+    """
+    inputs = list(provenances.values())
+    common = {
+        key: value
+        for key, value in inputs[0].items()
+        if all(other.get(key) == value for other in inputs[1:])
+    }
+    if "fingerprint" not in common:
+        # The images of a page or a cleaned list are looked for where the first input has them.
+        common |= {key: inputs[0][key] for key in PLACE_KEYS if key in inputs[0]}
+    columns = {
+        name: meaning
+        for name, meaning in COLUMNS[kind].items()
+        if table[name].null_count < len(table)
+    }
+    margins = table["label_margin"]
+    return {
+        **{key: value for key, value in common.items() if key != "schema_version"},
+        "backbone": " + ".join(str(each.get("backbone") or "unknown") for each in inputs),
+        "class_names": list(class_names),
+        "reliable": all(each.get("reliable", True) for each in inputs),
+        "num_samples": len(table),
+        "num_scored": len(table) - table["rmd"].null_count,
+        "num_doubtful": pc.sum(pc.greater(margins, 0)).as_py() or 0,
+        "num_duplicates": len(table) - table["duplicate_of"].null_count,
+        "near_duplicates": None,
+        "num_near_duplicates": None,
+        "consensus": {
+            "mean_of": kind,
+            "inputs": [
+                {"name": name, **{key: each.get(key) for key in INPUT_KEYS}}
+                for name, each in provenances.items()
+            ],
+            "columns": columns,
+        },
+        "warnings": list(warnings),
+    }

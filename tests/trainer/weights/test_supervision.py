@@ -1,0 +1,120 @@
+"""What a score file says about labels is joined by sample id and class name."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+
+from difficulty_service.errors import ConfigError, DifficultyError, ScoreFileError, UnmatchedScores
+from difficulty_service.score_file import write_scores
+from trainer.config import LossConfig
+from trainer.samples import Samples
+from trainer.weights.supervision import LabelBeliefs, label_beliefs
+
+CLASSES = ("bird", "cat", "dog")
+
+Row = tuple[str, str, float | None, str | None]
+
+ROWS: list[Row] = [
+    ("c.png", "dog", 0.25, "cat"),
+    ("a.png", "bird", 0.75, "dog"),
+    ("held-out.png", "bird", 0.5, "cat"),
+    ("b.png", "cat", 0.5, "bird"),
+]
+
+
+class NoInputs:
+    """Inputs that are never read."""
+
+
+def samples(*labels: int) -> Samples:
+    ids = ("a.png", "b.png", "c.png")[: len(labels)]
+    return Samples(ids, torch.tensor(labels), CLASSES, NoInputs())  # type: ignore[arg-type]
+
+
+def save(path: Path, rows: Sequence[Row]) -> Path:
+    ids, names, shares, suspected = zip(*rows, strict=True)
+    # The classes of the file have other numbers than those of the samples.
+    order = sorted({*CLASSES}, reverse=True)
+    table = pa.table(
+        {
+            "sample_id": list(ids),
+            "label": pa.array([order.index(name) for name in names], pa.int32()),
+            "label_name": pa.array(names).dictionary_encode(),
+            "label_probability": pa.array(shares, pa.float32()),
+            "suspected_label_name": pa.array(suspected, pa.string()).dictionary_encode(),
+        }
+    )
+    write_scores(path, table, {})
+    return path
+
+
+def read(path: Path, rows: Sequence[Row] = ROWS, **options: str) -> LabelBeliefs:
+    config = LossConfig(targets="posterior", **options)  # type: ignore[arg-type]
+    return label_beliefs(samples(0, 1, 2), save(path, rows), config)
+
+
+@pytest.mark.parametrize("name", ["scores.parquet", "scores.csv", "scores.jsonl"])
+def test_beliefs_follow_the_ids_and_names_of_the_file(tmp_path: Path, name: str) -> None:
+    beliefs = read(tmp_path / name)
+
+    assert beliefs.probabilities.tolist() == [0.75, 0.5, 0.25]
+    assert beliefs.others.tolist() == [2, 0, 1]
+    assert beliefs.known.all()
+
+
+def test_a_belief_is_described_by_how_many_labels_it_doubts(tmp_path: Path) -> None:
+    described = read(tmp_path / "scores.parquet").describe()
+
+    assert described == {
+        "mean_probability": 0.5,
+        "more_likely_wrong": 1,
+        "effective_share": pytest.approx(0.25 / ((0.0625 + 0.25 + 0.5625) / 3)),
+        "missing": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    "rows", [ROWS[1:], [("c.png", "dog", None, None), *ROWS[1:]]], ids=["absent", "null"]
+)
+def test_a_label_about_which_nothing_is_known_is_kept_only_where_that_is_asked_for(
+    tmp_path: Path, rows: list[Row]
+) -> None:
+    with pytest.raises(UnmatchedScores, match=r"1 of 3 training samples .*'c\.png'.*\"keep\""):
+        read(tmp_path / "scores.parquet", rows)
+
+    beliefs = read(tmp_path / "scores.parquet", rows, missing="keep")
+
+    assert beliefs.probabilities.tolist() == [0.75, 0.5, 1.0]
+    assert beliefs.others.tolist() == [2, 0, 2]
+    weights = beliefs.supervision(LossConfig(weights="label_probability")).weights
+    assert weights is not None
+    torch.testing.assert_close(weights, torch.tensor([1.2, 0.8, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        ([(*row[:2], None, None) for row in ROWS], ConfigError, "--scorers suspicion"),
+        ([*ROWS, ROWS[0]], ScoreFileError, "more than one score for 1 sample ids"),
+        (
+            [("c.png", "bird", 0.25, "cat"), *ROWS[1:]],
+            UnmatchedScores,
+            "1 of 3 training samples have another label .*'c.png': 'dog', and 'bird' there",
+        ),
+        (
+            [("c.png", "dog", 0.25, "cow"), *ROWS[1:]],
+            UnmatchedScores,
+            "classes that the training samples lack: 'cow'",
+        ),
+        ([ROWS[2]], UnmatchedScores, "3 of 3 training samples are not in it"),
+    ],
+    ids=["nothing known", "twice", "another label", "another class", "another dataset"],
+)
+def test_scores_that_do_not_fit_are_refused_with_a_remedy(
+    tmp_path: Path, rows: list[Row], error: type[DifficultyError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        read(tmp_path / "scores.parquet", rows)
