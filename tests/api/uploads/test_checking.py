@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
 
 from api.http.problems import Problem
 from api.uploads import checks as readers
@@ -37,6 +38,18 @@ def test_a_file_that_ends_its_reader_is_refused_and_the_next_is_read(
         assert caught.value.status == 422
 
     checks.check(whole, "parquet")
+
+
+def test_the_log_names_the_upload_that_ended_its_reader_without_a_traceback(
+    checks: UploadChecks,
+) -> None:
+    with capture_logs() as events, pytest.raises(Problem, match=ENDED):
+        checks.check(ABORTING, "parquet")
+
+    assert events == [
+        {"log_level": "warning", "event": "upload-check-ended", "upload": "aborting"}
+        | {"reason": ENDED}
+    ]
 
 
 def test_the_reason_names_no_folder_of_the_server(checks: UploadChecks, whole: Path) -> None:
