@@ -1,5 +1,6 @@
 """The images of the study and their features, extracted once as `difficulty extract` does."""
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -83,6 +84,12 @@ class Study:
         """Folder of the features of some images."""
         runs = f"-{augment_runs}-runs" if augment_runs else ""
         return self.folder / "features" / f"{source}-{backbone.lower()}{runs}"
+
+
+def require_data(study: Study) -> None:
+    """Ends the program with the reason where the real data are not at hand."""
+    if not (study.shared / "data/cifar10_test.parquet").exists():
+        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
 
 
 def load_mobilenet(name: str, options: BackboneOptions) -> Backbone:

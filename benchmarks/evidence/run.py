@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.evidence.cells import Cell, fill
 from benchmarks.evidence.choices import AUGMENT_RUNS, augmentation_cells, choice_cells
-from benchmarks.evidence.data import BACKBONES, Study, extract
+from benchmarks.evidence.data import BACKBONES, Study, extract, require_data
 from benchmarks.evidence.label_sets import PLANTED_SETS, TEST_SET, TRAINING_SETS, LabelSet
 from benchmarks.evidence.page import write_page
 from benchmarks.evidence.paired import paired_cells
@@ -67,8 +67,7 @@ def main() -> None:
     study = Study(arguments.folder, shared)
     failed = []
     if not arguments.draw:
-        if not (shared / "data/cifar10_test.parquet").exists():
-            sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+        require_data(study)
         failed = run(study, arguments.jobs)
     write_page(study.folder, arguments.docs)
     if failed:

@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import entropy, spearmanr
 
-from benchmarks.evidence.data import BACKBONES, Study, extract, read_columns, read_images
+from benchmarks.evidence.data import (
+    BACKBONES,
+    Study,
+    extract,
+    read_columns,
+    read_images,
+    require_data,
+)
 from benchmarks.studies.cifar10 import shared_folder
 from difficulty_service.feature_store.store import open_store
 from difficulty_service.scorers.suspicion import POSTERIORS
@@ -127,8 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
     study = Study(parser.parse_args().folder, shared_folder())
-    if not (study.shared / "data/cifar10_test.parquet").exists():
-        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+    require_data(study)
     print("| backbone | score | log-likelihood of the labels | correlation |")
     print("| --- | --- | --- | --- |")
     for backbone in BACKBONES:

@@ -8,7 +8,6 @@ on is the entropy of the votes for the 10,000 test images. All files are in runs
 """
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 from scipy.stats import entropy
 
-from benchmarks.evidence.data import BACKBONES, SOURCES, Study, extract
+from benchmarks.evidence.data import BACKBONES, SOURCES, Study, extract, require_data
 from benchmarks.studies.cifar10 import shared_folder, with_labels
 from difficulty_service.audit.agreement import flag_agreement, rank_agreement
 from difficulty_service.feature_store.store import open_store
@@ -94,8 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
     study = Study(parser.parse_args().folder, shared_folder())
-    if not (study.shared / "data/cifar10_test.parquet").exists():
-        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+    require_data(study)
     stores = {}
     for source in ("cifar10-test", "cifar10-train"):
         for backbone in BACKBONES:

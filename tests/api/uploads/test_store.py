@@ -89,6 +89,7 @@ def test_a_process_that_is_being_started_keeps_no_upload_locked(tmp_path: Path) 
         os.write(descriptor, b"next")
 
     os.close(copy_of_the_process)
+    assert (tmp_path / "x.tar").read_bytes() == b"next"
 
 
 def test_a_gap_is_refused(tmp_path: Path) -> None:
