@@ -1,10 +1,11 @@
 """Devices and precision of a run, by Accelerate."""
 
+import atexit
 import os
 from typing import Literal
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 
 from difficulty_service.errors import Setting, TrainingError
@@ -46,7 +47,19 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
         )
     # Accelerate keeps one state per process and refuses a second run with other settings.
     AcceleratorState._reset_state(reset_partial_state=not launched)
-    return Accelerator(mixed_precision=mixed, cpu=on_cpu)
+    accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu)
+    if launched:
+        atexit.unregister(_leave_other_processes)
+        atexit.register(_leave_other_processes)
+    return accelerator
+
+
+def _leave_other_processes() -> None:
+    """Ends the threads that talk to the other processes.
+
+    One that still runs while the interpreter is torn down can abort a process whose run succeeded.
+    """
+    PartialState().destroy_process_group()
 
 
 def any_process(value: bool, accelerator: Accelerator) -> bool:  # noqa: FBT001 - its one argument
