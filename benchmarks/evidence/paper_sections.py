@@ -7,7 +7,7 @@ from benchmarks.evidence.data import BACKBONES
 from benchmarks.evidence.paper import ERROR_COLUMNS
 from benchmarks.evidence.results import Results, label
 from benchmarks.evidence.tables import NONE, NOT_RUN, Number, Shown, best_in_columns, markdown
-from trainer.evaluation.corruptions import CORRUPTIONS
+from difficulty_service.images.corruptions import CORRUPTIONS
 
 ABSENT = """What the data at hand cannot show:
 
