@@ -174,7 +174,11 @@ def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path
         location=source.name,
         out=out,
         backbone=job.request.get("backbone") or settings.default_backbone,
-        network=BackboneOptions(device=device, precision=precision),
+        network=BackboneOptions(
+            device=device,
+            precision=precision,
+            flip=job.request.get("flip", False),  # a job of an earlier version lacks the key
+        ),
         options=ExtractOptions(
             augment_runs=job.request["augment_runs"],
             seed=job.request["seed"],

@@ -164,7 +164,7 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
 
     Args:
         name: One of `BACKBONES`, `open_clip:ARCH/TAG` or `timm:NAME`.
-        options: Weights file, kind of features, device and precision.
+        options: Weights file, kind of features, device, precision and flip.
 
     Raises:
         BackboneError: The name or kind of features is unknown, or the weights are missing or do

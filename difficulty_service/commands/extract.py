@@ -19,7 +19,6 @@ from difficulty_service.commands.options import (
     FeatureKind,
     OnError,
     Precision,
-    choose_precision,
     parse_actors,
 )
 from difficulty_service.commands.progress import ImageProgressBar
@@ -141,6 +140,7 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
             features=extraction.features.value,
             device=device,
             precision=precision,
+            flip=extraction.flip,
         ),
         options=ExtractOptions(
             batch_size=extraction.batch_size,
@@ -171,6 +171,17 @@ def choose_machine(
     if extraction.precision is Precision.AUTO:
         return device, best
     return device, choose_precision(extraction.precision, device)
+
+
+def choose_precision(precision: Precision, device: "torch.device") -> "torch.dtype":
+    """The dtype that is named, or for `auto` the one that suits the device."""
+    import torch
+
+    from difficulty_service.backbones.backbone import best_precision
+
+    if precision is Precision.AUTO:
+        return best_precision(device)
+    return torch.bfloat16 if precision is Precision.BF16 else torch.float32
 
 
 def choose_backbone(extraction: Extraction, fitted: "FittedGaussians | None" = None) -> str:

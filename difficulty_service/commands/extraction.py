@@ -15,6 +15,7 @@ from difficulty_service.commands.options import (
     EngineName,
     FeatureKind,
     Features,
+    Flip,
     IdColumn,
     ImageColumn,
     LabelColumn,
@@ -52,6 +53,7 @@ class Extraction:
     features: Features = FeatureKind.PENULTIMATE
     device: Device = "auto"
     precision: PrecisionName = Precision.AUTO
+    flip: Flip = False
     augment_runs: AugmentRuns = 0
     seed: Seed = 0
     batch_size: BatchSize = None

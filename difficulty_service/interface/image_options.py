@@ -26,6 +26,8 @@ class EncoderOptions(TypedDict, total=False):
         features: `penultimate` (default), or `projected` for CLIP's shared space.
         device: `auto` (default), `cpu`, `cuda`, `cuda:1` or `mps`.
         precision: `auto` (default: bf16 on recent GPUs, otherwise fp32), `fp32` or `bf16`.
+        flip: Whether features are the mean of those of the image and of its mirror image, for twice
+            the time of the network; False by default.
         batch_size: Images in one forward pass; by default what suits the device.
         mode: `fast` (default), or `exact` for bit for bit what open_clip does.
         max_pixels: Largest number of pixels of an image.
@@ -36,6 +38,7 @@ class EncoderOptions(TypedDict, total=False):
     features: str
     device: str
     precision: str
+    flip: bool
     batch_size: int | None
     mode: Mode
     max_pixels: int
@@ -103,6 +106,7 @@ def network_options(options: Mapping[str, Any]) -> BackboneOptions:
         features=options.get("features", "penultimate"),
         device=device,
         precision=best_precision(device) if precision == "auto" else PRECISIONS[precision],
+        flip=options.get("flip", False),
     )
 
 

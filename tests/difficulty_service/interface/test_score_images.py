@@ -14,6 +14,7 @@ from PIL import Image
 
 from difficulty_service.errors import BackboneError, DatasetError, ImageError
 from difficulty_service.interface.encoder import Encoder, backbone
+from difficulty_service.interface.score_arrays import score
 from difficulty_service.interface.score_images import score_dataset
 from difficulty_service.interface.scores import Scores
 
@@ -102,6 +103,24 @@ def test_the_object_that_holds_the_images_does_not_change_the_scores(
 
     # Sums over samples in another order differ by rounding.
     np.testing.assert_allclose(converted["rmd"], by_row(scores), rtol=1e-3, atol=1e-3)
+
+
+def test_mirror_images_are_averaged_with_the_images_on_request(
+    pixels: Pixels, labels: list[int]
+) -> None:
+    brighter = [
+        image // 2 + np.uint8(100 * label) for image, label in zip(pixels, labels, strict=True)
+    ]
+    images = list(zip(brighter, labels, strict=True))
+    features = backbone("builtin", device="cpu", flip=True).encode(brighter)
+    expected = score(features, labels, shrinkage="leave-one-out")
+
+    flipped = score_dataset(images, flip=True, **OPTIONS)
+    plain = score_dataset(images, **OPTIONS)
+
+    assert (flipped.provenance["flip"], "flip" in plain.provenance) == (True, False)
+    np.testing.assert_allclose(flipped["rmd"], expected["rmd"], rtol=1e-3, atol=1e-3)
+    assert not np.allclose(flipped["rmd"], plain["rmd"], rtol=0.01, atol=0.01)
 
 
 def test_a_file_of_scores_and_the_features_are_kept_if_a_file_is_named(
