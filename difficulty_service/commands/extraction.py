@@ -10,6 +10,7 @@ from difficulty_service.commands.options import (
     AugmentRuns,
     BackboneName,
     BatchSize,
+    Corrupt,
     Device,
     Engine,
     EngineName,
@@ -54,6 +55,7 @@ class Extraction:
     device: Device = "auto"
     precision: PrecisionName = Precision.AUTO
     flip: Flip = False
+    corrupt: Corrupt = None
     augment_runs: AugmentRuns = 0
     seed: Seed = 0
     batch_size: BatchSize = None

@@ -143,6 +143,10 @@ Flip = Annotated[
         rich_help_panel=NETWORK,
     ),
 ]
+Corrupt = Annotated[
+    str | None,
+    typer.Option(metavar="NAME:LEVEL", help="Corrupt images first: fog:3.", rich_help_panel=RUN),
+]
 AugmentRuns = Annotated[
     int,
     typer.Option(

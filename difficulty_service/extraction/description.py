@@ -44,6 +44,7 @@ def describe_features(
         "mode": options.mode,
         "decoder": options.decoder,
         "max_pixels": options.max_pixels,
+        **({"corruption": str(options.corruption)} if options.corruption else {}),
         "augment_runs": options.augment_runs,
         "seed": options.seed,
         "package_version": version("difficulty-service"),

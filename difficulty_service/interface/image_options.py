@@ -54,6 +54,7 @@ class ImageOptions(EncoderOptions, total=False):
         label_column: Column of a table with the labels.
         id_column: Column of a table whose text is the sample id.
         limit: Number of samples to use, evenly spaced.
+        corrupt: Corruption of every image before anything else, such as "fog:3"; none by default.
         augment_runs: Random crops and flips of each image; 0 (default) for none.
         seed: Seed of augmentation and K-means.
         on_error: `skip` (default) lists images that cannot be read, `stop` ends at the first.
@@ -71,6 +72,7 @@ class ImageOptions(EncoderOptions, total=False):
     label_column: str | None
     id_column: str | None
     limit: int | None
+    corrupt: str | None
     augment_runs: int
     seed: int
     on_error: Literal["skip", "stop"]
@@ -118,8 +120,15 @@ def extract_options(options: Mapping[str, Any]) -> ExtractOptions:
     """
     require_known(options.get("on_error", "skip"), ("skip", "stop"), "on_error", ImageError)
     require_known(options.get("mode", "fast"), ("fast", "exact"), "mode", ImageError)
+    corruption = None
+    if options.get("corrupt") is not None:
+        # Imported here, because SciPy takes time that other calls need not spend.
+        from difficulty_service.images.corruptions import parse_corruption
+
+        corruption = parse_corruption(options["corrupt"], options.get("seed", 0))
     return ExtractOptions(
         batch_size=options.get("batch_size"),
+        corruption=corruption,
         augment_runs=options.get("augment_runs", 0),
         seed=options.get("seed", 0),
         mode=options.get("mode", "fast"),

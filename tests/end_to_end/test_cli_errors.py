@@ -17,16 +17,8 @@ FIT_OPTIONS = ("--shrinkage", "--matmul-dtype")
 EXTRACT_OPTIONS = (
     *("--backbone", "--weights", "--features", "--split", "--image-column", "--label-column"),
     *("--id-column", "--limit", "--augment-runs", "--seed", "--batch-size", "--device"),
-    *(
-        "--precision",
-        "--flip",
-        "--preprocess",
-        "--workers",
-        "--shard-size",
-        "--on-error",
-        "--max-pixels",
-    ),
-    *("--flip", "--no-resume"),
+    *("--precision", "--preprocess", "--workers", "--shard-size", "--on-error", "--max-pixels"),
+    *("--flip", "--corrupt", "--no-resume"),
 )
 OPTIONS = {
     "demo": ("--out", "--open", "--no-open"),
@@ -173,10 +165,29 @@ def test_twenty_pictures_without_shrinkage_are_scored_and_marked_as_unreliable(
 
 
 @pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("fog", "'fog' is not a name and a severity"),
+        ("rain:3", "no corruption 'rain'; choose one of gaussian_noise"),
+        ("fog:6", "severity is 6; choose one of"),
+    ],
+)
+def test_a_corruption_that_there_is_not_is_refused(
+    difficulty: Command, few_photos: Path, tmp_path: Path, text: str, problem: str
+) -> None:
+    refused = difficulty("extract", few_photos, "--out", tmp_path / "store", "--corrupt", text)
+
+    assert refused.returncode == 1
+    assert problem in only_line(refused.stderr)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
     ("changed", "difference"),
     [
         (("--augment-runs", 2), "augment_runs: 0 then, 2 now"),
         (("--flip",), "flip: none then, true now"),
+        (("--corrupt", "fog:2"), 'corruption: none then, "fog:2" now'),
     ],
 )
 def test_features_of_other_settings_are_replaced_on_request_only(

@@ -6,7 +6,9 @@ random numbers differ, and so does the frost, which is drawn here, and photograp
 """
 
 import hashlib
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -50,6 +52,60 @@ CORRUPTIONS: tuple[str, ...] = (*_RANDOM, *_FIXED)
 """Names of all corruptions."""
 
 
+LARGEST_SIDE = 256
+"""Shorter side of an image in pixels above which it is reduced first, as those of ImageNet-C."""
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """One corruption of all images of a dataset.
+
+    Attributes:
+        name: One of `CORRUPTIONS`.
+        severity: 1, mild, to 5, strong.
+        seed: Seed of the random numbers.
+    """
+
+    name: str
+    severity: int
+    seed: int = 0
+
+    def __str__(self) -> str:
+        """Name and severity, as `parse_corruption` reads them."""
+        return f"{self.name}:{self.severity}"
+
+    def apply(self, image: Tensor) -> Tensor:
+        """The corrupted image; one with a shorter side above `LARGEST_SIDE` is reduced to it.
+
+        Args:
+            image: Uint8. Shape (3, height, width).
+
+        Returns:
+            Uint8. Shape (3, height, width) of the reduced image.
+        """
+        if min(image.shape[1:]) > LARGEST_SIDE:
+            from torchvision.transforms.v2 import functional as F
+
+            image = F.resize(image, [LARGEST_SIDE], antialias=True)
+        return corrupt(image[None], self.name, self.severity, self.seed)[0]
+
+
+def parse_corruption(text: str, seed: int) -> Corruption:
+    """Reads name and severity, such as "fog:3".
+
+    Raises:
+        ConfigError: There is no such corruption or severity.
+    """
+    match = re.fullmatch(r"(\w+):(\d)", text)
+    if match is None:
+        raise ConfigError(
+            f"corruption {text!r} is not a name and a severity", 'give them as in "fog:3"'
+        )
+    name, severity = match[1], int(match[2])
+    _check_choice(name, severity)
+    return Corruption(name, severity, seed)
+
+
 def corrupt(images: Tensor, name: str, severity: int, seed: int) -> Tensor:
     """Corrupts images.
 
@@ -81,15 +137,19 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int) -> Tensor:
 
 
 def _check(images: Tensor, name: str, severity: int) -> None:
-    if name not in CORRUPTIONS:
-        raise ConfigError(f"no corruption {name!r}", f"choose one of {', '.join(CORRUPTIONS)}")
-    if severity not in SEVERITIES:
-        raise ConfigError(f"severity is {severity}", f"choose one of {SEVERITIES}")
+    _check_choice(name, severity)
     if images.dtype != torch.uint8 or images.shape[1:-2] != (3,):
         raise ConfigError(
             f"images to corrupt are {images.dtype} of shape {tuple(images.shape)}",
             "give torch.uint8 of shape (samples, 3, height, width)",
         )
+
+
+def _check_choice(name: str, severity: int) -> None:
+    if name not in CORRUPTIONS:
+        raise ConfigError(f"no corruption {name!r}", f"choose one of {', '.join(CORRUPTIONS)}")
+    if severity not in SEVERITIES:
+        raise ConfigError(f"severity is {severity}", f"choose one of {SEVERITIES}")
 
 
 def _choose(

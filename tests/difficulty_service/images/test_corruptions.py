@@ -9,7 +9,13 @@ from PIL import Image
 from torch import Tensor
 
 from difficulty_service.errors import ConfigError
-from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
+from difficulty_service.images.corruptions import (
+    CORRUPTIONS,
+    SEVERITIES,
+    Corruption,
+    corrupt,
+    parse_corruption,
+)
 
 NOISES = ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise")
 BLURS = ("gaussian_blur", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur")
@@ -223,3 +229,19 @@ def test_an_empty_batch_is_valid() -> None:
     images = torch.zeros(0, 3, 32, 32, dtype=torch.uint8)
 
     assert corrupt(images, "contrast", 1, seed=0).shape == images.shape
+
+
+def test_large_images_are_reduced_before_they_are_corrupted() -> None:
+    (large,) = _photographs(1, 600)
+
+    corrupted = Corruption("contrast", 1).apply(large[:, :, :500])
+
+    assert corrupted.shape == (3, 307, 256)
+    assert Corruption("contrast", 1).apply(large[:, :200, :220]).shape == (3, 200, 220)
+
+
+def test_name_and_severity_are_read_and_written() -> None:
+    corruption = parse_corruption("glass_blur:4", seed=7)
+
+    assert corruption == Corruption("glass_blur", 4, 7)
+    assert str(corruption) == "glass_blur:4"
