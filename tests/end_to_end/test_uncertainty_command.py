@@ -83,7 +83,7 @@ def test_features_of_another_backbone_are_refused(folder: Path, tmp_path: Path) 
     description = {"class_names": ("a",), "num_shards": 1, "augment_runs": 0, "backbone": "other"}
     store = create_store(tmp_path / "other", description)
     zeros = torch.zeros(2, dtype=torch.int64)
-    store.write_part(0, Part(["1", "2"], zeros, zeros, torch.zeros(2, 512)), [])
+    store.write_part(0, Part(["1", "2"], zeros, zeros, torch.zeros(2, 8)), [])
     out = "--out", tmp_path / "u.parquet", "--device", "cpu"
 
     with pytest.raises(TrainingError, match=r'backbone: "builtin" for the head, "other" in'):

@@ -6,7 +6,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 WIDTHS = (32, 64, 160, 352)
 BLOCKS = (1, 1, 2, 1)
-FEATURE_DIM = WIDTHS[-2] + WIDTHS[-1]
+FEATURE_DIM = sum(width * blocks for width, blocks in zip(WIDTHS[1:], BLOCKS[1:], strict=True))
+TRAINED_DIM = WIDTHS[-2] + WIDTHS[-1]
+"""Number of the last features, from which the network learned the classes of its training set."""
 
 
 class ConvNorm(nn.Module):
@@ -47,8 +49,8 @@ class Residual(nn.Module):
 class BuiltinEncoder(nn.Module):
     """Maps normalised images (samples, 3, 32, 32) to features (samples, FEATURE_DIM).
 
-    The features are the spatial means of the last two stages, concatenated: the earlier stage is
-    less specific to the classes of the training set and transfers better.
+    The features are the spatial means of every block after the first stage, concatenated: those of
+    earlier blocks are less specific to the classes of the training set and transfer better.
     """
 
     def __init__(self) -> None:
@@ -66,10 +68,13 @@ class BuiltinEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Shape (samples, 3, height, width) to (samples, FEATURE_DIM)."""
-        before, images = images, torch.relu_(self.stem(images))
-        for stage in self.stages:
-            before, images = images, stage(images)
-        return torch.cat([before.mean(dim=(2, 3)), images.mean(dim=(2, 3))], dim=1)
+        images = self.stages[0](torch.relu_(self.stem(images)))
+        means = []
+        for stage in self.stages[1:]:
+            for block in stage.children():
+                images = block(images)
+                means.append(images.mean(dim=(2, 3)))
+        return torch.cat(means, dim=1)
 
     def fold(self) -> "BuiltinEncoder":
         """Folds every normalisation into its convolution, for inference only."""
