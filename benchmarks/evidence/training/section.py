@@ -144,11 +144,11 @@ def _difference(found: Difference | None) -> str:
     if found is None:
         return NONE
     measure = found.measure
-    mean, error = (
-        f"{measure.scale * each:.{measure.digits}f}" for each in (found.mean, found.error)
-    )
-    sign = "+" if found.mean >= 0 else ""
-    return f"**{sign}{mean} ± {error}**" if found.verdict > 0 else f"{sign}{mean} ± {error}"
+    # Adding zero turns -0.0 into 0.0.
+    mean = round(measure.scale * found.mean, measure.digits) + 0.0
+    error = measure.scale * found.error
+    text = f"{mean:+.{measure.digits}f} ± {error:.{measure.digits}f}"
+    return f"**{text}**" if found.verdict > 0 else text
 
 
 def _ends(results: Results, network: Network, kind: str) -> str:
