@@ -9,6 +9,7 @@ from benchmarks.evidence.figures import draw
 from benchmarks.evidence.results import Results
 from benchmarks.evidence.summary import summary
 from benchmarks.evidence.tables import NOT_RUN
+from benchmarks.evidence.training.section import training
 from difficulty_service.files.atomic_file import replacing
 
 PAGE, IMAGES = "evidence.md", "images"
@@ -20,6 +21,7 @@ SECTIONS: tuple[Callable[[Results], str], ...] = (
     label_sections.costs,
     label_sections.planted,
     paper_sections.paper,
+    training,
     paper_sections.choices,
 )
 """Sections in the order of the page; each makes Markdown of the cells that have run.
