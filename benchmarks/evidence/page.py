@@ -48,7 +48,7 @@ stopped resumes. The {len(results.all_cells())} cells of this page took
 besides the extraction of the features.
 "{NOT_RUN}" stands where a cell has not run.
 
-- **Features**: the built-in encoder (736 dimensions, 32 px, trained on CIFAR-100), and MobileNetV2
+- **Features**: the built-in encoder (896 dimensions, 32 px, trained on CIFAR-100), and MobileNetV2
   with ImageNet weights (1,280 dimensions, 128 px). CLIP is the default of the product, but its
   weights are not at hand here.
 - **Ours** are columns of [the score file](score-file.md) with default options.

@@ -152,7 +152,7 @@ BACKBONES: dict[str, BackboneSpec] = {
     ),
     "builtin": BackboneSpec(
         "small convolutional network trained on CIFAR-100, 32 px, works offline",
-        736,
+        896,
         None,
         _load_builtin,
     ),

@@ -25,7 +25,9 @@ from difficulty_service.backbones.builtin.network import TRAINED_DIM, BuiltinEnc
 MEAN, STD = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
 NUM_CLASSES = 100
 
-FEATURES = "means of all blocks after the first stage"
+FEATURES = (
+    "means of all blocks after the first stage, and of the inner layer of the first of the third"
+)
 """Kept in the file, so that its checksum differs where the same weights gave other features."""
 
 
