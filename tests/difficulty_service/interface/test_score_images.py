@@ -144,7 +144,9 @@ def test_images_in_memory_are_extracted_again_because_they_may_have_changed(
 
 
 def test_images_that_cannot_be_read_are_listed(pixels: Pixels) -> None:
-    pairs: list[tuple[object, int]] = [(image, row % 2) for row, image in enumerate(pixels)]
+    pairs: list[tuple[object, int]] = [
+        (image // 4 if row % 2 else image, row % 2) for row, image in enumerate(pixels)
+    ]
     pairs[3] = (np.zeros((32, 32, 3)), 1)
     pairs[5] = (b"GIF8", 1)
 
