@@ -29,11 +29,11 @@ from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.description import is_store
 from difficulty_service.feature_store.errors_file import ERRORS_FILE, read_errors, write_errors
 from difficulty_service.files.wording import count_of
-from difficulty_service.reporting.samples import COLUMNS, to_samples
+from difficulty_service.reporting.samples import COLUMNS, columns_to_read, to_samples
 from difficulty_service.runtime.apart import call_apart
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
-COUNTS = ("num_samples", "num_scored", "num_doubtful", "num_duplicates", "num_bad_images")
+COUNTS = ("num_samples", "num_scored", "num_duplicates", "num_bad_images")
 
 
 def explore(
@@ -159,7 +159,7 @@ def import_scores(
         artifacts.put(local, f"{prefix}/{SCORES_FILE}")
         columns = f"{prefix}/{COLUMNS_FILE}"
         if artifacts.size(columns) is None:
-            needed = ScoreFile(content.table.select(COLUMNS), content.provenance)
+            needed = _needed(content)
             artifacts.put(write_columns(Path(folder) / COLUMNS_FILE, needed), columns)
         artifacts.put(write_errors(Path(folder), errors), f"{prefix}/errors.parquet")
         result = _result(content) | {
@@ -196,8 +196,14 @@ def _job(engine: Engine, job_id: str, request: Mapping[str, Any]) -> Job:
         return job_of(row)
 
 
+def _needed(content: ScoreFile) -> ScoreFile:
+    """The columns that the pages read."""
+    columns = columns_to_read(content.table.column_names)
+    return ScoreFile(content.table.select(columns), content.provenance)
+
+
 def _result(content: ScoreFile) -> dict[str, Any]:
-    samples = to_samples(ScoreFile(content.table.select(COLUMNS), content.provenance))
+    samples = to_samples(_needed(content))
     counted = {
         "num_samples": len(samples),
         "num_scored": len(samples) - content.table["rmd"].null_count,

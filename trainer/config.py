@@ -16,7 +16,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
 
-Kind = Literal["images", "features", "text"]
+Kind = Literal["images", "features", "text", "trees"]
 Augmentation = Literal["none", "flip", "flip_crop", "random_resized_crop"]
 BestBy = Literal["accuracy", "nll", "ece", "adaptive_ece"]
 Normalise = Literal["minmax", "per_dimension", "zscore", "none"]
@@ -36,7 +36,7 @@ class DataConfig:
         validation_split: Sub-folder or named split of a validation dataset.
         test_split: Sub-folder or named split of `test`.
         image_column: Column of a table with image bytes or paths.
-        text_column: Column of a table with texts.
+        text_column: Column of a table with texts or trees.
         label_column: Column with the labels of `train` and of a validation dataset.
         test_label_column: Column with the labels of `test`; None is `label_column`.
         id_column: Column with the sample ids.
@@ -53,6 +53,8 @@ class DataConfig:
         text_length: Maximum number of words of a text; the rest is cut off.
         vocabulary_size: Maximum number of words with their own token: the most frequent ones of
             the training texts.
+        phrases: Whether every labelled phrase of a tree is a training sample, not only the whole
+            sentence; a batch then has `training.batch_size` sentences with all their phrases.
         in_memory: Whether to keep all images decoded on the device; None decides by their size.
         workers: Number of processes that decode images not kept in memory; None is all cores.
     """
@@ -79,6 +81,7 @@ class DataConfig:
     label_noise: Fraction = 0.0
     text_length: Count = 1000
     vocabulary_size: Count = 30_000
+    phrases: bool = True
     in_memory: bool | None = None
     workers: Count | None = None
 
@@ -161,7 +164,7 @@ class OptimiserConfig:
     """The optimiser.
 
     Attributes:
-        name: Stochastic gradient descent with momentum, or AdamW.
+        name: Stochastic gradient descent with momentum, AdamW, or AdaGrad.
         learning_rate: Highest learning rate of the schedule.
         momentum: Momentum of "sgd".
         nesterov: Whether "sgd" uses Nesterov momentum.
@@ -169,7 +172,7 @@ class OptimiserConfig:
         gradient_clip: Maximum norm of the gradient over all parameters; None for no limit.
     """
 
-    name: Literal["sgd", "adamw"] = "sgd"
+    name: Literal["sgd", "adamw", "adagrad"] = "sgd"
     learning_rate: Positive = 0.1
     momentum: Fraction = 0.9
     nesterov: bool = False

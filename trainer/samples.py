@@ -24,7 +24,8 @@ class Inputs(Protocol):
 
         Yields:
             One batch per entry of the plan: images, uint8 of shape (samples, 3, height, width);
-            features, float32 of shape (samples, dim); or texts, int64 of shape (samples, length).
+            features, float32 of shape (samples, dim); texts, int64 of shape (samples, length); or
+            trees, int64 of shape (nodes, 5), as `trainer.data.forest.TreeInputs` describes them.
         """
         ...
 
@@ -34,11 +35,12 @@ class InputSpec:
     """The specification of a model's inputs.
 
     Attributes:
-        shape: Shape of one sample: (3, height, width), (dim,) or (length,).
+        shape: Shape of one sample: (3, height, width), (dim,) or (length,); () for trees, which
+            differ in size.
         mean: Mean of the training samples per channel or dimension, in [0, 255] for images; None
-            for texts.
+            for texts and trees.
         std: Standard deviation of the training samples, likewise.
-        vocabulary: Word of each token of a text; empty for other inputs.
+        vocabulary: Word of each token of a text or tree; empty for other inputs.
     """
 
     shape: tuple[int, ...]
@@ -70,9 +72,11 @@ class Samples:
         sample_ids: Id of each sample.
         labels: Class indices, int64 on the CPU. Shape (samples,).
         class_names: Name of each class index.
-        inputs: Images, features or texts of the samples.
+        inputs: Images, features, texts or trees of the samples.
         skipped: Entries of the dataset of this split that are not used.
         warnings: Warnings about that dataset, one sentence each.
+        groups: Group of each sample, such as the sentence of a phrase: training batches consist of
+            whole groups. None where every sample is its own. Int64, shape (samples,).
     """
 
     sample_ids: Sequence[str]
@@ -81,6 +85,7 @@ class Samples:
     inputs: Inputs
     skipped: Sequence[SkippedEntry] = ()
     warnings: tuple[str, ...] = ()
+    groups: Tensor | None = None
 
     def __len__(self) -> int:
         """Number of samples."""

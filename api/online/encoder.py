@@ -122,7 +122,8 @@ class BackbonePool:
         self._backbones.clear()
 
     def _running_backbone(self, description: Mapping[str, Any]) -> RunningBackbone:
-        key = tuple(str(description[name]) for name in ("backbone", "features", "precision"))
+        names = ("backbone", "features", "precision", "flip")
+        key = tuple(str(description.get(name)) for name in names)
         running = self._backbones.get(key, lambda: self._load(description))
         if running.backbone.weights_sha256 != description["weights_sha256"]:
             raise Problem(
@@ -136,7 +137,10 @@ class BackbonePool:
     def _load(self, description: Mapping[str, Any]) -> RunningBackbone:
         precision: torch.dtype = getattr(torch, description["precision"])
         options = BackboneOptions(
-            features=description["features"], device=self._device, precision=precision
+            features=description["features"],
+            device=self._device,
+            precision=precision,
+            flip=description.get("flip", False),
         )
         backbone = load_backbone(description["backbone"], options)
         # What resizing imports takes seconds, which are not those of the first image.

@@ -261,7 +261,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "num_classes": len(names),
         "digits": names[:DIGITS],
         "most_at_once": MOST_AT_ONCE,
-        "has_doubtful": bool((samples.margins > 0).any()) if not page.rows else True,
+        "has_doubtful": bool(samples.is_doubtful.any()) if not page.rows else True,
     }
 
 

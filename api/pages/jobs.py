@@ -38,6 +38,7 @@ class NewJob(BaseModel):
     backbone: str = ""
     limit: str = ""
     augment_runs: str = ""
+    flip: str = ""
     kmeans: str = ""
     knn: str = ""
     token: str = ""
@@ -57,6 +58,8 @@ class NewJob(BaseModel):
         body: dict[str, Any] = {"dataset": dataset, "scorers": scorers}
         if self.backbone:
             body["backbone"] = self.backbone
+        if self.flip:
+            body["flip"] = True
         for name in ("limit", "augment_runs"):
             if text := getattr(self, name).strip():
                 body[name] = int(text)

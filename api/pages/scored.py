@@ -108,6 +108,7 @@ class ScoredJob:
             "job": self.job,
             "name": job_name(self.job),
             "address": self.address,
+            "by_suspicion": self.samples.suspicion is not None,
             "current": current,
             "tray": describe_marks(count_marks(engine, self.key.owner, self.job.id)),
             "class_name": self.samples.name_of,

@@ -45,7 +45,7 @@ class ImageQuery:
         near: Name of the class that fits best.
         pmin: Lowest percentile of difficulty, from 0 to 100.
         pmax: Highest percentile of difficulty, from 0 to 100.
-        margin: Label margin that the images exceed.
+        margin: Suspicion that the images exceed, or label margin where the scores have none.
         q: Text in the sample id.
         mark: One of MARKS.
         area: Area of the map, as `Area.parse` reads it.
@@ -196,7 +196,7 @@ def _score_masks(samples: ScoredSamples, query: ImageQuery) -> list[NDArray[np.b
     if (high := _number("pmax", query.pmax)) is not None and high < PERCENT:
         masks.append(samples.percentiles <= high / PERCENT)
     if (margin := _number("margin", query.margin)) is not None:
-        masks.append(samples.margins > margin)
+        masks.append(samples.doubts > margin)
     return masks
 
 
@@ -250,7 +250,7 @@ def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> 
     if sort == "file":
         return np.zeros(len(samples) if rows is None else len(rows))
     values, sign = {
-        "doubtful": (samples.margins, -1.0),
+        "doubtful": (samples.doubts, -1.0),
         "hardest": (samples.rmd, -1.0),
         "easiest": (samples.rmd, 1.0),
         "unusual": (samples.agnostic, -1.0),

@@ -144,7 +144,7 @@ def typical_rows(samples: ScoredSamples, label: int, number: int, without: int) 
 
 
 def confused_rows(samples: ScoredSamples, label: int, nearest: int) -> NDArray[np.int64]:
-    """Rows of a class that another class fits better, those that it fits best first."""
-    is_confused = (samples.labels == label) & (samples.nearest == nearest) & (samples.margins > 0)
+    """Rows of a class that another class fits better, the most doubtful first."""
+    is_confused = (samples.labels == label) & (samples.nearest == nearest) & samples.is_doubtful
     rows = np.flatnonzero(is_confused)
-    return rows[np.argsort(-samples.margins[rows], kind="stable")]
+    return rows[np.argsort(-samples.doubts[rows], kind="stable")]

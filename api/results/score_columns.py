@@ -22,11 +22,12 @@ from difficulty_service.reporting.charts import Scale
 from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.score_file import ScoreFile
 
-FORMAT = 3
+FORMAT = 4
 """Version of the layout; a file of another version is made anew."""
 
 _KEY = b"difficulty-columns"
 _ARRAYS = ("labels", "nearest", "margins", "rmd", "agnostic", "percentiles")
+_OPTIONAL = "suspicion"
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,13 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
 
     Args:
         path: File to write.
-        scores: A score file with at least `report.samples.COLUMNS`.
+        scores: A score file with the columns of `reporting.samples.columns_to_read`.
     """
     samples = to_samples(scores)
     columns: dict[str, pa.Array] = {"ids": samples.ids, "copy_of": samples.copy_of}
     columns |= {name: pa.array(getattr(samples, name)) for name in _ARRAYS}
+    if samples.suspicion is not None:
+        columns[_OPTIONAL] = pa.array(samples.suspicion)
     batch = pa.record_batch(columns)
     description = {
         "format": FORMAT,
@@ -108,5 +111,5 @@ def _to_samples(batch: pa.RecordBatch, names: Sequence[tuple[int, str]]) -> Scor
         ids=batch["ids"],
         copy_of=batch["copy_of"],
         names={int(label): str(name) for label, name in names},
-        **{name: array(name) for name in _ARRAYS},
+        **{name: array(name) for name in (*_ARRAYS, _OPTIONAL) if name in batch.schema.names},
     )

@@ -106,6 +106,11 @@ class JobCreate(BaseModel):
         list[Scorer],
         Field(min_length=1, max_length=3, json_schema_extra={"uniqueItems": True}),
     ] = Field(default=["rmd"], description="`rmd` is always computed")
+    flip: bool = Field(
+        default=False,
+        description="Score the mean features of each image and of its mirror image, for twice the "
+        "time of the network",
+    )
     augment_runs: int = Field(
         default=0, ge=0, le=MOST_RUNS, description="Randomly augmented passes; 0 for one plain pass"
     )

@@ -44,8 +44,8 @@ from difficulty_service.pipeline import (
     ScoreRequest,
     score_dataset,
 )
-from difficulty_service.reporting.samples import COLUMNS
-from difficulty_service.score_file import read_scores
+from difficulty_service.reporting.samples import columns_to_read
+from difficulty_service.score_file import read_score_schema, read_scores
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
 
@@ -123,7 +123,8 @@ def run_job(
             for error in (*extracted.skipped, *extracted.bad_images)
         ]
         files.append(write_errors(extracted.store.folder, errors))
-        files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, COLUMNS)))
+        columns = columns_to_read(read_score_schema(scoring.out).names)
+        files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, columns)))
         if (fitted := used[-1]) is not None:
             num_rows = scored.scores.num_samples
             files += write_page_files(extracted.store, fitted.gaussians, folder, num_rows)
@@ -174,7 +175,11 @@ def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path
         location=source.name,
         out=out,
         backbone=job.request.get("backbone") or settings.default_backbone,
-        network=BackboneOptions(device=device, precision=precision),
+        network=BackboneOptions(
+            device=device,
+            precision=precision,
+            flip=job.request.get("flip", False),  # a job of an earlier version lacks the key
+        ),
         options=ExtractOptions(
             augment_runs=job.request["augment_runs"],
             seed=job.request["seed"],

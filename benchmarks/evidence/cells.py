@@ -5,7 +5,7 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -23,6 +23,7 @@ from difficulty_service.runtime.process_setup import give_back_freed_memory
 PRELOADED = [
     *("benchmarks.evidence.run", "cleanlab.filter", "cleanlab.rank", "pytorch_ood.detector"),
     *("sklearn.discriminant_analysis", "sklearn.neighbors"),
+    *("torch._dynamo", "torch.utils.tensorboard", "tqdm.auto"),
 ]
 """What cells would otherwise import one by one, each in its own process."""
 
@@ -104,29 +105,39 @@ def fill(folder: Path, cells: Sequence[Cell], jobs: int) -> list[str]:
     Args:
         folder: Folder of the study.
         cells: Cells that do not need each other.
-        jobs: Number of processes at a time.
+        jobs: Number of processes at a time; 0 computes all in this process, for a debugger.
 
     Returns:
         Names of cells that failed; the error is printed.
     """
-    missing = [(folder, cell) for cell in cells if not result_file(folder, cell.name).exists()]
-    if not missing:
-        return []
+    missing = [cell for cell in cells if not result_file(folder, cell.name).exists()]
+    failed = []
+    began = time.perf_counter()
+    outcomes = _compute_apart(folder, missing, jobs) if jobs else _compute_here(folder, missing)
+    for done, (name, error) in enumerate(outcomes, start=1):
+        left = (time.perf_counter() - began) / done * (len(missing) - done)
+        print(f"{done}/{len(missing)} {name}, about {left / 60:.0f} min left", flush=True)
+        if error:
+            print(f"{name} failed: {error}", flush=True)
+            failed.append(name)
+    return failed
+
+
+def _compute_here(folder: Path, cells: Sequence[Cell]) -> Iterator[tuple[str, str]]:
+    """Computes cells one after another in this process; names and errors."""
+    for cell in cells:
+        yield cell.name, _compute(folder, cell)
+
+
+def _compute_apart(folder: Path, cells: Sequence[Cell], jobs: int) -> Iterator[tuple[str, str]]:
+    """Computes cells in processes of their own; names and errors in the order of their end."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread in each process is faster
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    failed = []
-    began = time.perf_counter()
     with ThreadPoolExecutor(jobs) as threads:  # each waits for a process
-        futures = {threads.submit(_run_apart, context, *each): each[1].name for each in missing}
-        for done, future in enumerate(as_completed(futures), start=1):
-            name, error = futures[future], future.result()
-            left = (time.perf_counter() - began) / done * (len(missing) - done)
-            print(f"{done}/{len(missing)} {name}, about {left / 60:.0f} min left", flush=True)
-            if error:
-                print(f"{name} failed: {error}", flush=True)
-                failed.append(name)
-    return failed
+        futures = {threads.submit(_run_apart, context, folder, cell): cell for cell in cells}
+        for future in as_completed(futures):
+            yield futures[future].name, future.result()
 
 
 def _run_apart(context: ForkServerContext, folder: Path, cell: Cell) -> str:
@@ -145,12 +156,16 @@ def _run_apart(context: ForkServerContext, folder: Path, cell: Cell) -> str:
 
 
 def _run(folder: Path, cell: Cell, sender: Connection) -> None:
+    sender.send(_compute(folder, cell))
+
+
+def _compute(folder: Path, cell: Cell) -> str:
+    """Computes a cell and writes its result; the error, if there is one."""
     began = time.process_time()
     try:
         result = cell.compute()
     except Exception as error:  # noqa: BLE001 - the other cells go on
-        sender.send(f"{type(error).__name__}: {error}")
-        return
+        return f"{type(error).__name__}: {error}"
     seconds = time.process_time() - began
     values = result.values | {"cell_seconds": seconds, "machine": machine()}
     file = result_file(folder, cell.name)
@@ -159,4 +174,4 @@ def _run(folder: Path, cell: Cell, sender: Connection) -> None:
             np.savez_compressed(out, **result.arrays)
     with replacing(file) as temporary:
         temporary.write_text(json.dumps(values, indent=1))
-    sender.send("")
+    return ""

@@ -23,6 +23,14 @@ from difficulty_service.pipeline import ExtractRequest, extract_dataset
 
 MOBILENET, MOBILENET_SIZE = "mobilenetv2_100", 128
 BACKBONES = ("builtin", "MobileNetV2")
+LARGE_MOBILENET = "MobileNetV2-224"
+"""The same network with images of the size that it was trained with."""
+NAMES = {
+    "builtin": "builtin",
+    "MobileNetV2": f"timm:{MOBILENET}-{MOBILENET_SIZE}px",
+    LARGE_MOBILENET: f"timm:{MOBILENET}",
+}
+"""Name of every backbone of the study in the descriptions of its features."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +88,13 @@ class Study:
         """Weights of MobileNetV2."""
         return self.shared / "weights/mobilenetv2_100.imagenet1k.safetensors"
 
-    def store(self, source: str, backbone: str, augment_runs: int = 0) -> Path:
+    def store(
+        self, source: str, backbone: str, augment_runs: int = 0, *, flip: bool = False
+    ) -> Path:
         """Folder of the features of some images."""
         runs = f"-{augment_runs}-runs" if augment_runs else ""
-        return self.folder / "features" / f"{source}-{backbone.lower()}{runs}"
+        flipped = "-flip" if flip else ""
+        return self.folder / "features" / f"{source}-{backbone.lower()}{flipped}{runs}"
 
 
 def require_data(study: Study) -> None:
@@ -101,28 +112,30 @@ def load_mobilenet(name: str, options: BackboneOptions) -> Backbone:
     return freeze(name, network, preprocessing, weights, options)
 
 
-def extract(study: Study, source: str, backbone: str, augment_runs: int = 0) -> None:
+def extract(
+    study: Study, source: str, backbone: str, augment_runs: int = 0, *, flip: bool = False
+) -> None:
     """Extracts the features that are missing."""
     weights = None if backbone == "builtin" else str(study.weights)
     request = ExtractRequest(
         str(study.shared / "data" / SOURCES[source].tables),
-        study.store(source, backbone, augment_runs),
-        "builtin" if backbone == "builtin" else f"timm:{MOBILENET}-{MOBILENET_SIZE}px",
+        study.store(source, backbone, augment_runs, flip=flip),
+        NAMES[backbone],
         DatasetOptions(
             id_column=SOURCES[source].id_column, label_column="label", limit=study.limit
         ),
-        BackboneOptions(weights),
+        BackboneOptions(weights, flip=flip),
         ExtractOptions(augment_runs=augment_runs),
     )
-    load = load_backbone if backbone == "builtin" else load_mobilenet
+    load = load_mobilenet if backbone == "MobileNetV2" else load_backbone
     dataset = open_dataset(request.location, request.dataset)
-    print(f"features of {source} by {backbone}", flush=True)
+    print(f"features of {source} by {backbone}{' and flip' if flip else ''}", flush=True)
     extract_dataset(dataset, request, load=load)
 
 
-def read_images(study: Study, source: str, backbone: str) -> Images:
+def read_images(study: Study, source: str, backbone: str, *, flip: bool = False) -> Images:
     """Features and labels in the order of the dataset."""
-    store = open_store(study.store(source, backbone))
+    store = open_store(study.store(source, backbone, flip=flip))
     parts = [store.read_part(shard) for shard in range(store.num_parts)]
     ids = [sample_id for part in parts for sample_id in part.sample_ids]
     return Images(

@@ -13,8 +13,8 @@ from benchmarks.evidence.noise import NOISE
 from benchmarks.evidence.paper import BINS
 from benchmarks.evidence.results import Results
 from difficulty_service.files.atomic_file import replacing
+from difficulty_service.images.corruptions import CORRUPTIONS
 from docs.figures.draw import BLUE, GREEN, GREY, ORANGE, STYLE
-from trainer.evaluation.corruptions import CORRUPTIONS
 
 PURPLE = "#cc79a7"
 PLANTED = {

@@ -9,6 +9,7 @@ from benchmarks.evidence.figures import draw
 from benchmarks.evidence.results import Results
 from benchmarks.evidence.summary import summary
 from benchmarks.evidence.tables import NOT_RUN
+from benchmarks.evidence.training.section import training
 from difficulty_service.files.atomic_file import replacing
 
 PAGE, IMAGES = "evidence.md", "images"
@@ -20,6 +21,7 @@ SECTIONS: tuple[Callable[[Results], str], ...] = (
     label_sections.costs,
     label_sections.planted,
     paper_sections.paper,
+    training,
     paper_sections.choices,
 )
 """Sections in the order of the page; each makes Markdown of the cells that have run.
@@ -46,7 +48,7 @@ stopped resumes. The {len(results.all_cells())} cells of this page took
 besides the extraction of the features.
 "{NOT_RUN}" stands where a cell has not run.
 
-- **Features**: the built-in encoder (512 dimensions, 32 px, trained on CIFAR-100), and MobileNetV2
+- **Features**: the built-in encoder (896 dimensions, 32 px, trained on CIFAR-100), and MobileNetV2
   with ImageNet weights (1,280 dimensions, 128 px). CLIP is the default of the product, but its
   weights are not at hand here.
 - **Ours** are columns of [the score file](score-file.md) with default options.

@@ -17,9 +17,9 @@ from benchmarks.evidence.cells import Cell, Result, measured, read_arrays, resul
 from benchmarks.evidence.data import BACKBONES, Study, read_columns, read_images
 from benchmarks.evidence.label_sets import TEST_SET
 from benchmarks.evidence.scored import cell_name
+from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from difficulty_service.interface.encoder import backbone as load_encoder
 from difficulty_service.interface.estimator import RelativeMahalanobis
-from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 
 CORRUPTED_IMAGES = 500
 BINS = 20

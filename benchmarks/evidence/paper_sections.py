@@ -7,7 +7,7 @@ from benchmarks.evidence.data import BACKBONES
 from benchmarks.evidence.paper import ERROR_COLUMNS
 from benchmarks.evidence.results import Results, label
 from benchmarks.evidence.tables import NONE, NOT_RUN, Number, Shown, best_in_columns, markdown
-from trainer.evaluation.corruptions import CORRUPTIONS
+from difficulty_service.images.corruptions import CORRUPTIONS
 
 ABSENT = """What the data at hand cannot show:
 
@@ -16,8 +16,9 @@ ABSENT = """What the data at hand cannot show:
   file.
 - Figures 2 and 7 have four backbones, CLIP among them, and ImageNet. Here are two backbones and
   CIFAR-10: weights of CLIP, MAE or DINOv2 and the images of ImageNet are not at hand.
-- Figures 3, 4 and 11 compare networks trained with each objective, which needs trained networks;
-  [findings](findings.md#networks-trained-from-scratch-with-the-scores) has the training studies.
+- Figures 3, 4 and 11 compare networks trained with each objective on whole datasets;
+  [training](#training-does-it-help-and-when) has small ones, and
+  [findings](findings.md#networks-trained-from-scratch-with-the-scores) a larger one.
 """
 
 

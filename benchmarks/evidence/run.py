@@ -21,6 +21,9 @@ from benchmarks.evidence.page import write_page
 from benchmarks.evidence.paired import paired_cells
 from benchmarks.evidence.paper import paper_cells
 from benchmarks.evidence.scored import consensus_cells, scored_cells
+from benchmarks.evidence.training.cells import search_cells, seed_cells
+from benchmarks.evidence.training.data import prepare_splits
+from benchmarks.evidence.training.methods import NETWORKS
 from benchmarks.evidence.uncertainty import uncertainty_cell
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +37,17 @@ def score_all(study: Study, backbone: str, sets: Sequence[LabelSet], jobs: int) 
     return fill(study.folder, scored_cells(study, backbone, sets), jobs)
 
 
+def train_all(study: Study, jobs: int) -> list[str]:
+    """Fills the cells of training, whose features must be there; the names of failures."""
+    prepare_splits(study)
+    failed = []
+    for network in NETWORKS:
+        for kind in network.kinds:
+            for cells in (search_cells, seed_cells):  # the first seed decides about the others
+                failed += fill(study.folder, cells(study, network, kind), jobs)
+    return failed
+
+
 def run(study: Study, jobs: int) -> list[str]:
     """Fills all cells, what is cheap and most telling first; the names of those that failed."""
 
@@ -45,6 +59,7 @@ def run(study: Study, jobs: int) -> list[str]:
     failed += score_all(study, "MobileNetV2", [TEST_SET], jobs)
     failed += filled(consensus_cells(study, [TEST_SET]))
     failed += filled(paper_cells(study)) + filled(choice_cells(study))
+    failed += train_all(study, jobs)
     failed += score_all(study, "MobileNetV2", TRAINING_SETS, jobs)
     failed += score_all(study, "builtin", PLANTED_SETS, jobs)
     for runs in AUGMENT_RUNS:
@@ -59,7 +74,9 @@ def main() -> None:
     """Fills the missing cells, then writes the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="parallel processes")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), help="parallel processes; 0 for a debugger"
+    )
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the page")
     parser.add_argument("--draw", action="store_true", help="only write the page anew")
     arguments = parser.parse_args()

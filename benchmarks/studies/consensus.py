@@ -34,20 +34,19 @@ def columns_of(split: str, names: Sequence[str]) -> dict[str, list[object]]:
     return columns | {"index": [str(each) for each in columns["index"]]}
 
 
-def scored(store: Path, scorers: Sequence[str]) -> ScoreFile:
-    """The scores of a store."""
-    out = store.with_suffix(".parquet")
+def score_file(store: Path, scorers: Sequence[str]) -> Path:
+    """The file of the scores of a store, which is made where it is missing."""
+    out = store.with_name(f"{store.name}-{'-'.join(scorers)}.parquet")
     if not out.exists():
         score_features(open_store(store), ScoreRequest(out, scorers))
-    return read_scores(out)
+    return out
 
 
 def judged(stores: Sequence[Path], scorers: Sequence[str]) -> Mapping[str, ScoreFile]:
     """Every backbone alone, and both ways to combine them."""
-    alone = {name: scored(store, scorers) for name, store in zip(BACKBONES, stores, strict=True)}
-    files = [store.with_suffix(".parquet") for store in stores]
+    files = [score_file(store, scorers) for store in stores]
     return {
-        **alone,
+        **{name: read_scores(file) for name, file in zip(BACKBONES, files, strict=True)},
         "mean ranks": consensus_of(files),
         "mean log-densities": consensus_of(stores),
     }

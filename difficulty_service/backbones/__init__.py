@@ -152,7 +152,7 @@ BACKBONES: dict[str, BackboneSpec] = {
     ),
     "builtin": BackboneSpec(
         "small convolutional network trained on CIFAR-100, 32 px, works offline",
-        512,
+        896,
         None,
         _load_builtin,
     ),
@@ -164,7 +164,7 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
 
     Args:
         name: One of `BACKBONES`, `open_clip:ARCH/TAG` or `timm:NAME`.
-        options: Weights file, kind of features, device and precision.
+        options: Weights file, kind of features, device, precision and flip.
 
     Raises:
         BackboneError: The name or kind of features is unknown, or the weights are missing or do

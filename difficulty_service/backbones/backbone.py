@@ -68,12 +68,14 @@ class BackboneOptions:
         features: `penultimate` (before any projection) or `projected` (CLIP's shared space).
         device: Device that runs the network.
         precision: dtype of the network's parameters and inputs.
+        flip: Whether features are the mean of those of the image and of its mirror image.
     """
 
     weights: str | None = None
     features: str = "penultimate"
     device: torch.device = torch.device("cpu")
     precision: torch.dtype = torch.float32
+    flip: bool = False
 
 
 def no_projection(name: str) -> BackboneError:

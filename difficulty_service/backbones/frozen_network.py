@@ -24,6 +24,7 @@ class FrozenNetwork:
         network: Module that maps images to features of shape (samples, feature_dim).
         precision: dtype of the network's parameters.
         memory_format: Memory layout of images that is fastest for the network.
+        flip: Whether features are the mean of those of the image and of its mirror image.
     """
 
     name: str
@@ -33,6 +34,7 @@ class FrozenNetwork:
     network: nn.Module
     precision: torch.dtype
     memory_format: torch.memory_format
+    flip: bool = False
 
     def encode(self, images: Tensor) -> Tensor:
         """Features of normalised images.
@@ -45,7 +47,14 @@ class FrozenNetwork:
         """
         with torch.inference_mode():
             images = images.to(dtype=self.precision, memory_format=self.memory_format)
-            return pooled_features(self.network(images)).to(torch.float32)
+            features = self._forward(images)
+            if not self.flip:
+                return features
+            # One pass for each view and not one for both, which would take twice the memory.
+            return (features + self._forward(images.flip(3))) / 2
+
+    def _forward(self, images: Tensor) -> Tensor:
+        return pooled_features(self.network(images)).to(torch.float32)
 
 
 def freeze(
@@ -76,6 +85,7 @@ def freeze(
         network=network,
         precision=options.precision,
         memory_format=memory_format,
+        flip=options.flip,
     )
     image = torch.zeros(1, 3, preprocessing.size, preprocessing.size, device=options.device)
     shape = backbone.encode(image).shape

@@ -14,23 +14,20 @@ from difficulty_service.commands.console import err, out, print_table, print_war
 from difficulty_service.commands.dataset_report import report_dataset
 from difficulty_service.commands.extraction import Extraction, takes_extraction
 from difficulty_service.commands.interruption import exit_when_interrupted
+from difficulty_service.commands.machine import choose_machine
 from difficulty_service.commands.options import (
     Engine,
     FeatureKind,
     OnError,
-    Precision,
-    choose_precision,
     parse_actors,
 )
 from difficulty_service.commands.progress import ImageProgressBar
 
 if TYPE_CHECKING:
-    import torch
-
-    from difficulty_service.engines.cluster import ClusterOptions
     from difficulty_service.extraction.shard_subset import ShardSubset
     from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.feature_store.previous import Reuse
+    from difficulty_service.images.corruptions import Corruption
     from difficulty_service.pipeline import ExtractedDataset, ExtractRequest
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
@@ -141,11 +138,13 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
             features=extraction.features.value,
             device=device,
             precision=precision,
+            flip=extraction.flip,
         ),
         options=ExtractOptions(
             batch_size=extraction.batch_size,
             augment_runs=extraction.augment_runs,
             seed=extraction.seed,
+            corruption=read_corruption(extraction),
             mode=extraction.preprocess.value,
             max_pixels=extraction.max_pixels,
             stop_on_error=extraction.on_error is OnError.STOP,
@@ -156,21 +155,18 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
     )
 
 
-def choose_machine(
-    extraction: Extraction, cluster: "ClusterOptions | None"
-) -> "tuple[torch.device, torch.dtype]":
-    """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
-    from difficulty_service.backbones.backbone import choose_device
+def read_corruption(extraction: Extraction) -> "Corruption | None":
+    """The corruption that is named.
 
-    if cluster is None:
-        device = choose_device(extraction.device)
-        return device, choose_precision(extraction.precision, device)
-    from difficulty_service.engines.ray_cluster import choose_on_cluster
+    Raises:
+        ConfigError: There is no such corruption or severity.
+    """
+    if extraction.corrupt is None:
+        return None
+    # Imported here, because SciPy takes time that other commands need not spend.
+    from difficulty_service.images.corruptions import parse_corruption
 
-    device, best = choose_on_cluster(extraction.device, cluster)
-    if extraction.precision is Precision.AUTO:
-        return device, best
-    return device, choose_precision(extraction.precision, device)
+    return parse_corruption(extraction.corrupt, extraction.seed)
 
 
 def choose_backbone(extraction: Extraction, fitted: "FittedGaussians | None" = None) -> str:

@@ -10,11 +10,13 @@ from difficulty_service.commands.options import (
     AugmentRuns,
     BackboneName,
     BatchSize,
+    Corrupt,
     Device,
     Engine,
     EngineName,
     FeatureKind,
     Features,
+    Flip,
     IdColumn,
     ImageColumn,
     LabelColumn,
@@ -52,6 +54,8 @@ class Extraction:
     features: Features = FeatureKind.PENULTIMATE
     device: Device = "auto"
     precision: PrecisionName = Precision.AUTO
+    flip: Flip = False
+    corrupt: Corrupt = None
     augment_runs: AugmentRuns = 0
     seed: Seed = 0
     batch_size: BatchSize = None

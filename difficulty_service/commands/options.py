@@ -10,8 +10,6 @@ import typer
 from difficulty_service.errors import Setting
 
 if TYPE_CHECKING:
-    import torch
-
     from difficulty_service.statistics.fit_options import Shrinkage
 
 RULES = ("auto", "none", "ledoit-wolf", "oas", "leave-one-out")
@@ -137,6 +135,18 @@ PrecisionName = Annotated[
         "--precision", help="auto: bf16 on recent GPUs, else fp32.", rich_help_panel=NETWORK
     ),
 ]
+Flip = Annotated[
+    bool,
+    typer.Option(
+        "--flip",
+        help="Mean features of each image and its mirror image, for twice the time of the network.",
+        rich_help_panel=NETWORK,
+    ),
+]
+Corrupt = Annotated[
+    str | None,
+    typer.Option(metavar="NAME:LEVEL", help="Corrupt images first: fog:3.", rich_help_panel=RUN),
+]
 AugmentRuns = Annotated[
     int,
     typer.Option(
@@ -237,17 +247,6 @@ StorePath = Annotated[
     Path,
     typer.Argument(help="What `difficulty extract` wrote, or features in .npz, .npy or Parquet."),
 ]
-
-
-def choose_precision(precision: Precision, device: "torch.device") -> "torch.dtype":
-    """The dtype that is named, or for `auto` the one that suits the device."""
-    import torch
-
-    from difficulty_service.backbones.backbone import best_precision
-
-    if precision is Precision.AUTO:
-        return best_precision(device)
-    return torch.bfloat16 if precision is Precision.BF16 else torch.float32
 
 
 def parse_actors(text: str | None) -> tuple[int, int | None]:

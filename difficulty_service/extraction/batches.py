@@ -165,7 +165,15 @@ def _views(
 ) -> Iterable[Tensor]:
     """Views of one image, each of shape (3, size, size)."""
     if not options.augment_runs:
-        return [prepare(opener, backbone.preprocessing, options.mode, options.max_pixels)]
+        return [
+            prepare(
+                opener,
+                backbone.preprocessing,
+                options.mode,
+                options.max_pixels,
+                options.corruption,
+            )
+        ]
     return prepare_runs(
         opener,
         backbone.preprocessing,
@@ -173,6 +181,7 @@ def _views(
         Augmentation(runs=options.augment_runs, seed=options.seed),
         options.mode,
         options.max_pixels,
+        options.corruption,
     )
 
 

@@ -38,10 +38,13 @@ def describe_features(
         "features": network.features,
         "feature_dim": backbone.feature_dim,
         "precision": str(network.precision).removeprefix("torch."),
+        # Only where it is so, for features of earlier versions are not flipped and do not say it.
+        **({"flip": True} if network.flip else {}),
         "preprocessing": backbone.preprocessing.describe(),
         "mode": options.mode,
         "decoder": options.decoder,
         "max_pixels": options.max_pixels,
+        **({"corruption": str(options.corruption)} if options.corruption else {}),
         "augment_runs": options.augment_runs,
         "seed": options.seed,
         "package_version": version("difficulty-service"),

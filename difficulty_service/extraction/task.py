@@ -1,12 +1,16 @@
 """An extraction task: a dataset, a backbone, and how images become features."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.feature_store.known_images import KnownImages
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode, decoder_name
+
+if TYPE_CHECKING:
+    from difficulty_service.images.corruptions import Corruption
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,7 @@ class ExtractOptions:
         batch_size: Number of images in one forward pass; None for what suits the device.
         augment_runs: Number of randomly augmented passes over each image; 0 for one plain pass.
         seed: Seed of the augmentation.
+        corruption: Corruption of every image before anything else; None for none.
         mode: `fast` or `exact` preprocessing.
         max_pixels: Largest number of pixels of an image.
         stop_on_error: Whether to end at the first bad image instead of listing it.
@@ -27,6 +32,7 @@ class ExtractOptions:
     batch_size: int | None = None
     augment_runs: int = 0
     seed: int = 0
+    corruption: "Corruption | None" = None
     mode: Mode = "fast"
     max_pixels: int = DEFAULT_MAX_PIXELS
     stop_on_error: bool = False

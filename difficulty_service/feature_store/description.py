@@ -15,6 +15,7 @@ FEATURE_KEYS = (
     "features",
     "feature_dim",
     "precision",
+    "flip",
     "preprocessing",
     "mode",
 )

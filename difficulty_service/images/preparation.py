@@ -23,7 +23,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from PIL import Image
@@ -41,6 +41,9 @@ from difficulty_service.images.header import (
     read_encoded,
 )
 from difficulty_service.images.pil_decoding import decode_to_pil
+
+if TYPE_CHECKING:
+    from difficulty_service.images.corruptions import Corruption
 
 __all__ = [
     "DEFAULT_MAX_PIXELS",
@@ -89,8 +92,9 @@ def prepare(
     preprocessing: Preprocessing,
     mode: Mode = "fast",
     max_pixels: int = DEFAULT_MAX_PIXELS,
+    corruption: "Corruption | None" = None,
 ) -> Tensor:
-    """Reads one image, resizes its shorter side and crops the centre.
+    """Reads one image, corrupts it if asked, resizes its shorter side and crops the centre.
 
     Returns:
         Uint8, stored in memory as (size, size, 3). Shape (3, size, size).
@@ -98,7 +102,7 @@ def prepare(
     Raises:
         ImageError: As for `read_image`, or the resized image would exceed `max_pixels`.
     """
-    decoded = read_image(opener, mode, max_pixels)
+    decoded = _corrupted(read_image(opener, mode, max_pixels), corruption)
     height, width = size_of(decoded)
     if height == width == preprocessing.resize == preprocessing.size:
         return to_tensor(decoded)  # a resize to the same size takes a tenth of the time here
@@ -120,15 +124,16 @@ def prepare(
     return to_tensor(F.center_crop(decoded, [preprocessing.size]))
 
 
-def prepare_runs(
+def prepare_runs(  # noqa: PLR0913, PLR0917 - one parameter for each step
     opener: ImageOpener,
     preprocessing: Preprocessing,
     sample_id: str,
     augmentation: Augmentation,
     mode: Mode = "fast",
     max_pixels: int = DEFAULT_MAX_PIXELS,
+    corruption: "Corruption | None" = None,
 ) -> Tensor:
-    """Reads one image once and makes all its random crops and flips.
+    """Reads one image once, corrupts it if asked, and makes all its random crops and flips.
 
     A view depends only on the augmentation's seed, the sample's id and the number of the run, so
     the first views are the same however many runs there are.
@@ -139,13 +144,23 @@ def prepare_runs(
     Raises:
         ImageError: As for `read_image`.
     """
-    decoded = read_image(opener, mode, max_pixels)
+    decoded = _corrupted(read_image(opener, mode, max_pixels), corruption)
     height, width = size_of(decoded)
     crops = [
         draw_crop(height, width, crop_key(augmentation, sample_id, run))
         for run in range(1, augmentation.runs + 1)
     ]
     return stack([apply_crop(decoded, crop, preprocessing) for crop in crops])
+
+
+def _corrupted(decoded: DecodedImage, corruption: "Corruption | None") -> DecodedImage:
+    """The image in its own size, as the corruptions of published benchmarks were applied to it."""
+    if corruption is None:
+        return decoded
+    changed = corruption.apply(to_tensor(decoded))
+    if isinstance(decoded, Tensor):
+        return changed
+    return Image.fromarray(changed.permute(1, 2, 0).numpy())
 
 
 def apply_crop(decoded: DecodedImage, crop: Crop, preprocessing: Preprocessing) -> Tensor:

@@ -26,6 +26,8 @@ class EncoderOptions(TypedDict, total=False):
         features: `penultimate` (default), or `projected` for CLIP's shared space.
         device: `auto` (default), `cpu`, `cuda`, `cuda:1` or `mps`.
         precision: `auto` (default: bf16 on recent GPUs, otherwise fp32), `fp32` or `bf16`.
+        flip: Whether features are the mean of those of the image and of its mirror image, for twice
+            the time of the network; False by default.
         batch_size: Images in one forward pass; by default what suits the device.
         mode: `fast` (default), or `exact` for bit for bit what open_clip does.
         max_pixels: Largest number of pixels of an image.
@@ -36,6 +38,7 @@ class EncoderOptions(TypedDict, total=False):
     features: str
     device: str
     precision: str
+    flip: bool
     batch_size: int | None
     mode: Mode
     max_pixels: int
@@ -51,6 +54,7 @@ class ImageOptions(EncoderOptions, total=False):
         label_column: Column of a table with the labels.
         id_column: Column of a table whose text is the sample id.
         limit: Number of samples to use, evenly spaced.
+        corrupt: Corruption of every image before anything else, such as "fog:3"; none by default.
         augment_runs: Random crops and flips of each image; 0 (default) for none.
         seed: Seed of augmentation and K-means.
         on_error: `skip` (default) lists images that cannot be read, `stop` ends at the first.
@@ -68,6 +72,7 @@ class ImageOptions(EncoderOptions, total=False):
     label_column: str | None
     id_column: str | None
     limit: int | None
+    corrupt: str | None
     augment_runs: int
     seed: int
     on_error: Literal["skip", "stop"]
@@ -103,6 +108,7 @@ def network_options(options: Mapping[str, Any]) -> BackboneOptions:
         features=options.get("features", "penultimate"),
         device=device,
         precision=best_precision(device) if precision == "auto" else PRECISIONS[precision],
+        flip=options.get("flip", False),
     )
 
 
@@ -114,8 +120,15 @@ def extract_options(options: Mapping[str, Any]) -> ExtractOptions:
     """
     require_known(options.get("on_error", "skip"), ("skip", "stop"), "on_error", ImageError)
     require_known(options.get("mode", "fast"), ("fast", "exact"), "mode", ImageError)
+    corruption = None
+    if options.get("corrupt") is not None:
+        # Imported here, because SciPy takes time that other calls need not spend.
+        from difficulty_service.images.corruptions import parse_corruption
+
+        corruption = parse_corruption(options["corrupt"], options.get("seed", 0))
     return ExtractOptions(
         batch_size=options.get("batch_size"),
+        corruption=corruption,
         augment_runs=options.get("augment_runs", 0),
         seed=options.get("seed", 0),
         mode=options.get("mode", "fast"),

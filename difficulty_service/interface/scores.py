@@ -12,6 +12,7 @@ from difficulty_service.errors import ScoreFileError
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.errors_file import errors_table
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
+from difficulty_service.scoring.extremes import OTHER_CLASS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,8 +22,6 @@ SHOWN = 5
 
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of a score file."""
-
-SHOWN_COLUMNS = ("sample_id", "label_name", "nearest_label_name", "label_margin", "rmd")
 
 
 class Scores:
@@ -78,11 +77,19 @@ class Scores:
         return self._largest("rmd", n)
 
     def doubtful(self, n: int = 20) -> pa.Table:
-        """The `n` samples with the largest `label_margin`, most doubtful label first.
+        """The `n` samples with the most doubtful labels, most doubtful first.
 
-        Above zero, another class (`nearest_label`) fits better than the label.
+        They are those with the largest `suspicion` where the scores have it, and else with the
+        largest `label_margin`. Above zero, another class (`suspected_label`, `nearest_label`) fits
+        better than the label.
         """
-        return self._largest("label_margin", n)
+        return self._largest(self._evidence, n)
+
+    @property
+    def _evidence(self) -> str:
+        """The column that speaks against labels."""
+        suspicion = self.table["suspicion"]
+        return "suspicion" if suspicion.null_count < len(suspicion) else "label_margin"
 
     def save(self, path: str | Path) -> Path:
         """Writes a score file, which the commands and the trainer read, and returns its path.
@@ -105,21 +112,24 @@ class Scores:
 
     def _repr_html_(self) -> str:
         doubtful = self.doubtful(SHOWN)
-        doubtful = doubtful.filter(pc.greater(doubtful["label_margin"], 0))
-        tables = {"look more like another class": doubtful, "hardest": self.hardest(SHOWN)}
+        doubtful = doubtful.filter(pc.greater(doubtful[self._evidence], 0))
+        columns = ["sample_id", "label_name", OTHER_CLASS[self._evidence], self._evidence, "rmd"]
+        lists = {"look more like another class": doubtful, "hardest": self.hardest(SHOWN)}
+        tables = (
+            _html_table(title, rows.select(columns)) for title, rows in lists.items() if len(rows)
+        )
         notes = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.warnings)
         return (
             f"<p>Scores of {len(self):,} samples; larger is harder.</p>"
-            f"{''.join(_html_table(title, rows) for title, rows in tables.items() if len(rows))}"
-            f"{f'<ul>{notes}</ul>' if notes else ''}"
+            f"{''.join(tables)}{f'<ul>{notes}</ul>' if notes else ''}"
         )
 
 
 def _html_table(title: str, rows: pa.Table) -> str:
-    head = "".join(f"<th>{name}</th>" for name in SHOWN_COLUMNS)
+    head = "".join(f"<th>{name}</th>" for name in rows.column_names)
     body = "".join(
-        f"<tr>{''.join(f'<td>{_cell(row[name])}</td>' for name in SHOWN_COLUMNS)}</tr>"
-        for row in rows.select(SHOWN_COLUMNS).to_pylist()
+        f"<tr>{''.join(f'<td>{_cell(value)}</td>' for value in row.values())}</tr>"
+        for row in rows.to_pylist()
     )
     caption = f"<caption>{title}</caption>"
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

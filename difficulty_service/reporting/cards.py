@@ -20,6 +20,7 @@ class Card:
         nearest: Index of the class that fits best.
         nearest_name: Name of that class; None if it is the label or unknown.
         margin: Label margin; NaN where there is none.
+        doubt: What speaks against the label, as `ScoredSamples.doubts`; NaN where nothing is known.
         rmd: Relative Mahalanobis distance; NaN where there is none.
         percentile: Percentile of `rmd`; NaN where there is none.
         picture: Data URI of its picture; None where there is none.
@@ -33,6 +34,7 @@ class Card:
     nearest: int
     nearest_name: str | None
     margin: float
+    doubt: float
     rmd: float
     percentile: float
     picture: str | None
@@ -41,7 +43,7 @@ class Card:
     @property
     def is_doubtful(self) -> bool:
         """Whether another class fits better than the label."""
-        return self.margin > 0
+        return self.doubt > 0
 
     @property
     def text(self) -> str:
@@ -82,6 +84,7 @@ def make_card(samples: ScoredSamples, row: int, picture: str | None, problem: st
         nearest=nearest,
         nearest_name=None if nearest in (-1, label) else samples.name_of(nearest),
         margin=float(samples.margins[row]),
+        doubt=float(samples.doubts[row]),
         rmd=float(samples.rmd[row]),
         percentile=float(samples.percentiles[row]),
         picture=picture,

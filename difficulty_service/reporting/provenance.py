@@ -16,6 +16,8 @@ def describe_provenance(provenance: Mapping[str, Any]) -> Sequence[tuple[str, st
         "Dataset": provenance.get("dataset"),
         "Backbone": provenance.get("backbone"),
         "Features": _features(provenance),
+        "Mirror images": "averaged with the images" if provenance.get("flip") else None,
+        "Corruption": provenance.get("corruption"),
         "Images": _count(provenance.get("num_samples")),
         "Images with a score": _count(provenance.get("num_scored")),
         "Images that could not be read": _count(provenance.get("num_bad_images")),

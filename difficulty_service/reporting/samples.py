@@ -1,6 +1,6 @@
 """The columns of a score file as arrays, which every part of the report reads."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -25,8 +25,8 @@ COLUMNS = (
 )
 """Columns of a score file that the report needs."""
 
-SUSPICION = "suspicion"
-"""Column that orders the samples to check, where a score file has it."""
+SUSPICION, SUSPECTED = "suspicion", "suspected_label"
+"""Columns that tell which samples to check, in which order, where a score file has them."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class ScoredSamples:
     Attributes:
         ids: Id of each sample.
         labels: Class indices. Shape (samples,).
-        nearest: Indices of the classes that fit best, -1 where none is known. Shape (samples,).
+        nearest: Indices of the classes that fit best, -1 where none is known; the likeliest other
+            class where a label is suspicious. Shape (samples,).
         margins: Label margins, NaN where there is none. Shape (samples,).
         rmd: Relative Mahalanobis distances, NaN where there is none. Shape (samples,).
         agnostic: Distances to all samples, NaN where there is none. Shape (samples,).
@@ -63,12 +64,12 @@ class ScoredSamples:
 
     @cached_property
     def is_doubtful(self) -> NDArray[np.bool_]:
-        """Whether another class fits better than the label. Shape (samples,)."""
-        return self.margins > 0
+        """Whether another class fits better than the label: doubts above 0. Shape (samples,)."""
+        return self.doubts > 0
 
     @property
     def doubts(self) -> NDArray[np.float64]:
-        """What orders doubtful samples, the clearest first: suspicion, or else the margin."""
+        """What speaks against each label: suspicion, or else the margin. Shape (samples,)."""
         return self.margins if self.suspicion is None else self.suspicion
 
     @cached_property
@@ -103,6 +104,17 @@ class ScoredSamples:
         return self.names.get(label, str(label))
 
 
+def columns_to_read(present: Collection[str], *others: str) -> list[str]:
+    """Columns that the report reads of a score file.
+
+    Args:
+        present: Columns of the file.
+        others: More columns, which are read if the file has them.
+    """
+    optional = [name for name in (SUSPICION, SUSPECTED, *others) if name in present]
+    return list(dict.fromkeys((*COLUMNS, *optional)))
+
+
 def to_samples(scores: ScoreFile) -> ScoredSamples:
     """The arrays of a score file that has COLUMNS."""
     table = scores.table
@@ -115,18 +127,23 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         column: NDArray[np.int64] = table[name].cast(pa.int64()).fill_null(-1).to_numpy()
         return column
 
-    judged = SUSPICION in table.column_names and table[SUSPICION].null_count < len(table)
+    nearest, suspicion = indices("nearest_label"), None
+    if {SUSPICION, SUSPECTED} <= set(table.column_names) and (
+        table[SUSPICION].null_count < len(table)
+    ):
+        suspicion = numbers(SUSPICION)
+        nearest = np.where(suspicion > 0, indices(SUSPECTED), nearest)
     return ScoredSamples(
         ids=_texts(table["sample_id"]),
         labels=indices("label"),
-        nearest=indices("nearest_label"),
+        nearest=nearest,
         margins=numbers("label_margin"),
         rmd=numbers("rmd"),
         agnostic=numbers("md_agnostic"),
         percentiles=numbers("percentile"),
         copy_of=_texts(pc.coalesce(table["near_duplicate_of"], table["duplicate_of"])),
         names=class_names_of(scores),
-        suspicion=numbers(SUSPICION) if judged else None,
+        suspicion=suspicion,
     )
 
 

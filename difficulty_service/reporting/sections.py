@@ -19,7 +19,7 @@ LISTED_CLASSES = 50
 
 HISTOGRAM_BINS, CUT_BINS, OUTLINE_BINS = 80, 60, 64
 CUTS = 200
-"""Number of steps of the slider of the margin."""
+"""Number of steps of the slider of what speaks against a label."""
 
 SHADES = 9
 """Number of colours of the table of pairs."""
@@ -35,7 +35,7 @@ class Summary:
         num_samples: Number of samples in the score file.
         num_compared: Number of samples that could be compared with another class.
         num_doubtful: Number of samples that another class fits better.
-        by_suspicion: Whether these are in the order of their suspicion.
+        by_suspicion: Whether this is by their suspicion, and not by their margin.
         num_unusual: Number of the other samples that are unlike anything else.
         hardest: The hardest class; None where there is only one.
         easiest: The easiest class; None where there is only one.
@@ -67,12 +67,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The slider that hides samples below a margin.
+    """The slider that hides the less doubtful samples.
 
     Attributes:
-        values: The margin at each step, from 0 up.
+        values: Suspicion or margin at each step, from 0 up.
         counts: Number of samples above each of them.
-        bars: Histogram of the margins above 0, with logarithmic heights.
+        bars: Histogram of the values above 0, with logarithmic heights.
     """
 
     values: Sequence[float]
@@ -122,15 +122,15 @@ def summarise(
 
 
 def cuts_of(samples: ScoredSamples) -> Cuts:
-    """The steps of the slider, up to the largest margin."""
-    margins = np.sort(samples.margins[samples.is_doubtful])
-    if not len(margins):
+    """The steps of the slider, up to the most doubtful sample."""
+    doubts = np.sort(samples.doubts[samples.is_doubtful])
+    if not len(doubts):
         return Cuts([0.0], [0], [])
-    largest = float(margins[-1])
+    largest = float(doubts[-1])
     values = np.linspace(0, largest, CUTS + 1)
-    # The last step still shows the sample with the largest margin.
-    counts = len(margins) - np.searchsorted(margins, values, side="left")
-    bars = histogram(margins, Scale(0, largest), CUT_BINS, logarithmic=True)
+    # The last step still shows the most doubtful sample.
+    counts = len(doubts) - np.searchsorted(doubts, values, side="left")
+    bars = histogram(doubts, Scale(0, largest), CUT_BINS, logarithmic=True)
     return Cuts([round(value, 4) for value in values.tolist()], counts.tolist(), bars)
 
 
@@ -175,7 +175,7 @@ def matrix_of(samples: ScoredSamples) -> Sequence[Sequence[MatrixCell]] | None:
 def review_data(
     samples: ScoredSamples, cards: Sequence[Card], selection: Selection, key: str
 ) -> Mapping[str, Any]:
-    """What the review needs besides the page: names, margins and typical images by class.
+    """What the review needs besides the page: names, doubts and typical images by class.
 
     Args:
         samples: The scores.
@@ -188,6 +188,7 @@ def review_data(
     return {
         "key": key,
         "total": len(samples),
+        "doubt": "margin" if samples.suspicion is None else "suspicion",
         "names": {label: samples.name_of(label) for label in labels},
         "typical": {label: list(selection.typical[label]) for label in labels},
         "cuts": cuts.values,
@@ -197,7 +198,8 @@ def review_data(
                 "id": card.sample_id,
                 "label": card.label,
                 "nearest": card.nearest,
-                "margin": round(card.margin, 4),
+                "margin": _rounded(card.margin),
+                "doubt": round(card.doubt, 4),
                 "difficulty": _rounded(card.rmd),
                 "percentile": _rounded(card.percentile),
             }

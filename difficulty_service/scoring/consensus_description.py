@@ -79,7 +79,8 @@ def describe_consensus(
         for name, meaning in COLUMNS[kind].items()
         if table[name].null_count < len(table)
     }
-    margins = table["label_margin"]
+    judged = "suspicion" in columns
+    doubts = table["suspicion" if judged else "label_margin"]
     return {
         **{key: value for key, value in common.items() if key != "schema_version"},
         "backbone": " + ".join(str(each.get("backbone") or "unknown") for each in inputs),
@@ -87,7 +88,7 @@ def describe_consensus(
         "reliable": all(each.get("reliable", True) for each in inputs),
         "num_samples": len(table),
         "num_scored": len(table) - table["rmd"].null_count,
-        "num_doubtful": pc.sum(pc.greater(margins, 0)).as_py() or 0,
+        "num_doubtful": pc.sum(pc.greater(doubts, 0)).as_py() or 0,
         "num_duplicates": len(table) - table["duplicate_of"].null_count,
         "near_duplicates": None,
         "num_near_duplicates": None,

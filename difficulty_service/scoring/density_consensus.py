@@ -28,6 +28,7 @@ from difficulty_service.scoring.label_posteriors import fit_store_posteriors
 from difficulty_service.scoring.ranking import percentiles
 from difficulty_service.scoring.score_store import score_in_memory
 from difficulty_service.scoring.shared_samples import LabelledIds, SharedSamples, share_samples
+from difficulty_service.statistics.class_prior import log_class_prior
 from difficulty_service.statistics.feature_map import FeatureMap
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.label_noise import (
@@ -219,7 +220,7 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
         own: Place of the class of each label. Shape (samples,).
     """
     classes = means.agree.shape[1]
-    prior = own.bincount(minlength=classes).double().div(len(own)).log()
+    prior = log_class_prior(own.bincount(minlength=classes))
     ranking, work = means.ranking.double() + prior, Workspace()
     sums = torch.zeros(classes, classes, dtype=torch.float64)
     add_label_sums(ranking, own, sums)

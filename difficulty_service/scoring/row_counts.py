@@ -20,7 +20,7 @@ class RowCounts:
         samples: Number of rows.
         compared: Number of rows that are compared with other classes, by a label margin.
         doubtful: Number of rows that look more like another class: label margin above 0.
-        suspicious: Number of rows whose suspicion is above 0.
+        suspicious: Number of rows whose suspicion is above 0; None without that column.
         duplicates: Number of rows whose features are those of an earlier row.
         near_duplicates: Number of rows that are near duplicates of an earlier row; None where
             they were not looked for.
@@ -30,7 +30,7 @@ class RowCounts:
     samples: int = 0
     compared: int = 0
     doubtful: int = 0
-    suspicious: int = 0
+    suspicious: int | None = None
     duplicates: int = 0
     near_duplicates: int | None = None
     unscored: Counter[int] = field(default_factory=Counter)
@@ -40,6 +40,11 @@ class RowCounts:
         """Number of rows that have an RMD."""
         return self.samples - self.unscored.total()
 
+    @property
+    def by_evidence(self) -> int:
+        """Number of doubtful rows: by their suspicion, or else by their label margin."""
+        return self.doubtful if self.suspicious is None else self.suspicious
+
     def update(self, batch: pa.RecordBatch) -> None:
         """Counts more rows."""
         margins = to_numpy(batch["label_margin"])
@@ -47,7 +52,7 @@ class RowCounts:
         self.compared += len(batch) - batch["label_margin"].null_count
         self.doubtful += int((margins > 0).sum())
         if "suspicion" in batch.schema.names:
-            self.suspicious += int((to_numpy(batch["suspicion"]) > 0).sum())
+            self.suspicious = (self.suspicious or 0) + int((to_numpy(batch["suspicion"]) > 0).sum())
         self.unscored.update(batch["label"].filter(batch["rmd"].is_null()).to_pylist())
 
 

@@ -8,7 +8,7 @@ from difficulty_service.feature_store.description import FEATURE_KEYS
 from difficulty_service.files.differences import differences
 from difficulty_service.files.wording import list_names
 
-SAMPLE_KEYS = ("fingerprint", "max_pixels", "augment_runs", "seed")
+SAMPLE_KEYS = ("fingerprint", "max_pixels", "corruption", "augment_runs", "seed")
 """Keys that, with those above, say which samples the features are of."""
 
 

@@ -16,6 +16,7 @@ from difficulty_service.statistics.class_distances import (
     class_geometry,
     distances_of_rows_left_out,
 )
+from difficulty_service.statistics.class_prior import log_class_prior
 from difficulty_service.statistics.factor import whiten_with_ridge
 from difficulty_service.statistics.gaussian import covariance_within, mean_variance
 from difficulty_service.statistics.moments import Moments
@@ -40,7 +41,8 @@ class ClassDensities:
     Attributes:
         classes: Label of each class that has samples, ascending; all else is about these. Shape
             (fitted,).
-        log_prior: Logarithm of the share of samples of each class, float64. Shape (fitted,).
+        log_prior: Logarithm of the prior probability of each class, from `log_class_prior`. Shape
+            (fitted,).
         mean: Mean of all samples. Shape (dim,).
         whitening: Map to the space where the covariance within classes and its ridge are 1.
         class_points: Class means minus the mean in that space. Shape (fitted, dim).
@@ -124,7 +126,7 @@ def fit_densities(
     class_points = (moments.class_sums[classes] / counts[:, None] - mean) @ whitening.T
     return ClassDensities(
         classes=classes,
-        log_prior=(counts.double() / int(counts.sum())).log(),
+        log_prior=log_class_prior(counts // runs),
         mean=(moments.pilot + mean).to(matmul_dtype),
         whitening=projection(whitening, matmul_dtype, torch.device("cpu")),
         class_points=class_points.to(matmul_dtype),

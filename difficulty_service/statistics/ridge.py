@@ -23,6 +23,7 @@ from difficulty_service.statistics.class_distances import (
     class_geometry,
     distances_of_rows_left_out,
 )
+from difficulty_service.statistics.class_prior import log_class_prior
 from difficulty_service.statistics.gaussian import covariance_within, mean_variance
 from difficulty_service.statistics.moments import Moments
 from difficulty_service.statistics.products import (
@@ -160,6 +161,7 @@ class _RidgeSearch:
         if not self._comparable:
             return
         self._runs, self._counts = sample.runs, moments.counts[fitted]
+        self._log_prior = log_class_prior(self._counts // sample.runs)
         # Classes without samples have no place among the distances.
         self._labels = torch.searchsorted(fitted, sample.labels)
         self._variance = mean_variance(moments)
@@ -194,7 +196,7 @@ class _RidgeSearch:
             self._distances[first : first + len(left_out.distances)] = left_out.distances
             first += len(left_out.distances)
         labels = self._labels.repeat_interleave(self._runs)
-        return RidgeChoice(ridge, *label_likelihood(self._distances, labels, self._counts))
+        return RidgeChoice(ridge, *label_likelihood(self._distances, labels, self._log_prior))
 
     def _in_blocks(self, scale: Tensor) -> Iterator[LeftOut]:
         """Distances of some samples at a time, by a factor for each direction."""
@@ -220,7 +222,7 @@ class _RidgeSearch:
             yield distances_of_rows_left_out(lengths, products, labels, geometry, self._work)
 
 
-def label_likelihood(distances: Tensor, labels: Tensor, counts: Tensor) -> tuple[float, float]:
+def label_likelihood(distances: Tensor, labels: Tensor, log_prior: Tensor) -> tuple[float, float]:
     """Mean log-probability of the labels, at the scale of the distances that makes it largest.
 
     Only the order of ridges is at stake: a small ridge makes all distances large, which alone
@@ -229,17 +231,17 @@ def label_likelihood(distances: Tensor, labels: Tensor, counts: Tensor) -> tuple
     Args:
         distances: Squared distances to each class. Shape (rows, classes).
         labels: Shape (rows,).
-        counts: Rows of each class, in proportion to its prior probability. Shape (classes,).
+        log_prior: Logarithm of the prior probability of each class. Shape (classes,).
 
     Returns:
         The scale, and the mean log-probability in nats; zero or less.
     """
-    prior = (counts / counts.sum()).log().to(distances.dtype)
+    prior = log_prior.to(distances.dtype)
     own = distances.gather(1, labels[:, None]).mean(dtype=torch.float64)
     work = Workspace()
 
     def posteriors(log_scale: float) -> Iterator[tuple[Tensor, Tensor]]:
-        for block in distances.split(max(1, DISTANCES_AT_ONCE // len(counts))):
+        for block in distances.split(max(1, DISTANCES_AT_ONCE // len(prior))):
             logits = work.like("logits", block)
             yield block, torch.add(prior, block, alpha=-math.exp(log_scale) / 2, out=logits)
 

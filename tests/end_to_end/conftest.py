@@ -86,7 +86,7 @@ def builtin(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three classes of 200 noisy pictures each: more samples than features have dimensions."""
+    """Three classes of 200 noisy pictures each."""
     return make_photos(tmp_path_factory.mktemp("data") / "photos", CLASSES, PHOTOS_PER_CLASS)
 
 

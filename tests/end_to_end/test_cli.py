@@ -174,13 +174,14 @@ def test_rival_scorers_fill_their_columns_and_only_when_asked_for(
         assert np.isnan(numbers(scored[0] / "scores.parquet", column)).all()
 
 
-def test_unshrunk_scores_have_a_mean_of_zero(
-    difficulty: Command, scored: Scored, tmp_path: Path
-) -> None:
-    store, scores = scored[0] / "scores.features", tmp_path / "scores.parquet"
+def test_unshrunk_scores_have_a_mean_of_zero(difficulty: Command, tmp_path: Path) -> None:
+    vectors, scores = tmp_path / "vectors.npz", tmp_path / "scores.parquet"
+    generator, labels = np.random.default_rng(0), np.arange(600) % 3
+    features = generator.standard_normal((600, 16)) + labels[:, None]
+    np.savez(vectors, features=features, labels=labels)
 
     difficulty(
-        *("score", store, "--out", scores, "--matmul-dtype", "float64", "--shrinkage", "none"),
+        *("score", vectors, "--out", scores, "--matmul-dtype", "float64", "--shrinkage", "none"),
     )
 
     assert abs(numbers(scores, "rmd").mean()) < 1e-9

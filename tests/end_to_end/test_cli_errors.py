@@ -18,7 +18,7 @@ EXTRACT_OPTIONS = (
     *("--backbone", "--weights", "--features", "--split", "--image-column", "--label-column"),
     *("--id-column", "--limit", "--augment-runs", "--seed", "--batch-size", "--device"),
     *("--precision", "--preprocess", "--workers", "--shard-size", "--on-error", "--max-pixels"),
-    "--no-resume",
+    *("--flip", "--corrupt", "--no-resume"),
 )
 OPTIONS = {
     "demo": ("--out", "--open", "--no-open"),
@@ -164,18 +164,50 @@ def test_twenty_pictures_without_shrinkage_are_scored_and_marked_as_unreliable(
     assert read_scores(scores).provenance["reliable"] is False
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("fog", "'fog' is not a name and a severity"),
+        ("rain:3", "no corruption 'rain'; choose one of gaussian_noise"),
+        ("fog:6", "severity is 6; choose one of"),
+    ],
+)
+def test_a_corruption_that_there_is_not_is_refused(
+    difficulty: Command, few_photos: Path, tmp_path: Path, text: str, problem: str
+) -> None:
+    refused = difficulty("extract", few_photos, "--out", tmp_path / "store", "--corrupt", text)
+
+    assert refused.returncode == 1
+    assert problem in only_line(refused.stderr)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "difference"),
+    [
+        (("--augment-runs", 2), "augment_runs: 0 then, 2 now"),
+        (("--flip",), "flip: none then, true now"),
+        (("--corrupt", "fog:2"), 'corruption: none then, "fog:2" now'),
+    ],
+)
 def test_features_of_other_settings_are_replaced_on_request_only(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command,
+    few_photos: Path,
+    tmp_path: Path,
+    builtin: tuple[str, ...],
+    changed: tuple[object, ...],
+    difference: str,
 ) -> None:
     arguments = ("extract", few_photos, "--out", tmp_path / "store", *builtin)
     difficulty(*arguments)
 
-    refused = difficulty(*arguments, "--augment-runs", 2)
-    replaced = difficulty(*arguments, "--augment-runs", 2, "--no-resume")
+    refused = difficulty(*arguments, *changed)
+    replaced = difficulty(*arguments, *changed, "--no-resume")
+    back = difficulty(*arguments)
 
-    assert refused.returncode == 1
+    assert refused.returncode == back.returncode == 1
     assert "--no-resume" in only_line(refused.stderr)
-    assert "augment_runs: 0 then, 2 now" in refused.stderr
+    assert difference in refused.stderr
     assert "20 of 20 images have features" in replaced.stdout
 
 

@@ -5,6 +5,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 Scored = tuple[Path, Done]
@@ -21,14 +23,17 @@ def test_without_marks_only_the_share_of_flips_that_are_found_is_told(
     assert "labels are wrong (95 %)" not in done.stdout
 
 
-def test_with_marks_the_number_of_wrong_labels_is_told(
-    difficulty: Command, scored: Scored, tmp_path: Path
-) -> None:
-    lines = [f"dog/{row:03d}.png,{'keep' if row % 3 else 'relabel'},cat" for row in range(200)]
+def test_with_marks_the_number_of_wrong_labels_is_told(difficulty: Command, tmp_path: Path) -> None:
+    generator, labels = np.random.default_rng(0), np.arange(600) % 3
+    features = generator.standard_normal((600, 16)) + 4 * np.eye(3, 16)[labels]
+    ids = np.array([f"photo {row}" for row in range(600)])
+    given = np.where(np.arange(600) % 10, labels, (labels + 1) % 3)
+    np.savez(tmp_path / "vectors.npz", features=features, labels=given, ids=ids)
+    lines = [f"photo {row},{'keep' if row % 10 else 'relabel'},0" for row in range(200)]
     (tmp_path / "marks.csv").write_text("\n".join(["sample_id,mark,label", *lines, "x,keep,"]))
 
     done = difficulty(
-        *("estimate", scored[0] / "scores.features", "--marks", tmp_path / "marks.csv"),
+        *("estimate", tmp_path / "vectors.npz", "--marks", tmp_path / "marks.csv"),
         *("--repeats", 1, "--shrinkage", "ledoit-wolf"),
     )
 

@@ -129,3 +129,45 @@ def test_a_table_names_its_own_ids(
 
     assert done.returncode == 0
     assert list(by_id(scores, "rmd")) == [f"photo {number}" for number in range(20)]
+
+
+def test_images_are_scored_against_gaussians_of_mirror_images_with_flip_only(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    store, gaussians = tmp_path / "store", tmp_path / "flip.safetensors"
+    difficulty("extract", few_photos, "--out", store, *builtin, "--flip")
+    difficulty("fit", store, "--out", gaussians, *LEDOIT_WOLF)
+    arguments = ("score", few_photos, *builtin, "--gaussians", gaussians, "--out")
+
+    refused = difficulty(*arguments, tmp_path / "plain.parquet")
+    done = difficulty(*arguments, tmp_path / "flip.parquet", "--flip")
+    from_store = difficulty("score", store, "--gaussians", gaussians, "--out", tmp_path / "s.csv")
+
+    assert refused.returncode == 1
+    assert "flip: null in the features, true in the Gaussians" in refused.stderr
+    assert not (tmp_path / "plain.features").exists()
+    assert done.returncode == from_store.returncode == 0
+    assert read_scores(tmp_path / "flip.parquet").provenance["flip"] is True
+    expected = pa_csv.read_csv(tmp_path / "s.csv")["rmd"].to_numpy()
+    np.testing.assert_allclose(numbers(tmp_path / "flip.parquet", "rmd"), expected)
+
+
+def test_corrupted_images_are_harder_for_the_gaussians_of_clean_ones(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    gaussians = tmp_path / "clean.safetensors"
+    difficulty("extract", few_photos, "--out", tmp_path / "clean", *builtin)
+    difficulty("fit", tmp_path / "clean", "--out", gaussians, *LEDOIT_WOLF)
+    arguments = ("score", few_photos, *builtin, "--gaussians", gaussians, "--out")
+
+    difficulty(*arguments, tmp_path / "clean.parquet")
+    for severity in (1, 5):
+        name = f"gaussian_noise:{severity}"
+        difficulty(*arguments, tmp_path / f"{severity}.parquet", "--corrupt", name)
+
+    clean, mild, strong = (
+        numbers(tmp_path / f"{name}.parquet", "md").mean() for name in ("clean", "1", "5")
+    )
+    assert clean < mild < strong
+    assert read_scores(tmp_path / "5.parquet").provenance["corruption"] == "gaussian_noise:5"
+    assert "corruption" not in read_scores(tmp_path / "clean.parquet").provenance

@@ -1,5 +1,6 @@
 """`difficulty uncertainty` with a head that `difficulty train` made on features of photos."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ import torch
 
 from difficulty_service.cli import create_app
 from difficulty_service.errors import TrainingError
+from difficulty_service.feature_store.description import read_description
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
+from trainer.uncertainty.head_file import read_head, write_head
 from trainer.uncertainty.uncertainty_file import read_uncertainties
 
 
@@ -57,11 +60,30 @@ def test_images_are_extracted_with_the_backbone_of_the_head(
     assert len(written.table) > 0
 
 
+def test_images_are_mirrored_where_those_of_the_head_were(
+    folder: Path, photos: Path, tmp_path: Path
+) -> None:
+    trained = read_head(folder / "run")
+    kind = {**trained.description["features"], "flip": True}
+    write_head(
+        tmp_path / "head.safetensors",
+        replace(trained, description={**trained.description, "features": kind}),
+    )
+    out = "--out", tmp_path / "u.parquet", "--device", "cpu"
+
+    difficulty("uncertainty", tmp_path, photos, *out)
+
+    assert read_description(tmp_path / "u.features")["flip"] is True
+    assert read_uncertainties(tmp_path / "u.parquet").provenance["flip"] is True
+    with pytest.raises(TrainingError, match="flip: true for the head, null in"):
+        difficulty("uncertainty", tmp_path, folder / "features", *out)
+
+
 def test_features_of_another_backbone_are_refused(folder: Path, tmp_path: Path) -> None:
     description = {"class_names": ("a",), "num_shards": 1, "augment_runs": 0, "backbone": "other"}
     store = create_store(tmp_path / "other", description)
     zeros = torch.zeros(2, dtype=torch.int64)
-    store.write_part(0, Part(["1", "2"], zeros, zeros, torch.zeros(2, 512)), [])
+    store.write_part(0, Part(["1", "2"], zeros, zeros, torch.zeros(2, 8)), [])
     out = "--out", tmp_path / "u.parquet", "--device", "cpu"
 
     with pytest.raises(TrainingError, match=r'backbone: "builtin" for the head, "other" in'):

@@ -57,14 +57,24 @@ def test_extraction_goes_on_with_a_store_that_was_begun(files: Path, difficulty:
     described = load_checked((store / "store.json").read_text())
     options = ("--backbone", "builtin", "--device", "cpu", "--shard-size", 16)
     difficulty("extract", photos, "--out", "new", *options)
-    fingerprint = load_checked((files / "new" / "store.json").read_text())["fingerprint"]
-    (store / "store.json").write_text(json.dumps(described | {"fingerprint": fingerprint}))
+    new = load_checked((files / "new" / "store.json").read_text())
+    described |= {"fingerprint": new["fingerprint"]}
+    (store / "store.json").write_text(json.dumps(described))
     parts[1].unlink()
 
+    refused = difficulty("extract", photos, "--out", store, *options)
+    # As if version 0.1 had had the encoder of today.
+    described |= {key: new[key] for key in ("feature_dim", "weights_sha256")}
+    (store / "store.json").write_text(json.dumps(described))
+    features = pq.read_table(files / "new" / parts[0].name).combine_chunks()["features"]
+    first = before[0].set_column(before[0].schema.get_field_index("features"), "features", features)
+    pq.write_table(first, parts[0])
     done = difficulty("extract", photos, "--out", store, *options)
 
+    assert refused.returncode == 1
+    assert "feature_dim: 512 then, 896 now" in refused.stderr
     assert done.returncode == 0, done.stderr
-    assert pq.read_table(parts[0]).equals(before[0])
+    assert pq.read_table(parts[0]).equals(first)
     assert pq.read_table(parts[1])["sample_id"].equals(before[1]["sample_id"])
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-TINY_DISK_BYTES = 32 << 20
-DISK_BYTES = 1 << 30  # a job of the campaign leaves 6 MB
+TINY_DISK_BYTES = 128 << 20
+DISK_BYTES = 3 << 30  # a job of the campaign leaves 18 MB
 
 
 Restart = Callable[[], None]

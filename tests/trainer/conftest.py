@@ -172,6 +172,8 @@ def locations(
     for name in ("texts.parquet", "other_texts.parquet"):
         _write_texts(folder / name)
     _write_images(folder / "images.parquet", Path(images))
+    trees = ["(0 (1 not) (1 good))", "(1 (0 no) (1 (1 so) (0 bad)))"] * 15
+    pq.write_table(pa.table({"tree": trees, "label": [0, 1] * 15}), folder / "trees.parquet")
     noisy = {"id": ids, "label": [(row + 1) % 3 for row in range(len(ids))], "image": ids}
     pq.write_table(pa.table(noisy), folder / "labels.parquet")
     damaged = folder / "damaged"
@@ -191,6 +193,7 @@ def locations(
         "DAMAGED_IMAGES": str(damaged),
         "TEXTS": str(folder / "texts.parquet"),
         "OTHER_TEXTS": str(folder / "other_texts.parquet"),
+        "TREES": str(folder / "trees.parquet"),
         "IMAGE_TABLE": str(folder / "images.parquet"),
         "LABELS": str(folder / "labels.parquet"),
         "SCORES": str(folder / "scores.parquet"),

@@ -51,8 +51,8 @@ def evaluate(
     and drawn in roc.png and roc.svg in the folder of the run.
     """
     from difficulty_service.commands.console import out, print_warnings
+    from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
     from trainer.console import watch_passes
-    from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
     from trainer.metrics.bootstrap import Resampling
     from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
     from trainer.run_folder import seed_folders

@@ -1,4 +1,4 @@
-"""Datasets of the trainer: images, features or texts with ids, labels and splits."""
+"""Datasets of the trainer: images, features, texts or trees with ids, labels and splits."""
 
 from collections.abc import Callable
 
@@ -15,6 +15,7 @@ from trainer.data.image_splits import (
 )
 from trainer.data.splits import Splits
 from trainer.data.texts import open_text_samples, open_text_splits
+from trainer.data.trees import open_tree_samples, open_tree_splits
 from trainer.samples import InputSpec, Samples
 
 __all__ = [
@@ -31,6 +32,13 @@ SPLITS: dict[Kind, Callable[[DataConfig, int, torch.device], Splits]] = {
     "images": open_image_splits,
     "features": open_feature_splits,
     "text": open_text_splits,
+    "trees": open_tree_splits,
+}
+
+LABELLED: dict[Kind, Callable[..., Samples]] = {
+    "images": open_image_samples,
+    "text": open_text_samples,
+    "trees": open_tree_samples,
 }
 
 
@@ -84,5 +92,4 @@ def open_samples(
                 Setting("label_column"),
             )
         return open_feature_samples(location, spec, device)
-    open_labelled = open_text_samples if config.kind == "text" else open_image_samples
-    return open_labelled(config, location, spec, device, split, label_column)
+    return LABELLED[config.kind](config, location, spec, device, split, label_column)

@@ -1,37 +1,14 @@
 """Labelled texts from tables as splits of tokens."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from difficulty_service.datasets.file_search import find_files
-from difficulty_service.datasets.labels import decode_dictionary
-from difficulty_service.datasets.listing import choose_positions
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.datasets.table import build_table, list_table
-from difficulty_service.datasets.table_columns import holds_text
-from difficulty_service.datasets.table_files import (
-    TABLE_EXTENSIONS,
-    TableFile,
-    open_table_file,
-    read_columns,
-)
-from difficulty_service.errors import DatasetError
 from trainer.config import DataConfig
-from trainer.data.classes import match_classes, refuse_shared_ids
-from trainer.data.splits import (
-    Splits,
-    hold_out,
-    named_by,
-    skipped_entries,
-    warnings_of,
-    with_label_noise,
-)
-from trainer.data.vocabulary import build_vocabulary, encode_texts
+from trainer.data.text_tables import Encoding, TextTable
+from trainer.data.vocabulary import build_vocabulary, encode_texts, split_words
 from trainer.samples import InputSpec, Samples
 
 TEXT_NAMES = ("text", "sentence", "document", "content")
@@ -57,172 +34,36 @@ class TextInputs:
             yield self.tokens[positions.to(self.tokens.device), :width].long()
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The contents of a table.
-
-    Attributes:
-        samples: Ids, labels and class names of the samples.
-        texts: Text of each sample.
-    """
-
-    samples: Dataset
-    texts: pa.ChunkedArray
-
-    def texts_at(self, positions: Tensor) -> list[str]:
-        """The texts at some positions."""
-        return self.texts.take(pa.array(positions.numpy())).to_pylist()
-
-
-def open_text_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
-    """Opens and splits tables of texts; the vocabulary is that of the training texts.
-
-    Args:
-        config: Data of the recipe, whose datasets are tables.
-        seed: Seed of the validation split and of label noise.
-        device: Device of the tokens.
-
-    Raises:
-        DatasetError: A table cannot be read or has no texts, labels make no sense, classes do
-            not agree, or the validation dataset shares samples with the training dataset.
-    """
-    with named_by("data.train", config.train):
-        table = _read_table(config, config.train, config.split, config.label_column)
-    chosen = torch.from_numpy(choose_positions(table.samples.labels, config.limit))
-    fraction = 0.0 if isinstance(config.validation, str) else config.validation
-    kept, held_out = hold_out(torch.from_numpy(table.samples.labels)[chosen], fraction, seed)
-    vocabulary = build_vocabulary(
-        table.texts_at(chosen[kept]), config.vocabulary_size, config.text_length
-    )
-    spec = InputSpec(shape=(config.text_length,), vocabulary=vocabulary)
-    train = replace(
-        _encode(table, chosen[kept], spec, device),
-        skipped=skipped_entries(table.samples),
-        warnings=warnings_of(table.samples),
-    )
-    return Splits(
-        train=with_label_noise(train, config.label_noise, seed),
-        validation=(
-            _encode(table, chosen[held_out], spec, device)
-            if len(held_out)
-            else _open_validation(config, spec, device, table.samples)
-        ),
-        test=_open_test(config, spec, device, train.class_names),
-        spec=spec,
-        all_ids=table.samples.sample_ids,
+def _make_spec(config: DataConfig, table: TextTable, positions: Tensor) -> InputSpec:
+    texts = table.texts_at(positions)
+    words = (word for text in texts for word in split_words(text, config.text_length))
+    return InputSpec(
+        shape=(config.text_length,), vocabulary=build_vocabulary(words, config.vocabulary_size)
     )
 
 
-def open_text_samples(
-    config: DataConfig,
-    location: str,
-    spec: InputSpec,
-    device: torch.device,
-    split: str | None = None,
-    label_column: str | None = None,
-) -> Samples:
-    """Opens a table of texts to evaluate a model on, with the class indices of that table.
-
-    Args:
-        config: Data of the recipe, whose text and id columns apply.
-        location: Parquet, CSV or JSON Lines: a file, a folder or a glob.
-        spec: Specification of the model's inputs, with its vocabulary.
-        device: Device of the tokens.
-        split: Value of the column `split` of the rows to use; None uses all rows.
-        label_column: Column with the labels; None detects it.
-
-    Raises:
-        DatasetError: The table cannot be read or has no texts, or its labels make no sense.
-    """
-    table = _read_table(config, location, split, label_column)
-    samples = _encode(table, torch.arange(len(table.samples.labels)), spec, device)
-    return replace(
-        samples, skipped=skipped_entries(table.samples), warnings=warnings_of(table.samples)
-    )
-
-
-def _open_validation(
-    config: DataConfig, spec: InputSpec, device: torch.device, train: Dataset
-) -> Samples | None:
-    """Opens the validation dataset of a recipe; None without one."""
-    location = config.validation
-    if not isinstance(location, str):
-        return None
-    split, column = config.validation_split, config.label_column
-    with named_by("data.validation", location):
-        samples = open_text_samples(config, location, spec, device, split, column)
-        if location == config.train:
-            refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
-        return match_classes(samples, train.class_names, location)
-
-
-def _open_test(
-    config: DataConfig, spec: InputSpec, device: torch.device, class_names: tuple[str, ...]
-) -> Samples | None:
-    if config.test is None:
-        return None
-    column = config.test_label_column or config.label_column
-    with named_by("data.test", config.test):
-        samples = open_text_samples(config, config.test, spec, device, config.test_split, column)
-        return match_classes(samples, class_names, config.test)
-
-
-def _encode(table: _Table, positions: Tensor, spec: InputSpec, device: torch.device) -> Samples:
+def _encode(table: TextTable, positions: Tensor, spec: InputSpec, device: torch.device) -> Samples:
     """The samples of a table at some positions, as tokens."""
     tokens, lengths = encode_texts(table.texts_at(positions), spec.vocabulary, spec.shape[0])
     return Samples(
-        sample_ids=[table.samples.sample_ids[position] for position in positions.tolist()],
-        labels=torch.from_numpy(table.samples.labels).long()[positions],
+        sample_ids=table.ids_at(positions),
+        labels=table.labels_at(positions),
         class_names=table.samples.class_names,
         inputs=TextInputs(tokens.to(device), lengths),
     )
 
 
-def _read_table(
-    config: DataConfig, location: str, split: str | None, label_column: str | None
-) -> _Table:
-    files = [f for f in find_files(location) if f.place.name.lower().endswith(TABLE_EXTENSIONS)]
-    if not files:
-        raise DatasetError(
-            f"{location!r} holds no table",
-            f"name files ending in {', '.join(TABLE_EXTENSIONS)}",
-        )
-    names = (config.text_column, config.id_column, "label_name", "split", *TEXT_NAMES)
-    text_columns = tuple(name for name in names if name)
-    tables = [open_table_file(file, file.place.name, text_columns) for file in files]
-    column = _text_column(tables[0], config.text_column)
-    # The service reads ids and labels; it takes the texts for paths of images and opens none.
-    options = DatasetOptions(
-        split=split,
-        image_column=column,
-        label_column=label_column,
-        id_column=config.id_column,
-    )
-    listed = list_table(location, options)
-    samples = build_table(listed, location, options)
-    chunks = [chunk for table in tables for chunk in _read_texts(table, column).chunks]
-    texts = pa.chunked_array(chunks, pa.large_string()).take(pa.array(listed.rows.rows))
-    if texts.null_count:
-        first = int(pc.index(pc.is_null(texts), value=True).as_py())
-        raise DatasetError(
-            f"text column {column!r} of {location!r} is null {texts.null_count} times, first at "
-            f"sample {samples.sample_ids[first]!r}",
-            "remove those rows",
-        )
-    return _Table(samples, texts)
+def _encode_training(
+    config: DataConfig,  # noqa: ARG001 - texts are trained on as they are
+    table: TextTable,
+    positions: Tensor,
+    spec: InputSpec,
+    device: torch.device,
+) -> Samples:
+    return _encode(table, positions, spec, device)
 
 
-def _text_column(table: TableFile, requested: str | None) -> str:
-    names = (requested,) if requested else TEXT_NAMES
-    for name in names:
-        if name in table.schema.names and holds_text(table.schema.field(name).type):
-            return name
-    raise DatasetError(
-        f"no column of texts called {' or '.join(map(repr, names))} in {table.name!r}, which has "
-        f"{table.schema.names}",
-        "name it with data.text_column",
-    )
+TEXTS = Encoding(TEXT_NAMES, _make_spec, _encode, _encode_training)
 
-
-def _read_texts(table: TableFile, column: str) -> pa.ChunkedArray:
-    return decode_dictionary(read_columns(table, [column]).column(0)).cast(pa.large_string())
+open_text_splits = TEXTS.open_splits
+open_text_samples = TEXTS.open_samples

@@ -23,18 +23,22 @@ _SPECIAL = ("<padding>", "<unknown>")  # neither matches the expression below
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
-def build_vocabulary(texts: Iterable[str], size: int, length: int) -> tuple[str, ...]:
+def build_vocabulary(words: Iterable[str], size: int) -> tuple[str, ...]:
     """The word of each token: the most frequent words, alphabetically where equally frequent.
 
     Args:
-        texts: Training texts.
+        words: All words of the training texts.
         size: Maximum number of words, besides padding and unknown words.
-        length: Maximum number of words of a text; the rest is cut off.
     """
-    counts = Counter(word for text in texts for word in split_words(text, length))
+    counts = Counter(words)
     frequent = [word for word, count in counts.items() if count >= MIN_COUNT]
     frequent.sort(key=lambda word: (-counts[word], word))
     return (*_SPECIAL, *frequent[:size])
+
+
+def tokens_of(vocabulary: tuple[str, ...]) -> dict[str, int]:
+    """The token of each word."""
+    return {word: token for token, word in enumerate(vocabulary)}
 
 
 def encode_texts(
@@ -51,7 +55,7 @@ def encode_texts(
         Tokens, int32, padded to the longest text, of shape (samples, longest), and the number of
         words of each text, int64, of shape (samples,).
     """
-    token_of = {word: token for token, word in enumerate(vocabulary)}
+    token_of = tokens_of(vocabulary)
     rows = [
         np.array([token_of.get(word, UNKNOWN) for word in split_words(text, length)], np.int32)
         for text in texts

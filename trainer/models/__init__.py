@@ -33,6 +33,7 @@ from trainer.models.resnet import (
 )
 from trainer.models.text_cnn import text_cnn
 from trainer.models.timm_models import timm_model
+from trainer.models.tree_lstm import tree_lstm
 from trainer.models.wide_resnet import wide_resnet, wide_resnet_post_activation
 from trainer.own_code import is_own
 from trainer.samples import InputSpec
@@ -50,6 +51,7 @@ MODELS: dict[str, Builder] = {
     "resnet110_bottleneck": resnet110_bottleneck,
     "small_resnet": small_resnet,
     "text_cnn": text_cnn,
+    "tree_lstm": tree_lstm,
     "wide_resnet": wide_resnet,
     "wide_resnet_post_activation": wide_resnet_post_activation,
 }
@@ -64,7 +66,7 @@ AMBIGUOUS = {
 TIMM_PREFIX = "timm:"
 
 # Kind of the inputs of a model, where these are not images.
-KINDS: dict[str, Kind] = {"probe": "features", "text_cnn": "text"}
+KINDS: dict[str, Kind] = {"probe": "features", "text_cnn": "text", "tree_lstm": "trees"}
 
 
 def model_options(name: str) -> dict[str, Any]:
@@ -139,8 +141,7 @@ def _builder(name: str) -> Builder:
 
 
 def _require_kind(name: str, spec: InputSpec) -> None:
-    is_image = len(spec.shape) == 3  # noqa: PLR2004 - channels, height and width
-    given: Kind = "images" if is_image else "text" if spec.vocabulary else "features"
+    given = _kind_of(spec)
     needed = KINDS.get(name, "images")
     if given != needed:
         choices = MODELS.keys() - AMBIGUOUS
@@ -149,3 +150,11 @@ def _require_kind(name: str, spec: InputSpec) -> None:
             f"model {name!r} takes {needed}, and the data are {given} of shape {spec.shape}",
             f"choose {' or '.join(fitting)}",
         )
+
+
+def _kind_of(spec: InputSpec) -> Kind:
+    if not spec.shape:
+        return "trees"
+    if len(spec.shape) == 3:  # noqa: PLR2004 - channels, height and width
+        return "images"
+    return "text" if spec.vocabulary else "features"

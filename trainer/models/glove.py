@@ -1,12 +1,52 @@
-"""Word vectors from a text file in the format of GloVe: a word and its numbers on each line."""
+"""Word vectors, from a text file in the format of GloVe: a word and its numbers on each line."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from difficulty_service.errors import ConfigError
+
+PADDING, FIRST_WORD = 0, 2
+"""Token 0 is no word, and token 1 stands for words outside the vocabulary."""
+
+
+def word_embedding(
+    vocabulary: tuple[str, ...], dim: int, embeddings: str | None, *, frozen: bool
+) -> nn.Embedding:
+    """The vectors of the words of a vocabulary.
+
+    Args:
+        vocabulary: Word of each token.
+        dim: Dimension of the vectors.
+        embeddings: Text file of GloVe vectors; other words, or all words without a file, have
+            random initial vectors.
+        frozen: Whether the vectors stay constant.
+
+    Raises:
+        ConfigError: The file of vectors cannot be used, or random vectors would stay constant.
+    """
+    if frozen and embeddings is None:
+        raise ConfigError(
+            "model option freeze_embeddings would keep random word vectors",
+            "name a file of GloVe vectors in model.embeddings, or make it false",
+        )
+    embedding = nn.Embedding(len(vocabulary), dim, padding_idx=PADDING)
+    if embeddings is not None:
+        _fill(embedding.weight, Path(embeddings), vocabulary)
+    embedding.weight.requires_grad_(not frozen)
+    return embedding
+
+
+@torch.no_grad()
+def _fill(weight: Tensor, path: Path, vocabulary: tuple[str, ...]) -> None:
+    """Copies the vectors of known words into their rows; scales random rows to their norm."""
+    rows = {word: row for row, word in enumerate(vocabulary) if row >= FIRST_WORD}
+    vectors = read_word_vectors(path, rows, weight.shape[1])
+    known = torch.stack(list(vectors.values()))
+    weight.mul_(known.square().mean().sqrt())
+    weight[list(vectors)] = known
 
 
 def read_word_vectors(path: Path, words: Mapping[str, int], dim: int) -> dict[int, Tensor]:

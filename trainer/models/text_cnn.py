@@ -1,18 +1,11 @@
 """The convolutional network for texts of the focal calibration papers."""
 
-from pathlib import Path
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError
-from trainer.models.glove import read_word_vectors
+from trainer.models.glove import PADDING, word_embedding
 from trainer.models.initialisation import initialise
 from trainer.samples import InputSpec
-
-PADDING, FIRST_WORD = 0, 2
-"""Token 0 pads short texts, and token 1 stands for words outside the vocabulary."""
 
 KERNEL = 5
 CHANNELS = 128
@@ -84,23 +77,5 @@ def text_cnn(
     Raises:
         ConfigError: The file of vectors cannot be used, or random vectors would stay constant.
     """
-    if freeze_embeddings and embeddings is None:
-        raise ConfigError(
-            "model option freeze_embeddings would keep random word vectors",
-            "name a file of GloVe vectors in model.embeddings, or make it false",
-        )
-    embedding = nn.Embedding(len(spec.vocabulary), embedding_dim, padding_idx=PADDING)
-    if embeddings is not None:
-        _fill(embedding.weight, Path(embeddings), spec.vocabulary)
-    embedding.weight.requires_grad_(not freeze_embeddings)
+    embedding = word_embedding(spec.vocabulary, embedding_dim, embeddings, frozen=freeze_embeddings)
     return TextCNN(embedding, num_classes, dropout)
-
-
-@torch.no_grad()
-def _fill(weight: Tensor, path: Path, vocabulary: tuple[str, ...]) -> None:
-    """Copies the vectors of known words into their rows; scales random rows to their norm."""
-    rows = {word: row for row, word in enumerate(vocabulary) if row >= FIRST_WORD}
-    vectors = read_word_vectors(path, rows, weight.shape[1])
-    known = torch.stack(list(vectors.values()))
-    weight.mul_(known.square().mean().sqrt())
-    weight[list(vectors)] = known

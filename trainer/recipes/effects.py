@@ -47,14 +47,20 @@ FEATURES = Condition(
     lambda recipe: recipe.data.kind == "features", KIND.format("features"), ("data.kind",)
 )
 TEXT = Condition(lambda recipe: recipe.data.kind == "text", KIND.format("text"), ("data.kind",))
+TREES = Condition(lambda recipe: recipe.data.kind == "trees", KIND.format("trees"), ("data.kind",))
+WORDS = Condition(
+    lambda recipe: recipe.data.kind in {"text", "trees"},
+    KIND.format('text" or "trees'),
+    ("data.kind",),
+)
 TABLES_OF_SAMPLES = Condition(
     lambda recipe: recipe.data.kind != "features" or recipe.data.labels is not None,
     "has no effect: features are read as they are; it needs a dataset in data.labels",
     ("data.kind", "data.labels"),
 )
 NO_TEXT = Condition(
-    lambda recipe: recipe.data.kind != "text",
-    'has no effect with data.kind = "text"; name the column of texts with data.text_column',
+    lambda recipe: recipe.data.kind not in {"text", "trees"},
+    'has no effect with data.kind = "{0.data.kind}"; name the column with data.text_column',
     ("data.kind",),
 )
 NO_FEATURES = Condition(
@@ -128,7 +134,7 @@ CONDITIONS: Mapping[str, tuple[Condition, ...]] = {
     "data.validation_split": (NO_FEATURES, VALIDATION_DATASET),
     "data.test_split": (NO_FEATURES, TEST_DATASET),
     "data.image_column": (NO_TEXT, TABLES_OF_SAMPLES),
-    "data.text_column": (TEXT,),
+    "data.text_column": (WORDS,),
     "data.label_column": (TABLES_OF_SAMPLES,),
     "data.test_label_column": (NO_FEATURES, TEST_DATASET),
     "data.id_column": (TABLES_OF_SAMPLES,),
@@ -139,7 +145,8 @@ CONDITIONS: Mapping[str, tuple[Condition, ...]] = {
     "data.augmentation": (IMAGES,),
     "data.crop_padding": (IMAGES, FLIP_CROP),
     "data.text_length": (TEXT,),
-    "data.vocabulary_size": (TEXT,),
+    "data.vocabulary_size": (WORDS,),
+    "data.phrases": (TREES,),
     "data.in_memory": (IMAGES,),
     "data.workers": (IMAGES, NOT_IN_MEMORY),
     "loss.scores": (DOUBTS,),

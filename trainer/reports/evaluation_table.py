@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
+from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation.record import STAGES, MetricValues
 from trainer.metrics.ood import OOD_SCORES
 from trainer.reports.columns import COLUMNS, NO_VALUE, STAGE_TITLES, TEMPERATURE, Column

@@ -9,10 +9,10 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from difficulty_service.errors import ConfigError, Setting, TrainingError
+from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from trainer import run_folder
 from trainer.config import ModelConfig, Recipe
 from trainer.data import match_classes, open_samples, open_test_images
-from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import MetricValues, evaluate_ood, evaluate_predictions
 from trainer.evaluation.roc_file import NamedCurve, ood_curves

@@ -226,6 +226,8 @@ def fixed_part(recipe: Recipe) -> dict[str, Any]:
     if not recipe.loss.doubts_labels:
         for key in ("weights", "targets", "missing"):
             del values["loss"][key]
+    if recipe.data.kind != "trees":
+        del values["data"]["phrases"]
     # The head comes after the classifier and has an identity of its own.
     values.pop("uncertainty")
     return values

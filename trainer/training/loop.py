@@ -97,7 +97,7 @@ def _train_epoch(
 ) -> bool:
     """Takes the remaining steps of an epoch; returns False when stopped before its end."""
     progress, settings, samples = state.progress, recipe.training, data.train
-    plan = plan_epoch(len(samples), settings.batch_size, seed, progress.epoch)
+    plan = plan_epoch(len(samples), settings.batch_size, seed, progress.epoch, samples.groups)
     shares = [share_of_process(batch, accelerator) for batch in plan[progress.step :]]
     draws = None
     if recipe.data.augmentation != "none":

@@ -34,22 +34,33 @@ def generator_of(seed: int, purpose: Purpose, *indices: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed_of(seed, purpose, *indices))
 
 
-def plan_epoch(num_samples: int, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
+def plan_epoch(
+    num_samples: int, batch_size: int, seed: int, epoch: int, groups: Tensor | None = None
+) -> list[Tensor]:
     """The batches of one epoch: every sample once, in random order, in nearly equal batches.
 
     Equal sizes avoid a small last batch, whose gradient and batch statistics would be noisy.
 
     Args:
         num_samples: Number of training samples.
-        batch_size: Maximum number of samples per batch.
+        batch_size: Maximum number of samples per batch, or of groups.
         seed: Seed of the run.
         epoch: Epoch, counted from zero.
+        groups: Group of each sample, all of whose samples are in one batch. Shape (samples,).
 
     Returns:
-        Positions of the samples of each batch, int64. Sizes differ by at most one.
+        Positions of the samples of each batch, int64. The numbers of samples, or of groups, differ
+        by at most one.
     """
-    order = torch.randperm(num_samples, generator=generator_of(seed, Purpose.ORDER, epoch))
-    return list(order.tensor_split(-(-num_samples // batch_size)))
+    generator = generator_of(seed, Purpose.ORDER, epoch)
+    if groups is None:
+        order = torch.randperm(num_samples, generator=generator)
+        return list(order.tensor_split(-(-num_samples // batch_size)))
+    _, group_of, sizes = groups.unique(return_inverse=True, return_counts=True)
+    order = torch.randperm(len(sizes), generator=generator)
+    by_group = group_of.argsort(stable=True).split(sizes.tolist())
+    batches = order.tensor_split(-(-len(order) // batch_size))
+    return [torch.cat([by_group[group] for group in batch.tolist()]) for batch in batches]
 
 
 def draw_augmentation(num_samples: int, seed: int, epoch: int) -> Tensor:

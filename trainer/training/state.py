@@ -112,6 +112,10 @@ def make_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Opt
         return torch.optim.AdamW(
             parameters, lr=config.learning_rate, weight_decay=config.weight_decay
         )
+    if config.name == "adagrad":
+        return torch.optim.Adagrad(
+            parameters, lr=config.learning_rate, weight_decay=config.weight_decay
+        )
     return torch.optim.SGD(
         parameters,
         lr=config.learning_rate,

@@ -1,12 +1,21 @@
 """The network of the built-in encoder: a small residual network for 32x32 images."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 WIDTHS = (32, 64, 160, 352)
 BLOCKS = (1, 1, 2, 1)
-FEATURE_DIM = WIDTHS[-2] + WIDTHS[-1]
+INNER_STAGE = 2
+"""Stage whose first block also gives its inner layer, the one that helped most in trials."""
+
+FEATURE_DIM = WIDTHS[INNER_STAGE] + sum(
+    width * blocks for width, blocks in zip(WIDTHS[1:], BLOCKS[1:], strict=True)
+)
+TRAINED_DIM = WIDTHS[-2] + WIDTHS[-1]
+"""Number of the last features, from which the network learned the classes of its training set."""
 
 
 class ConvNorm(nn.Module):
@@ -40,15 +49,23 @@ class Residual(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Shape (samples, inputs, h, w) to (samples, outputs, h / stride, w / stride)."""
-        inner = torch.relu_(self.first(images))
+        return self.outer(self.inner(images), images)
+
+    def inner(self, images: Tensor) -> Tensor:
+        """The layer between both convolutions; shape as that of the result."""
+        return torch.relu_(self.first(images))
+
+    def outer(self, inner: Tensor, images: Tensor) -> Tensor:
+        """The result, from the layer between both convolutions and the input."""
         return torch.relu_(self.second(inner).add_(self.shortcut(images)))
 
 
 class BuiltinEncoder(nn.Module):
     """Maps normalised images (samples, 3, 32, 32) to features (samples, FEATURE_DIM).
 
-    The features are the spatial means of the last two stages, concatenated: the earlier stage is
-    less specific to the classes of the training set and transfers better.
+    The features are the spatial means of every block after the first stage and of one layer inside,
+    concatenated: those of earlier layers are less specific to the classes of the training set and
+    transfer better.
     """
 
     def __init__(self) -> None:
@@ -66,10 +83,15 @@ class BuiltinEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Shape (samples, 3, height, width) to (samples, FEATURE_DIM)."""
-        before, images = images, torch.relu_(self.stem(images))
-        for stage in self.stages:
-            before, images = images, stage(images)
-        return torch.cat([before.mean(dim=(2, 3)), images.mean(dim=(2, 3))], dim=1)
+        images = self.stages[0](torch.relu_(self.stem(images)))
+        layers = []
+        for number, stage in enumerate(self.stages[1:], start=1):
+            for position, module in enumerate(stage.children()):
+                block = cast(Residual, module)
+                inner = block.inner(images)
+                images = block.outer(inner, images)
+                layers += [inner, images] if (number, position) == (INNER_STAGE, 0) else [images]
+        return torch.cat([layer.mean(dim=(2, 3)) for layer in layers], dim=1)
 
     def fold(self) -> "BuiltinEncoder":
         """Folds every normalisation into its convolution, for inference only."""

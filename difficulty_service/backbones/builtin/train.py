@@ -11,7 +11,6 @@ import io
 import math
 import time
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -21,10 +20,15 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from difficulty_service.backbones.builtin.network import FEATURE_DIM, BuiltinEncoder
+from difficulty_service.backbones.builtin.network import TRAINED_DIM, BuiltinEncoder
 
 MEAN, STD = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
 NUM_CLASSES = 100
+
+FEATURES = (
+    "means of all blocks after the first stage, and of the inner layer of the first of the third"
+)
+"""Kept in the file, so that its checksum differs where the same weights gave other features."""
 
 
 def read_images(pattern: str) -> tuple[Tensor, Tensor]:
@@ -38,6 +42,19 @@ def read_images(pattern: str) -> tuple[Tensor, Tensor]:
             pixels = np.asarray(Image.open(io.BytesIO(image)).convert("RGB"))
             images.append(torch.from_numpy(pixels.copy()).permute(2, 0, 1))
     return torch.stack(images), torch.cat(labels)
+
+
+class Classifier(nn.Module):
+    """The encoder and a linear layer on its last features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = BuiltinEncoder()
+        self.head = nn.Linear(TRAINED_DIM, NUM_CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Shape (samples, 3, 32, 32) to (samples, NUM_CLASSES)."""
+        return self.head(self.encoder(images)[:, -TRAINED_DIM:])
 
 
 def normalise(images: Tensor) -> Tensor:
@@ -81,12 +98,11 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     return float(torch.stack(hits).sum()) / len(images)
 
 
-def train(images: Tensor, labels: Tensor, arguments: argparse.Namespace) -> nn.Sequential:
+def train(images: Tensor, labels: Tensor, arguments: argparse.Namespace) -> Classifier:
     """Trains with cross-entropy, SGD and a one-cycle schedule, in bfloat16 autocast."""
     generator = torch.Generator().manual_seed(arguments.seed)
     torch.manual_seed(arguments.seed)
-    model = nn.Sequential(BuiltinEncoder(), nn.Linear(FEATURE_DIM, NUM_CLASSES))
-    model = model.to(memory_format=torch.channels_last)
+    model = Classifier().to(memory_format=torch.channels_last)
     steps = len(images) // arguments.batch_size
     optimizer = torch.optim.SGD(
         model.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4
@@ -126,9 +142,10 @@ def main() -> None:
     model = train(*read_images(arguments.train), arguments)
     test_accuracy = accuracy(model, *read_images(arguments.test))
     print(f"CIFAR-100 test accuracy {test_accuracy:.4f}")  # noqa: T201
-    state = cast(BuiltinEncoder, model[0]).fold().state_dict()
+    state = model.encoder.fold().state_dict()
     tensors = {name: tensor.half().contiguous() for name, tensor in state.items()}
-    save_file(tensors, arguments.out, metadata={"cifar100_test_accuracy": f"{test_accuracy:.4f}"})
+    description = {"cifar100_test_accuracy": f"{test_accuracy:.4f}", "features": FEATURES}
+    save_file(tensors, arguments.out, metadata=description)
 
 
 if __name__ == "__main__":

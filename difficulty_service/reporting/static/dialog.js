@@ -21,7 +21,7 @@ function fillDialog(review) {
   byId("dialog").dataset.index = index;
   byId("dialog-picture").replaceChildren(shown);
   byId("dialog-title").textContent = `${given}, or ${nearest}?`;
-  const parts = [sample.id, `margin ${sample.margin.toFixed(1)}`];
+  const parts = [sample.id, `${review.data.doubt} ${sample.doubt.toFixed(1)}`];
   if (sample.difficulty !== null) parts.push(`difficulty ${sample.difficulty.toFixed(1)}`);
   if (sample.percentile === 1) parts.push("the hardest of all images");
   else if (sample.percentile !== null) {

@@ -132,8 +132,8 @@ class Review {
     let shown = 0;
     this.cards.forEach((card, index) => {
       const sample = this.sample(index);
-      // The steps are rounded to four decimals, as the margins are.
-      card.hidden = sample.margin < cut - 1e-4 || (label !== "" && sample.label !== Number(label))
+      // The steps are rounded to four decimals, as the doubts are.
+      card.hidden = sample.doubt < cut - 1e-4 || (label !== "" && sample.label !== Number(label))
         || (nearest !== "" && sample.nearest !== Number(nearest));
       shown += !card.hidden;
     });

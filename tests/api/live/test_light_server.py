@@ -12,10 +12,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from difficulty_service.backbones import BACKBONES
+
 COMMAND = (sys.executable, "-m", "difficulty_service")
 LIBRARIES = ("libtorch", "torchvision", "faiss")
 PAGES = ("", "/images", "/images/0", "/classes", "/pairs", "/map", "/map/points", "/errors")
-DIM = 512  # of the built-in backbone
+DIM = BACKBONES["builtin"].feature_dim
 
 
 def libraries_of(process: int) -> list[str]:

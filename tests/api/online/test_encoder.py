@@ -16,7 +16,8 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from api.http.problems import Problem
 from api.online.encoder import BackbonePool
-from difficulty_service.pipeline import ExtractedDataset
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, extract
 from difficulty_service.runtime.parallel import num_workers
 
 
@@ -41,6 +42,22 @@ def test_images_get_the_features_that_extraction_gives_them(
 
     rows = torch.stack([each for each in features if isinstance(each, Tensor)])
     torch.testing.assert_close(rows, part.features, rtol=1e-4, atol=1e-4)
+
+
+def test_images_are_mirrored_where_those_of_the_job_were(
+    photos: Path, extracted: ExtractedDataset, networks: BackbonePool, tmp_path: Path
+) -> None:
+    network = BackboneOptions(flip=True)
+    store = extract(ExtractRequest(str(photos), tmp_path, "builtin", network=network)).store
+    part = store.read_part(0)
+    openers = [opener((photos / sample_id).read_bytes()) for sample_id in part.sample_ids]
+    networks.encode(openers, extracted.store.description)  # the other kind is loaded already
+
+    features = networks.encode(openers, store.description)
+
+    rows = torch.stack([each for each in features if isinstance(each, Tensor)])
+    torch.testing.assert_close(rows, part.features, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(rows, extracted.store.read_part(0).features, rtol=0.01, atol=0.01)
 
 
 def test_a_damaged_image_has_a_reason_and_the_others_their_features(

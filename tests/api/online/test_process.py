@@ -20,8 +20,15 @@ from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE
 from api.jobs.rows import Job
 from api.online.process import ScoringProcess
 from api.settings import Settings
+from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.feature_store.source import FeatureSource
-from difficulty_service.pipeline import ExtractedDataset, ScoreRequest, score_features
+from difficulty_service.pipeline import (
+    ExtractedDataset,
+    ExtractRequest,
+    ScoreRequest,
+    extract,
+    score_features,
+)
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.statistics.fit_options import FitOptions
 
@@ -83,6 +90,20 @@ def test_scores_of_images_are_those_of_the_job(
     for name in ("md", "rmd"):  # the margin of the file is without the sample itself
         expected = table[name].to_numpy()
         np.testing.assert_allclose(getattr(found.scores, name), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_scores_of_images_are_those_of_a_job_with_mirror_images(
+    scoring: ScoringProcess, settings: Settings, photos: Path, images: list[bytes], tmp_path: Path
+) -> None:
+    network = BackboneOptions(flip=True)
+    store = extract(ExtractRequest(str(photos), tmp_path, "builtin", network=network)).store
+    flipped = make_job(settings, "flipped", store)
+    table = pq.read_table(Path(settings.artifact_root, "jobs/flipped", SCORES_FILE))
+
+    found = scoring.score_images(flipped, images, np.array([0, 0, 0, 1, 1, 1]))
+
+    assert found.scores is not None
+    np.testing.assert_allclose(found.scores.rmd, table["rmd"].to_numpy(), rtol=1e-3, atol=1e-3)
 
 
 def test_an_image_that_takes_too_long_to_decode_ends_only_that_process(

@@ -39,3 +39,15 @@ def test_a_form_that_was_sent_before_with_other_entries_is_explained_and_can_be_
     assert other.status_code == 422
     assert "this form was sent before with other entries" in other.text
     assert 'value="of the page"' not in other.text
+
+
+def test_mirror_images_are_asked_for_by_a_box_that_stays_checked(client: TestClient) -> None:
+    form = {"source": "root", "root": "photos", "flip": "1"}
+
+    refused = client.post("/", data=form | {"limit": "many"})
+    client.post("/", data=form)
+    client.post("/", data={"source": "root", "root": "photos"})
+
+    assert 'name="flip" value="1" checked' in refused.text
+    newest, first = client.get("/v1/jobs").json()["jobs"]
+    assert (first["request"]["flip"], newest["request"]["flip"]) == (True, False)

@@ -68,6 +68,17 @@ def test_the_pages_together_are_the_whole_order(samples: ScoredSamples, sort: st
     assert walk(samples, ImageQuery(sort=sort)) == expected[sort]
 
 
+def test_suspicion_orders_and_filters_the_images_where_the_scores_have_it(
+    samples: ScoredSamples,
+) -> None:
+    judged = replace(samples, suspicion=-np.roll(samples.margins, 5))
+
+    rows = walk(judged, ImageQuery(sort="doubtful", margin="2"))
+
+    assert rows == [row for row in ordered(-judged.suspicion) if judged.suspicion[row] > 2]
+    assert rows != walk(samples, ImageQuery(sort="doubtful", margin="2"))
+
+
 def test_conditions_hold_together(samples: ScoredSamples) -> None:
     query = ImageQuery("cat", "dog", pmin="20", pmax="90", margin="-3", q="1", sort="hardest")
 

@@ -48,6 +48,19 @@ def test_columns_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path
     assert columns.overview == make_overview(expected)
 
 
+def test_suspicion_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) -> None:
+    table = scores.table.append_column("suspicion", pa.array([1.25, None]))
+    table = table.append_column("suspected_label", pa.array([1, None], pa.int32()))
+
+    write_columns(tmp_path / "a.arrow", ScoreFile(table, scores.provenance))
+    columns = map_columns(tmp_path / "a.arrow")
+
+    assert columns is not None
+    assert columns.overview.summary.by_suspicion
+    np.testing.assert_array_equal(columns.samples.suspicion, [1.25, np.nan])
+    assert columns.samples.nearest.tolist() == [1, -1]
+
+
 def test_what_converts_arrays_is_loaded_before_the_first_request() -> None:
     script = (
         "import sys, numpy, pyarrow; from api.results.score_columns import load_conversions; "

@@ -34,6 +34,7 @@ Body = dict[str, object]
         ({"scorers": ["mahalanobis"]}, "scorers.0"),
         ({"augment_runs": 65}, "augment_runs"),
         ({"augment_runs": "2"}, "augment_runs"),
+        ({"flip": "yes"}, "flip"),
         ({"seed": -1}, "seed"),
         ({"limit": 0}, "limit"),
         ({"shrinkage": 1.5}, None),

@@ -82,6 +82,7 @@ def test_features_with_other_settings_are_not_used(
     encoded(claimed())
 
     assert encoded(claimed(augment_runs=2)) == 80
+    assert encoded(claimed(flip=True)) == 40
 
 
 def test_a_size_of_zero_keeps_nothing(

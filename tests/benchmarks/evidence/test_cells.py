@@ -48,17 +48,27 @@ def test_a_study_that_was_stopped_computes_only_what_is_missing(tmp_path: Path) 
     np.testing.assert_array_equal(read_arrays(tmp_path, "squares/3")["numbers"], [0, 1, 2])
 
 
+@pytest.mark.parametrize("jobs", [0, 1])
 def test_a_cell_that_fails_is_named_and_leaves_no_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: int
 ) -> None:
     study = [Cell("bad", fail), Cell("good", partial(square, 2, tmp_path / "log"))]
 
-    failed = fill(tmp_path, study, jobs=1)
+    failed = fill(tmp_path, study, jobs)
 
     assert failed == ["bad"]
     assert "no such luck" in capsys.readouterr().out
     assert read_result(tmp_path, "bad") is None
     assert read_result(tmp_path, "good") is not None
+
+
+def test_without_processes_cells_are_computed_in_this_one(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    failed = fill(tmp_path, [Cell("here", lambda: square(3, log))], jobs=0)
+
+    assert failed == []  # no other process could be sent a lambda
+    assert (read_result(tmp_path, "here") or {})["square"] == 9
 
 
 def test_a_cell_whose_process_is_killed_is_named_and_the_others_go_on(tmp_path: Path) -> None:

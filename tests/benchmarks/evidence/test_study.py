@@ -23,7 +23,7 @@ def page(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, P
     """The page of the quick form, the folder that it lies in, and that of the study."""
     folder, docs = (tmp_path_factory.mktemp(name) for name in ("study", "docs"))
     study = Study(folder, shared, limit=300)
-    assert score_all(study, "builtin", [TEST_SET, AGGREGATED], jobs=1) == []
+    assert score_all(study, "builtin", [TEST_SET, AGGREGATED], jobs=0) == []
     extract(study, "cifar100-test", "builtin")
     cells = [
         Cell(
@@ -33,7 +33,7 @@ def page(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, P
         for labels in PLANTED
     ]
     cells += [cell for cell in paper_cells(study) if cell.name == "paper/errors/builtin"]
-    assert fill(folder, cells, jobs=1) == []
+    assert fill(folder, cells, jobs=0) == []
     write_page(folder, docs)
     return (docs / "evidence.md").read_text(), docs, folder
 

@@ -91,7 +91,7 @@ def test_every_target_of_the_page_of_an_image_can_be_hit(phone: "Page", explorer
 
 def stays_covered(phone: "Page") -> bool:
     """Whether something lies over the focused image, also once the page has scrolled."""
-    for _ in range(40):
+    for _ in range(400):  # a busy machine may take seconds to scroll
         covered = phone.evaluate(
             """() => {
                 const card = document.activeElement.closest(".card").getBoundingClientRect();

@@ -14,6 +14,7 @@ from PIL import Image
 
 from difficulty_service.errors import BackboneError, DatasetError, ImageError
 from difficulty_service.interface.encoder import Encoder, backbone
+from difficulty_service.interface.score_arrays import score
 from difficulty_service.interface.score_images import score_dataset
 from difficulty_service.interface.scores import Scores
 
@@ -104,6 +105,24 @@ def test_the_object_that_holds_the_images_does_not_change_the_scores(
     np.testing.assert_allclose(converted["rmd"], by_row(scores), rtol=1e-3, atol=1e-3)
 
 
+def test_mirror_images_are_averaged_with_the_images_on_request(
+    pixels: Pixels, labels: list[int]
+) -> None:
+    brighter = [
+        image // 2 + np.uint8(100 * label) for image, label in zip(pixels, labels, strict=True)
+    ]
+    images = list(zip(brighter, labels, strict=True))
+    features = backbone("builtin", device="cpu", flip=True).encode(brighter)
+    expected = score(features, labels, shrinkage="leave-one-out")
+
+    flipped = score_dataset(images, flip=True, **OPTIONS)
+    plain = score_dataset(images, **OPTIONS)
+
+    assert (flipped.provenance["flip"], "flip" in plain.provenance) == (True, False)
+    np.testing.assert_allclose(flipped["rmd"], expected["rmd"], rtol=1e-3, atol=1e-3)
+    assert not np.allclose(flipped["rmd"], plain["rmd"], rtol=0.01, atol=0.01)
+
+
 def test_a_file_of_scores_and_the_features_are_kept_if_a_file_is_named(
     folder: Path, scores: Scores, tmp_path: Path
 ) -> None:
@@ -125,7 +144,9 @@ def test_images_in_memory_are_extracted_again_because_they_may_have_changed(
 
 
 def test_images_that_cannot_be_read_are_listed(pixels: Pixels) -> None:
-    pairs: list[tuple[object, int]] = [(image, row % 2) for row, image in enumerate(pixels)]
+    pairs: list[tuple[object, int]] = [
+        (image // 4 if row % 2 else image, row % 2) for row, image in enumerate(pixels)
+    ]
     pairs[3] = (np.zeros((32, 32, 3)), 1)
     pairs[5] = (b"GIF8", 1)
 

@@ -27,6 +27,16 @@ def test_the_most_doubtful_labels_come_first(scores: Scores) -> None:
     assert margins == sorted(scores["label_margin"].to_pylist(), reverse=True)[:4]
 
 
+def test_doubtful_labels_are_ordered_by_suspicion_where_there_is_any(
+    features: NDArray[np.float32], labels: NDArray[np.int64]
+) -> None:
+    scores = score(features, labels, scorers=("rmd", "suspicion"))
+
+    doubtful = scores.doubtful(4)["suspicion"].to_pylist()
+
+    assert doubtful == sorted(scores["suspicion"].to_pylist(), reverse=True)[:4]
+
+
 def test_samples_without_a_score_are_not_ranked(features: NDArray[np.float32]) -> None:
     labels = np.arange(300) % 3
     labels[0] = 9

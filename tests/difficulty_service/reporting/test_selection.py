@@ -28,18 +28,21 @@ def test_doubtful_samples_are_those_with_a_margin_above_0_the_largest_first(
     assert list(selection.doubtful) == [i for _, i in expected[:40]]
 
 
-def test_the_most_suspicious_of_the_doubtful_samples_come_first_where_that_is_known(
+def test_doubtful_samples_are_the_suspicious_ones_where_suspicion_is_known(
     make_scores: MakeScores,
 ) -> None:
-    suspicion = np.random.default_rng(1).normal(size=600)
-    samples = to_samples(make_scores(600, suspicion=suspicion))
+    suspicion = np.random.default_rng(1).normal(-1, size=600)
+    suspected = (np.arange(600) + 2) % 3
+    scores = make_scores(600, suspicion=suspicion, suspected_label=suspected)
+    samples = to_samples(scores)
 
     selection = select(samples, rank_classes(samples), Limits(doubtful=40))
 
-    doubtful = np.flatnonzero(samples.margins > 0)
-    expected = sorted(doubtful.tolist(), key=lambda row: -suspicion[row])
-    assert selection.num_doubtful == len(expected) == 102
+    expected = sorted(np.flatnonzero(suspicion > 0).tolist(), key=lambda row: -suspicion[row])
+    assert selection.num_doubtful == len(expected) > 40
     assert list(selection.doubtful) == expected[:40]
+    by_margin = np.array(scores.table["nearest_label"])
+    assert (samples.nearest == np.where(suspicion > 0, suspected, by_margin)).all()
 
 
 def test_unusual_samples_are_far_from_all_but_fit_their_class(make_scores: MakeScores) -> None:

@@ -64,6 +64,23 @@ def test_the_first_sentence_counts_the_doubtful_samples(
     assert "not a proof that their labels are wrong" in text
 
 
+def test_the_labels_to_check_have_the_number_that_orders_them(
+    tmp_path: Path, make_scores: MakeScores
+) -> None:
+    suspicion = [-1.0, 7.3, 2.5, -3.0, None, -0.5]
+    scores = make_scores(6, 2, suspicion=suspicion, suspected_label=[1, 0, 1, 0, None, 0])
+
+    page = page_of(tmp_path / "r.html", scores)
+
+    text = words(page)
+    assert "2 of 6 images look more like another class than their own." in text
+    assert "The number is the suspicion" in text
+    assert "margin between both" not in text
+    assert "Suspicion from" in text
+    numbers = re.findall(r'class="number">([^<]*)<', page[page.index('id="labels"') :])
+    assert numbers[:2] == ["7.3", "2.5"]
+
+
 @pytest.mark.parametrize(
     ("margins", "sentence"),
     [

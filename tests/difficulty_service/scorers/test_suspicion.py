@@ -18,6 +18,7 @@ from difficulty_service.scorers.suspicion import (
     fit_posteriors,
 )
 from difficulty_service.statistics.chunks import TensorChunks
+from difficulty_service.statistics.class_prior import log_class_prior
 from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.products import Workspace
 
@@ -66,6 +67,7 @@ def naive_log_joint(
     size, dim = mapped.shape
     variance = (mapped - mapped.mean(dim=0)).square().mean()
     added = ridge * variance * size * torch.eye(dim, dtype=torch.float64)
+    prior = log_class_prior(labels.bincount()).tolist()
     rows = []
     for sample in range(size):
         kept = torch.arange(size) != sample
@@ -76,10 +78,7 @@ def naive_log_joint(
         precision = torch.linalg.inv((offsets.T @ offsets + added) / (size - 1))
         gaps = mapped[sample] - means
         distances = [float(gap @ precision @ gap) for gap in gaps]
-        row = [
-            -scale * distance / 2 + math.log(int((labels == label).sum()) / size)
-            for label, distance in enumerate(distances)
-        ]
+        row = [-scale * distance / 2 + prior[label] for label, distance in enumerate(distances)]
         # So that the exponentials of a row do not all vanish.
         rows.append([value - max(row) for value in row])
     return rows

@@ -19,6 +19,7 @@ from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 from difficulty_service.scorers.suspicion import POSTERIORS
 from difficulty_service.scoring.consensus import consensus_of
 from difficulty_service.scoring.label_posteriors import fit_store_posteriors
+from difficulty_service.statistics.class_prior import log_class_prior
 from difficulty_service.statistics.products import Workspace
 
 NAMES = ("cat", "dog", "owl")
@@ -139,7 +140,7 @@ def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: P
     result = consensus_of(stores)
 
     assert result.table["sample_id"].to_pylist() == ids
-    prior = np.log(np.bincount(labels) / SAMPLES)
+    prior = log_class_prior(torch.from_numpy(np.bincount(labels))).numpy()
     agree = ((first["agree"] + second["agree"]) / 2).numpy()
     ranking = ((first["suspicion"] + second["suspicion"]) / 2).numpy() + prior
     posterior = np.exp(ranking - ranking.max(axis=1, keepdims=True))

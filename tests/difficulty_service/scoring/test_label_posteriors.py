@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 import torch
 from torch import Tensor
@@ -87,6 +88,15 @@ def test_the_other_columns_stay_as_they_are(tmp_path: Path) -> None:
     for name in added:
         assert without.table[name].null_count == SAMPLES
     assert "suspicion" not in without.provenance
+
+
+def test_doubtful_samples_are_counted_by_suspicion_where_it_is_asked_for(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+
+    for scorer, column in (("rmd", "label_margin"), ("suspicion", "suspicion")):
+        scores = score(store, scorer)
+        above = pc.sum(pc.greater(scores.table[column], 0)).as_py()
+        assert scores.provenance["num_doubtful"] == above > 0
 
 
 def test_the_seed_of_the_features_chooses_the_landmarks(tmp_path: Path) -> None:

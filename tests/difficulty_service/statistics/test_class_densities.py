@@ -6,6 +6,7 @@ from torch import Tensor
 
 from difficulty_service.statistics import class_densities
 from difficulty_service.statistics.class_densities import ClassDensities, fit_densities
+from difficulty_service.statistics.class_prior import log_class_prior
 from difficulty_service.statistics.moments import Moments, compute_moments
 from difficulty_service.statistics.products import Workspace
 
@@ -71,12 +72,13 @@ def test_a_sample_has_the_densities_of_a_fit_without_it(runs: int) -> None:
         torch.testing.assert_close(found[sample], expected)
 
 
-def test_the_prior_is_the_share_of_each_class() -> None:
-    rows, labels = labelled_rows(1)
+@pytest.mark.parametrize("runs", [1, 3])
+def test_the_prior_follows_from_the_number_of_samples_and_not_of_rows(runs: int) -> None:
+    rows, labels = labelled_rows(runs)
 
-    shares = labels.bincount().double() / SAMPLES
+    expected = log_class_prior(labels.bincount())
 
-    torch.testing.assert_close(fitted(rows, labels).log_prior.exp(), shares)
+    torch.testing.assert_close(fitted(rows, labels, runs).log_prior, expected)
 
 
 def test_a_class_without_samples_has_no_place() -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from difficulty_service.statistics.class_prior import log_class_prior
 from difficulty_service.statistics.moments import compute_moments, pilot_of
 from difficulty_service.statistics.ridge import (
     FARTHEST_RIDGES,
@@ -60,7 +61,7 @@ def naive_likelihood(features: Tensor, labels: Tensor, ridge: float) -> float:
         precision = torch.linalg.inv((offsets.T @ offsets + added) / int(kept.sum()))
         gaps = features[sample] - means
         distances.append(torch.einsum("ci,ij,cj->c", gaps, precision, gaps))
-    prior = (labels.bincount() / len(labels)).log()
+    prior = log_class_prior(labels.bincount())
     scales = torch.logspace(-3, 1, 200, dtype=torch.float64)[:, None, None]
     log_probabilities = (prior - scales * torch.stack(distances) / 2).log_softmax(dim=2)
     own = log_probabilities.gather(2, labels[None, :, None].expand(200, -1, 1))
@@ -122,9 +123,10 @@ def test_where_nothing_can_be_compared_the_ridge_is_the_largest(labels: list[int
 def test_the_likelihood_of_labels_does_not_depend_on_the_scale_of_distances() -> None:
     features, labels = overlapping_classes(each=20)
     distances = torch.cdist(features, features[::20]).square()
+    log_prior = log_class_prior(labels.bincount())
 
     once, hundredfold = (
-        label_likelihood(factor * distances, labels, labels.bincount())[1] for factor in (1, 100)
+        label_likelihood(factor * distances, labels, log_prior)[1] for factor in (1, 100)
     )
 
     assert once == pytest.approx(hundredfold, abs=1e-3)

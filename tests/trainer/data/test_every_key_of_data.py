@@ -20,6 +20,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "images": {"train": "IMAGES"},
     "text": {"train": "TEXTS", "kind": "text"},
     "table": {"train": "IMAGE_TABLE"},
+    "trees": {"train": "TREES", "kind": "trees"},
 }
 """Data that the changes apply to, with names in capitals for locations."""
 
@@ -69,6 +70,7 @@ CHANGES = {
     "label_noise": change(0.0, 0.5, "probe"),
     "text_length": change(2, 4),
     "vocabulary_size": change(3, 30),
+    "phrases": Change((True, False), "trees"),
     "in_memory": Change((True, False), "images"),
     "workers": change(1, 2, "images", in_memory=False),
 }

@@ -27,14 +27,14 @@ def test_words_are_runs_of_letters_and_digits_in_lower_case(text: str, words: li
 def test_frequent_words_come_first_and_ties_are_alphabetical() -> None:
     texts = ["b a c c", "d b a", "c once"]
 
-    vocabulary = build_vocabulary(texts, size=10, length=10)
+    vocabulary = build_vocabulary(" ".join(texts).split(), size=10)
 
     assert vocabulary == ("<padding>", "<unknown>", "c", "a", "b")
 
 
 @given(st.permutations(["b a c c", "d b a", "c once", "d e e"]))
 def test_the_vocabulary_does_not_depend_on_the_order_of_texts(texts: list[str]) -> None:
-    vocabulary = build_vocabulary(texts, size=3, length=10)
+    vocabulary = build_vocabulary(" ".join(texts).split(), size=3)
 
     assert vocabulary == ("<padding>", "<unknown>", "c", "a", "b")
 

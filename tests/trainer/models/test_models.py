@@ -12,10 +12,11 @@ from trainer.models import MODELS, build_model, model_options
 from trainer.samples import InputSpec
 
 NUM_CLASSES = 10
-IMAGE_MODELS = sorted(MODELS.keys() - {"probe", "text_cnn"})
+IMAGE_MODELS = sorted(MODELS.keys() - {"probe", "text_cnn", "tree_lstm"})
 IMAGES = InputSpec((3, 8, 8), torch.tensor([120.0, 110, 100]), torch.tensor([60.0, 50, 40]))
 FEATURES = InputSpec((6,), torch.arange(6.0), torch.arange(1.0, 7))
 TEXTS = InputSpec((12,), vocabulary=("", "?", "cat", "dog", "sat"))
+TREES = InputSpec((), vocabulary=("padding", "unknown", "word"))
 
 
 def build(name: str, spec: InputSpec = IMAGES, **options: object) -> nn.Module:
@@ -165,6 +166,7 @@ def test_an_unknown_option_is_refused_with_the_known_ones() -> None:
         ("wide_resnet", IMAGES, {"depth": 28}),
         ("wide_resnet_post_activation", IMAGES, {"depth": 28}),
         ("text_cnn", TEXTS, {"embedding_dim": -3}),
+        ("tree_lstm", TREES, {"hidden": -3}),
     ],
 )
 def test_an_invalid_value_of_an_option_is_a_config_error(
@@ -181,6 +183,7 @@ def test_an_invalid_value_of_an_option_is_a_config_error(
         ("timm:resnet18", TEXTS, "takes images.*text.*choose text_cnn"),
         ("probe", IMAGES, "'probe' takes features.*images.*densenet121 or"),
         ("text_cnn", FEATURES, "takes text.*features"),
+        ("text_cnn", TREES, "takes text.*trees.*choose tree_lstm"),
     ],
 )
 def test_a_model_for_other_inputs_is_refused_with_those_that_fit(

@@ -21,6 +21,7 @@ RECIPES = {
     "tested": ["model.name=resnet18", "data.test=test"],
     "validated": ["model.name=resnet18", "data.validation=validation"],
     "text": ["data.kind=text", "model.name=text_cnn"],
+    "trees": ["data.kind=trees", "model.name=tree_lstm"],
     "scores": ["model.name=resnet18", "regulariser={alpha=0.3, weights='scores'}"],
     "raw scores": [
         "model.name=resnet18",
@@ -39,7 +40,8 @@ RECIPES = {
 EVERY = set(RECIPES)
 HEADS = {"ranked", "squared"}
 OF_FEATURES = {"features", "labels", *HEADS}
-OF_IMAGES = EVERY - OF_FEATURES - {"text"}
+WORDS = {"text", "trees"}
+OF_IMAGES = EVERY - OF_FEATURES - WORDS
 OF_TABLES = EVERY - {"features", *HEADS}
 SCORED = {"scores", "raw scores"}
 DOUBTED = {"weighed labels", "second labels"}
@@ -53,8 +55,8 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
     "data.split": ("train", OF_TABLES),
     "data.validation_split": ("val", {"validated"}),
     "data.test_split": ("test", {"tested"}),
-    "data.image_column": ("image", OF_TABLES - {"text"}),
-    "data.text_column": ("text", {"text"}),
+    "data.image_column": ("image", OF_TABLES - WORDS),
+    "data.text_column": ("text", WORDS),
     "data.label_column": ("label", OF_TABLES),
     "data.test_label_column": ("label", {"tested"}),
     "data.id_column": ("id", OF_TABLES),
@@ -67,7 +69,8 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
     "data.crop_padding": ("4", {"crops"}),
     "data.label_noise": ("0.0", EVERY),
     "data.text_length": ("1000", {"text"}),
-    "data.vocabulary_size": ("30000", {"text"}),
+    "data.vocabulary_size": ("30000", WORDS),
+    "data.phrases": ("true", {"trees"}),
     "data.in_memory": ("true", OF_IMAGES),
     "data.workers": ("2", OF_IMAGES - {"memory"}),
     "model.name": ("", EVERY),

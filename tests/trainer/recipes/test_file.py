@@ -209,7 +209,7 @@ def test_a_key_in_the_wrong_table_is_refused_with_the_right_table(tmp_path: Path
         ("optimiser.learning_rate=fast", 'learning_rate = "fast": must be a number'),
         ("optimiser.momentum=1", "optimiser.momentum = 1: must be less than 1"),
         ("optimiser.nesterov=yes", 'optimiser.nesterov = "yes": must be true or false'),
-        ("optimiser.name=adam", "optimiser.name = \"adam\": must be 'sgd' or 'adamw'"),
+        ("optimiser.name=adam", "optimiser.name = \"adam\": must be 'sgd', 'adamw' or 'adagrad'"),
         ("regulariser.alpha=-1", "regulariser.alpha = -1: must be at least 0"),
         ("training.epochs=3.0", "training.epochs = 3.0: must be a whole number"),
         ("training.seeds=3", "training.seeds = 3: must be a list"),

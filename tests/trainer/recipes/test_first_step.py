@@ -24,6 +24,9 @@ from trainer.weights.from_scores import weights_of_samples
 SIDES = {"focal_tiny_imagenet": 64, "sample_difficulty_imagenet": 64}
 """Height and width of the images that are not 32x32; the recipe of ImageNet enlarges its own."""
 
+DIMS = {"focal_newsgroups": 100, "tree_lstm_sst": 300}
+"""Dimension of the word vectors that a recipe reads from a file."""
+
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
@@ -52,25 +55,49 @@ def texts(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def glove(tmp_path: Path) -> str:
-    """Vectors of 100 numbers of two of the words."""
-    path = tmp_path / "glove.100d.txt"
-    path.write_text("".join(f"{word}{' 0.5' * 100}\n" for word in ("cat", "dog")))
+def trees(tmp_path: Path) -> str:
+    """Thirty trees of two classes, with a column of splits."""
+    path = tmp_path / "trees.parquet"
+    table = {
+        "tree": ["(0 (0 no) (1 cat))", "(1 (1 a) (1 dog))"] * 15,
+        "label2": [0, 1] * 15,
+        "split": ["train"] * 20 + ["dev"] * 10,
+    }
+    pq.write_table(pa.table(table), path)
     return str(path)
 
 
 @pytest.fixture
+def write_glove(tmp_path: Path) -> Callable[[int], str]:
+    """Writes vectors of so many numbers of two of the words."""
+
+    def write(dim: int) -> str:
+        path = tmp_path / f"glove.{dim}d.txt"
+        path.write_text("".join(f"{word}{' 0.5' * dim}\n" for word in ("cat", "dog")))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
 def small(
-    pictures: Callable[[int], str], texts: str, features: str, glove: str
+    pictures: Callable[[int], str],
+    texts: str,
+    trees: str,
+    features: str,
+    write_glove: Callable[[int], str],
 ) -> Callable[[str], Recipe]:
     """Reads a recipe for small data and batches of two."""
 
     def read(name: str) -> Recipe:
         kind = read_recipe(name).data.kind
-        train = {"features": features, "text": texts}.get(kind) or pictures(SIDES.get(name, 32))
+        written = {"features": features, "text": texts, "trees": trees}.get(kind)
+        train = written or pictures(SIDES.get(name, 32))
         changes = [f"data.train={train}", "data.test=", "training.batch_size=2"]
-        if name == "focal_newsgroups":
-            changes.append(f"model.embeddings={glove}")
+        if kind == "trees":
+            changes += ["data.test_split=", f"data.validation={train}", "data.phrases=false"]
+        if name in DIMS:
+            changes.append(f"model.embeddings={write_glove(DIMS[name])}")
         return read_recipe(name, changes)
 
     return read

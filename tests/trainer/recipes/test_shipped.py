@@ -29,6 +29,7 @@ SPECS = {
     "images": InputSpec((3, 32, 32), torch.zeros(3), torch.ones(3)),
     "features": InputSpec((8,), torch.zeros(8), torch.ones(8)),
     "text": InputSpec((20,), vocabulary=("padding", "unknown", "word")),
+    "trees": InputSpec((), vocabulary=("padding", "unknown", "word")),
 }
 RECIPES = tuple(shipped_recipes())
 LIST = r"([a-z]\S*(?:,? (?:or )?[a-z][\w:]*)*)"
@@ -38,6 +39,7 @@ OURS = (
     "cifar10_small_resnet",
     "newsgroups_quick",
     "probe_quick",
+    "sst_quick",
     "uncertainty",
 )
 OF_PAPERS = tuple(name for name in RECIPES if name not in OURS)
@@ -65,6 +67,10 @@ PARAMETERS = {
     "sample_difficulty_cifar10": (10, 21_282_122),
     "sample_difficulty_cifar100": (100, 21_328_292),
     "sample_difficulty_imagenet": (1000, 21_797_672),
+    # Three words; 64 -> 2 * 64 at leaves and 2 * 64 -> 5 * 64 above them, and 64 -> 2.
+    "sst_quick": (2, 192 + 128 * 65 + 320 * 129 + 130),
+    # Vectors of 300 numbers and 150 hidden units, as Tai et al. have them.
+    "tree_lstm_sst": (2, 900 + 300 * 301 + 750 * 301 + 302),
     "uncertainty": (10, 10 * (8 + 1)),
 }
 
@@ -161,8 +167,9 @@ def test_the_model_of_every_shipped_recipe_has_the_parameters_of_its_reference(
 ) -> None:
     classes, parameters = PARAMETERS[name]
     glove = tmp_path / "glove.txt"
-    glove.write_text("word" + " 0.5" * 100 + "\n")
-    changes = [f"model.embeddings={glove}"] if name == "focal_newsgroups" else []
+    dims = {"focal_newsgroups": 100, "tree_lstm_sst": 300}
+    glove.write_text("word" + " 0.5" * dims.get(name, 0) + "\n")
+    changes = [f"model.embeddings={glove}"] if name in dims else []
     recipe = read_recipe(name, changes)
 
     with torch.device("meta" if recipe.data.kind == "images" else "cpu"):

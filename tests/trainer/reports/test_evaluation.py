@@ -13,8 +13,8 @@ import pytest
 
 from difficulty_service.errors import ConfigError, TrainingError
 from difficulty_service.files.checked_json import load_checked
+from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.config import Recipe
-from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
@@ -225,8 +225,8 @@ def test_corruptions_have_a_row_for_each_severity_and_each_kind(
     written = read_strict(tmp_path / "seed-0" / "corruptions.json")
     cells = cells_of(table)
     assert len(passes) == len(CORRUPTIONS) * len(SEVERITIES)
-    assert [len(by) for by in written.values()] == [5] * 10
-    assert len(cells) == 2 + 5 + 10
+    assert [len(by) for by in written.values()] == [5] * 19
+    assert len(cells) == 2 + 5 + 19
     strongest = [written[name]["5"]["raw"]["accuracy"] for name in CORRUPTIONS]
     assert cells["severity 5"][0] == f"{100 * np.mean(strongest):.2f}"
     scaled = [by["temperature_nll"]["adaptive_ece"] for by in written["gaussian_noise"].values()]

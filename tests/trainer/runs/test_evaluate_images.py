@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from difficulty_service.files.checked_json import load_checked
+from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.config import Recipe
-from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
@@ -151,15 +151,15 @@ def corrupted(residual: Path) -> tuple[dict[str, Any], int]:
     return records, len(passes)
 
 
-def test_test_images_are_evaluated_with_ten_corruptions_at_five_severities(
+def test_test_images_are_evaluated_with_nineteen_corruptions_at_five_severities(
     corrupted: tuple[dict[str, Any], int],
 ) -> None:
     records, num_passes = corrupted
 
     assert list(records) == list(CORRUPTIONS)
-    assert len(records) == 10
+    assert len(records) == 19
     assert all(list(by) == [str(severity) for severity in SEVERITIES] for by in records.values())
-    assert num_passes == 50
+    assert num_passes == 95
     assert all(record.keys() == set(STAGES) for by in records.values() for record in by.values())
 
 

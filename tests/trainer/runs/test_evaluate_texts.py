@@ -1,4 +1,4 @@
-"""Evaluation of a network of texts: its vocabulary, and OOD texts."""
+"""Evaluation of networks of texts and trees: their vocabulary, and OOD texts."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -90,3 +90,32 @@ def test_texts_of_other_classes_are_ood(text_run: Path, tmp_path: Path) -> None:
     record, _ = evaluate_ood_dataset(load_model(text_run, "cpu"), str(tmp_path / "odd.csv"))
 
     assert 0 <= record["msp"]["auroc"] <= 1
+
+
+def test_a_network_of_trees_learns_from_phrases_and_is_evaluated_on_sentences(
+    finish: Finish, tmp_path: Path
+) -> None:
+    rows = [
+        ("(1 (1 good) (0 film))", 1),
+        ("(0 (0 bad) (0 film))", 0),
+        ("(1 (0 not) (1 (0 bad) (0 film)))", 1),
+        ("(0 (0 not) (0 (1 good) (0 film)))", 0),
+    ] * 6
+    path = tmp_path / "trees.csv"
+    path.write_text("tree,label\n" + "".join(f"{tree},{label}\n" for tree, label in rows))
+    values = {
+        "name": "trees",
+        "data": {"train": str(path), "test": str(path), "kind": "trees", "validation": 0.25},
+        "model": {"name": "tree_lstm", "hidden": 16, "embedding_dim": 8, "dropout": 0.0},
+        "optimiser": {"name": "adagrad", "learning_rate": 0.1},
+        "training": {"epochs": 30, "batch_size": 6, "precision": "fp32"},
+    }
+
+    folder = finish(recipe_from_dict(values, "the recipe of the test"), tmp_path / "run")
+
+    assert metrics_of(folder)["raw"]["accuracy"] == 1, "the order of words decides"
+    record, predictions = evaluate_on_dataset(
+        load_model(folder, "cpu"), DatasetChoice(str(path)), FEW
+    )
+    assert record["raw"]["accuracy"] == 1
+    assert len(predictions.targets) == len(rows)

@@ -37,6 +37,20 @@ def test_the_order_does_not_depend_on_the_size_of_batches() -> None:
     assert torch.equal(small, large)
 
 
+def test_groups_stay_together_in_batches_of_nearly_as_many_groups() -> None:
+    groups = torch.tensor([7, 3, 7, 5, 3, 9, 9, 9, 1, 7])
+
+    plan = plan_epoch(10, 2, seed=0, epoch=0, groups=groups)
+
+    assert torch.cat(plan).sort().values.tolist() == list(range(10))
+    of_batches = [set(groups[batch].tolist()) for batch in plan]
+    assert sorted(map(len, of_batches)) == [1, 2, 2]
+    assert set.union(*of_batches) == {1, 3, 5, 7, 9}
+    assert sum(map(len, of_batches)) == 5, "no group is in two batches"
+    others = plan_epoch(10, 2, seed=0, epoch=1, groups=groups)
+    assert [each.tolist() for each in others] != [each.tolist() for each in plan]
+
+
 def test_augmentation_draws_new_numbers_for_each_sample_in_each_epoch() -> None:
     first, again, next_epoch, next_seed = (
         draw_augmentation(50, seed, epoch) for seed, epoch in ((0, 0), (0, 0), (0, 1), (1, 0))

@@ -94,7 +94,13 @@ def test_features_of_the_same_kind_are_taken() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("backbone", "clip-vit-b16"), ("weights_sha256", "11"), ("feature_dim", 5), ("mode", "exact")],
+    [
+        ("backbone", "clip-vit-b16"),
+        ("weights_sha256", "11"),
+        ("feature_dim", 5),
+        ("mode", "exact"),
+        ("flip", True),
+    ],
 )
 def test_features_of_another_kind_are_refused_by_name(key: str, value: object) -> None:
     with pytest.raises(TrainingError, match=rf"other features than those in there \({key}: .* in"):

@@ -24,9 +24,11 @@ from mutations import changed_bytes
 from targets import Scored, Target, changed, targets_of
 from wire import Answer, Request, Wire
 
+from difficulty_service.backbones import BACKBONES
+
 SEED = 20
 CLASSES = ["bird", "cat", "dog"]
-DIM = 512
+DIM = BACKBONES["builtin"].feature_dim
 """Number of features of the backbone `builtin`."""
 
 JSON = {"Content-Type": "application/json"}

@@ -9,9 +9,17 @@ from PIL import Image
 from torch import Tensor
 
 from difficulty_service.errors import ConfigError
-from trainer.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt
+from difficulty_service.images.corruptions import (
+    CORRUPTIONS,
+    SEVERITIES,
+    Corruption,
+    corrupt,
+    parse_corruption,
+)
 
-NOISES = ("gaussian_noise", "shot_noise", "impulse_noise")
+NOISES = ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise")
+BLURS = ("gaussian_blur", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur")
+RANDOM = (*NOISES, "glass_blur", "snow", "frost", "fog", "spatter", "elastic_transform")
 
 
 def _photographs(num_samples: int = 24, side: int = 32) -> Tensor:
@@ -55,10 +63,10 @@ def test_an_image_is_corrupted_in_the_same_way_in_any_batch(name: str) -> None:
     assert torch.equal(together, alone)
 
 
-@pytest.mark.parametrize("name", NOISES)
-def test_noise_differs_between_seeds_and_between_images(name: str) -> None:
-    images = torch.full((2, 3, 32, 32), 100, dtype=torch.uint8)
-    images[1, 0, 0, 0] = 101
+@pytest.mark.parametrize("name", RANDOM)
+def test_what_is_drawn_differs_between_seeds_and_between_images(name: str) -> None:
+    images = _photographs(1).repeat(2, 1, 1, 1)
+    images[1, 0, 0, 0] += 1
 
     first, second = corrupt(images, name, 5, seed=0), corrupt(images, name, 5, seed=1)
 
@@ -66,8 +74,12 @@ def test_noise_differs_between_seeds_and_between_images(name: str) -> None:
     assert not torch.equal(first[0], first[1])
 
 
-# The two lowest severities of "saturate" take colour away and the others add some.
-@pytest.mark.parametrize("name", sorted(set(CORRUPTIONS) - {"saturate"}))
+# The two lowest severities of "saturate" take colour away and the others add some; those of
+# "spatter" are water and mud. The constants of the others change in more than one way.
+UNEVEN = {"saturate", "spatter", "glass_blur", "snow", "frost", "elastic_transform"}
+
+
+@pytest.mark.parametrize("name", sorted(set(CORRUPTIONS) - UNEVEN))
 @pytest.mark.parametrize("side", [32, 64, 128])
 def test_images_get_farther_from_the_original_with_severity(name: str, side: int) -> None:
     images = _photographs(side=side)
@@ -114,8 +126,8 @@ def test_shot_noise_keeps_black_and_has_the_variance_of_counted_photons() -> Non
     assert not black.any()
 
 
-@pytest.mark.parametrize("name", ["gaussian_blur", "defocus_blur", "contrast", "pixelate"])
-@pytest.mark.parametrize("value", range(0, 256, 5))
+@pytest.mark.parametrize("name", [*BLURS, "contrast", "elastic_transform", "pixelate"])
+@pytest.mark.parametrize("value", range(0, 256, 15))
 def test_uniform_images_do_not_change_by_blur_and_pixelation(name: str, value: int) -> None:
     images = torch.full((1, 3, 32, 32), value, dtype=torch.uint8)
 
@@ -188,9 +200,9 @@ def test_pixelation_has_the_resolution_of_the_benchmark() -> None:
 
 def test_an_unknown_corruption_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match=r"no corruption 'fog'; choose one of gaussian_noise, shot"
+        ConfigError, match=r"no corruption 'rain'; choose one of gaussian_noise, shot"
     ):
-        corrupt(_photographs(1), "fog", 1, seed=0)
+        corrupt(_photographs(1), "rain", 1, seed=0)
 
 
 @pytest.mark.parametrize("severity", [0, 6])
@@ -217,3 +229,19 @@ def test_an_empty_batch_is_valid() -> None:
     images = torch.zeros(0, 3, 32, 32, dtype=torch.uint8)
 
     assert corrupt(images, "contrast", 1, seed=0).shape == images.shape
+
+
+def test_large_images_are_reduced_before_they_are_corrupted() -> None:
+    (large,) = _photographs(1, 600)
+
+    corrupted = Corruption("contrast", 1).apply(large[:, :, :500])
+
+    assert corrupted.shape == (3, 307, 256)
+    assert Corruption("contrast", 1).apply(large[:, :200, :220]).shape == (3, 200, 220)
+
+
+def test_name_and_severity_are_read_and_written() -> None:
+    corruption = parse_corruption("glass_blur:4", seed=7)
+
+    assert corruption == Corruption("glass_blur", 4, 7)
+    assert str(corruption) == "glass_blur:4"

@@ -1,0 +1,39 @@
+"""Device and precision of the backbone, as the options of the command line choose them."""
+
+from typing import TYPE_CHECKING
+
+from difficulty_service.commands.extraction import Extraction
+from difficulty_service.commands.options import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+    from difficulty_service.engines.cluster import ClusterOptions
+
+
+def choose_machine(
+    extraction: Extraction, cluster: "ClusterOptions | None"
+) -> "tuple[torch.device, torch.dtype]":
+    """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
+    from difficulty_service.backbones.backbone import choose_device
+
+    if cluster is None:
+        device = choose_device(extraction.device)
+        return device, choose_precision(extraction.precision, device)
+    from difficulty_service.engines.ray_cluster import choose_on_cluster
+
+    device, best = choose_on_cluster(extraction.device, cluster)
+    if extraction.precision is Precision.AUTO:
+        return device, best
+    return device, choose_precision(extraction.precision, device)
+
+
+def choose_precision(precision: Precision, device: "torch.device") -> "torch.dtype":
+    """The dtype that is named, or for `auto` the one that suits the device."""
+    import torch
+
+    from difficulty_service.backbones.backbone import best_precision
+
+    if precision is Precision.AUTO:
+        return best_precision(device)
+    return torch.bfloat16 if precision is Precision.BF16 else torch.float32

@@ -1,0 +1,71 @@
+"""The pages order, filter and count images by suspicion where the scores have it."""
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.explore import explorer_settings, import_scores
+from api.storage.artifacts import open_artifacts
+from api.storage.database import open_database
+from difficulty_service.score_file import read_scores, write_scores
+
+ROWS = {
+    "sample_id": ["a.png", "b.png", "c.png", "d.png"],
+    "label": pa.array([0, 0, 1, 1], pa.int32()),
+    "label_name": ["cat", "cat", "dog", "dog"],
+    "rmd": [4.0, 3.0, 2.0, 1.0],
+    "nearest_label": pa.array([1, 0, 1, 1], pa.int32()),
+    "label_margin": [2.0, -1.0, -2.0, -3.0],
+    "suspicion": [-4.5, 1.5, 6.5, -2.5],
+    "suspected_label": pa.array([1, 2, 0, 0], pa.int32()),
+}
+
+
+def opened(folder: Path) -> tuple[TestClient, str]:
+    """A client of the pages of the scores, and the address of the job."""
+    (folder / "photos").mkdir()
+    scores = folder / "scores.parquet"
+    provenance = {"class_names": ["cat", "dog", "owl"], "num_doubtful": 1}
+    write_scores(scores, pa.table(ROWS), provenance)
+    settings = explorer_settings(scores, str(folder / "photos"), 0)
+    with open_database(settings) as engine:
+        artifacts = open_artifacts(settings.artifact_root)
+        job = import_scores(engine, artifacts, read_scores(scores), str(folder / "photos"))
+    return TestClient(create_app(settings), base_url="http://localhost"), f"/jobs/{job.id}"
+
+
+def rows_of(page: str) -> list[int]:
+    return [int(row) for row in re.findall(r'id="image-(\d+)"', page)]
+
+
+def test_images_are_ordered_and_filtered_by_suspicion(tmp_path: Path) -> None:
+    client, address = opened(tmp_path)
+
+    with client:
+        every = client.get(f"{address}/images").text
+        doubtful = client.get(f"{address}/images?margin=0").text
+        owls = client.get(f"{address}/images?near=owl").text
+
+    assert rows_of(every) == [2, 1, 3, 0]
+    assert rows_of(doubtful) == [2, 1]
+    assert rows_of(owls) == [1]
+    assert re.findall(r'class="number">([^<]*)<', doubtful) == ["6.5", "1.5"]
+    assert "Suspicion above" in every
+    assert "Margin above" not in every
+
+
+def test_the_summary_and_the_job_count_the_images_that_the_list_shows(tmp_path: Path) -> None:
+    client, address = opened(tmp_path)
+
+    with client:
+        summary = client.get(address).text
+        image = client.get(f"{address}/images/2").text
+        job = client.get(f"/v1{address}").json()
+
+    assert "<b>2</b> of 4 images look more like another class than their own." in summary
+    assert job["result"]["num_doubtful"] == 2
+    assert "<dt>Suspicion</dt><dd>6.5: another class fits better</dd>" in image
+    assert re.search(r"<dt>Label margin</dt><dd>.2\.0</dd>", image)
