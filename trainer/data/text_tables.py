@@ -67,15 +67,16 @@ class Encoding:
 
     Attributes:
         column_names: Names of the column of texts, in order of preference.
-        make_spec: Specification of the inputs from the training texts, at some positions.
         encode: Samples of a table at some positions.
-        encode_training: Samples to train on, which may be parts of those.
+        encode_training: Samples to train on, from the texts at some positions or parts of them, and
+            the specification of the inputs that they decide.
     """
 
     column_names: Sequence[str]
-    make_spec: Callable[[DataConfig, TextTable, Tensor], InputSpec]
     encode: Callable[[TextTable, Tensor, InputSpec, torch.device], Samples]
-    encode_training: Callable[[DataConfig, TextTable, Tensor, InputSpec, torch.device], Samples]
+    encode_training: Callable[
+        [DataConfig, TextTable, Tensor, torch.device], tuple[Samples, InputSpec]
+    ]
 
     def open_splits(self, config: DataConfig, seed: int, device: torch.device) -> Splits:
         """Opens and splits tables; the vocabulary is that of the training texts.
@@ -96,9 +97,9 @@ class Encoding:
             kept, held_out = hold_out(
                 torch.from_numpy(table.samples.labels)[chosen], fraction, seed
             )
-            spec = self.make_spec(config, table, chosen[kept])
+            encoded, spec = self.encode_training(config, table, chosen[kept], device)
             train = replace(
-                self.encode_training(config, table, chosen[kept], spec, device),
+                encoded,
                 skipped=skipped_entries(table.samples),
                 warnings=warnings_of(table.samples),
             )

@@ -34,14 +34,6 @@ class TextInputs:
             yield self.tokens[positions.to(self.tokens.device), :width].long()
 
 
-def _make_spec(config: DataConfig, table: TextTable, positions: Tensor) -> InputSpec:
-    texts = table.texts_at(positions)
-    words = (word for text in texts for word in split_words(text, config.text_length))
-    return InputSpec(
-        shape=(config.text_length,), vocabulary=build_vocabulary(words, config.vocabulary_size)
-    )
-
-
 def _encode(table: TextTable, positions: Tensor, spec: InputSpec, device: torch.device) -> Samples:
     """The samples of a table at some positions, as tokens."""
     tokens, lengths = encode_texts(table.texts_at(positions), spec.vocabulary, spec.shape[0])
@@ -54,16 +46,17 @@ def _encode(table: TextTable, positions: Tensor, spec: InputSpec, device: torch.
 
 
 def _encode_training(
-    config: DataConfig,  # noqa: ARG001 - texts are trained on as they are
-    table: TextTable,
-    positions: Tensor,
-    spec: InputSpec,
-    device: torch.device,
-) -> Samples:
-    return _encode(table, positions, spec, device)
+    config: DataConfig, table: TextTable, positions: Tensor, device: torch.device
+) -> tuple[Samples, InputSpec]:
+    """The same of training texts, whose words are the vocabulary."""
+    length = config.text_length
+    words = (word for text in table.texts_at(positions) for word in split_words(text, length))
+    vocabulary = build_vocabulary(words, config.vocabulary_size)
+    spec = InputSpec(shape=(length,), vocabulary=vocabulary)
+    return _encode(table, positions, spec, device), spec
 
 
-TEXTS = Encoding(TEXT_NAMES, _make_spec, _encode, _encode_training)
+TEXTS = Encoding(TEXT_NAMES, _encode, _encode_training)
 
 open_text_splits = TEXTS.open_splits
 open_text_samples = TEXTS.open_samples

@@ -15,7 +15,7 @@ from torch import Tensor
 from difficulty_service.errors import DatasetError
 from trainer.config import DataConfig
 from trainer.data.bracketed_tree import Tree, parse_tree
-from trainer.data.forest import TreeInputs, plant
+from trainer.data.forest import Forest, TreeInputs, plant
 from trainer.data.text_tables import Encoding, TextTable
 from trainer.data.vocabulary import build_vocabulary
 from trainer.samples import InputSpec, Samples
@@ -30,16 +30,27 @@ BINARY_CLASSES = 2
 NO_LABEL = -1
 
 
-def _make_spec(config: DataConfig, table: TextTable, positions: Tensor) -> InputSpec:
-    trees = _parse(table, positions)
-    words = (word.lower() for tree in trees for word in tree.words if word is not None)
-    return InputSpec(shape=(), vocabulary=build_vocabulary(words, config.vocabulary_size))
-
-
 def _encode(table: TextTable, positions: Tensor, spec: InputSpec, device: torch.device) -> Samples:
     """Sentences of a table at some positions."""
+    return _sentences(table, positions, plant(_parse(table, positions), spec.vocabulary), device)
+
+
+def _encode_training(
+    config: DataConfig, table: TextTable, positions: Tensor, device: torch.device
+) -> tuple[Samples, InputSpec]:
+    """Training sentences, or all their labelled phrases; their words are the vocabulary."""
     trees = _parse(table, positions)
+    words = (word.lower() for tree in trees for word in tree.words if word is not None)
+    spec = InputSpec(shape=(), vocabulary=build_vocabulary(words, config.vocabulary_size))
     forest = plant(trees, spec.vocabulary)
+    if not config.phrases:
+        return _sentences(table, positions, forest, device), spec
+    return _phrases(table, positions, trees, forest, device), spec
+
+
+def _sentences(
+    table: TextTable, positions: Tensor, forest: Forest, device: torch.device
+) -> Samples:
     return Samples(
         sample_ids=table.ids_at(positions),
         labels=table.labels_at(positions),
@@ -48,18 +59,13 @@ def _encode(table: TextTable, positions: Tensor, spec: InputSpec, device: torch.
     )
 
 
-def _encode_training(
-    config: DataConfig,
+def _phrases(
     table: TextTable,
     positions: Tensor,
-    spec: InputSpec,
+    trees: Sequence[Tree],
+    forest: Forest,
     device: torch.device,
 ) -> Samples:
-    """Sentences at some positions, or all their phrases that have a label."""
-    if not config.phrases:
-        return _encode(table, positions, spec, device)
-    trees = _parse(table, positions)
-    forest = plant(trees, spec.vocabulary)
     labels = _phrase_labels(trees, len(table.samples.class_names))
     of_rows = table.labels_at(positions).numpy()
     different = int((labels[forest.roots] != of_rows).sum())
@@ -110,7 +116,7 @@ def _phrase_labels(trees: Sequence[Tree], num_classes: int) -> NDArray[np.int64]
     return np.where(labels < num_classes, labels, NO_LABEL)
 
 
-TREES = Encoding(TREE_NAMES, _make_spec, _encode, _encode_training)
+TREES = Encoding(TREE_NAMES, _encode, _encode_training)
 
 open_tree_splits = TREES.open_splits
 open_tree_samples = TREES.open_samples

@@ -78,10 +78,11 @@ def require_logits(model: nn.Module, name: str, spec: InputSpec, num_classes: in
     is_image = len(spec.shape) == 3  # noqa: PLR2004 - channels, height and width
     dtype = torch.uint8 if is_image else torch.int64 if spec.vocabulary else torch.float32
     device = next((each.device for each in model.parameters()), torch.device("cpu"))
-    # Two trees of one word each, or two samples.
-    blank = torch.tensor([[0, -1, -1, 0, 0], [0, -1, -1, 0, 1]], device=device)
     if spec.shape:
         blank = torch.zeros((2, *spec.shape), dtype=dtype, device=device)
+    else:
+        # Two trees of one word each.
+        blank = torch.tensor([[0, -1, -1, 0, 0], [0, -1, -1, 0, 1]], device=device)
     training = model.training
     model.eval()  # leaves the statistics of batch normalisation as they are
     try:

@@ -1,7 +1,6 @@
 """Snow, frost, fog and spatter."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import (
     binary_erosion,
     convolve,
@@ -142,27 +141,15 @@ def cloud(shape: tuple[int, int], decay: float, generator: np.random.Generator) 
     while step > 1:
         half, noise = step // 2, wobble**2
         corners = grid[::step, ::step]
-        middles = _mean(corners, (0, -1), (1, -1)) + _draw(corners.shape, noise, generator)
+        size = corners.shape
+        above, beside = corners + np.roll(corners, -1, 0), corners + np.roll(corners, -1, 1)
+        middles = (above + np.roll(above, -1, 1)) / 4 + generator.uniform(-noise, noise, size)
         grid[half::step, half::step] = middles
-        between = corners + np.roll(corners, -1, 1) + middles + np.roll(middles, 1, 0)
-        grid[::step, half::step] = between / 4 + _draw(corners.shape, noise, generator)
-        between = corners + np.roll(corners, -1, 0) + middles + np.roll(middles, 1, 1)
-        grid[half::step, ::step] = between / 4 + _draw(corners.shape, noise, generator)
+        between = (beside + middles + np.roll(middles, 1, 0)) / 4
+        grid[::step, half::step] = between + generator.uniform(-noise, noise, size)
+        between = (above + middles + np.roll(middles, 1, 1)) / 4
+        grid[half::step, ::step] = between + generator.uniform(-noise, noise, size)
         step, wobble = half, wobble / decay
     grid -= grid.min()
     height, width = shape
     return (grid / grid.max())[:height, :width]
-
-
-def _mean(grid: NDArray[np.float64], *shifts: tuple[int, int]) -> NDArray[np.float64]:
-    """Mean of every corner and its neighbours along each axis."""
-    total = grid
-    for axis, shift in shifts:
-        total = total + np.roll(total, shift, axis)
-    return total / 2 ** len(shifts)
-
-
-def _draw(
-    shape: tuple[int, ...], noise: float, generator: np.random.Generator
-) -> NDArray[np.float64]:
-    return generator.uniform(-noise, noise, shape)
