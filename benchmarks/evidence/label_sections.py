@@ -21,18 +21,19 @@ from benchmarks.evidence.tables import (
 )
 
 PLANTED_COLUMNS = (
-    *("rmd", "label_margin", "suspicion", "agree"),
+    *("rmd", "label_margin", "suspicion", "agree", "uncertainty"),
     *("cleanlab self_confidence", "cleanlab normalized_margin", "AUM", "EL2N"),
     *("kNN", "SimiFeat vote", "scikit-learn LDA"),
 )
-WITHOUT_LABELS = ("kmeans", "knn", "uncertainty")
+WITHOUT_LABELS = ("kmeans", "knn")
 """Scores that cannot find wrong labels."""
 
-PAIRED_COLUMNS = PLANTED_COLUMNS[4:]
+PAIRED_COLUMNS = PLANTED_COLUMNS[5:]
 METHOD_NAMES = {
     "rmd": "`rmd`, `md`, `rmd_loo`, `label_margin`",
     "suspicion": "`suspicion` (and those of `rmd`)",
     "agree": "`agree` (and those of `rmd`)",
+    "uncertainty": "`uncertainty`, trained and applied to all images of this page",
     "cleanlab": "cleanlab with its probe",
     "training": "AUM with its cut, EL2N, forgetting",
     "neighbours": "kNN, SimiFeat vote",
@@ -58,7 +59,8 @@ fitted on these images with their official labels. The best of each column is bo
 {table}
 `md`, `kmeans`, `knn` and the first two of pytorch-ood do not compare classes, or know no labels.
 `uncertainty` knows none either: a head trained on the 50,000 training images with their official
-labels ([uncertainty](uncertainty.md)).
+labels ([uncertainty](uncertainty.md)). The same head stands in the tables below, where it can only
+say that an image looks hard, not that its label is wrong.
 """
 
 

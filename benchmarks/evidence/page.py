@@ -10,6 +10,7 @@ from benchmarks.evidence.results import Results
 from benchmarks.evidence.summary import summary
 from benchmarks.evidence.tables import NOT_RUN
 from benchmarks.evidence.training.section import training
+from benchmarks.evidence.view_sections import views
 from difficulty_service.files.atomic_file import replacing
 
 PAGE, IMAGES = "evidence.md", "images"
@@ -19,6 +20,7 @@ SECTIONS: tuple[Callable[[Results], str], ...] = (
     label_sections.people,
     label_sections.wrong_labels,
     label_sections.costs,
+    views,
     label_sections.planted,
     paper_sections.paper,
     training,

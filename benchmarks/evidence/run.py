@@ -22,9 +22,10 @@ from benchmarks.evidence.paired import paired_cells
 from benchmarks.evidence.paper import paper_cells
 from benchmarks.evidence.scored import consensus_cells, scored_cells
 from benchmarks.evidence.training.cells import search_cells, seed_cells
-from benchmarks.evidence.training.data import prepare_splits
+from benchmarks.evidence.training.data import KINDS, prepare_splits
 from benchmarks.evidence.training.methods import NETWORKS
-from benchmarks.evidence.uncertainty import uncertainty_cell
+from benchmarks.evidence.uncertainty import head_cell, uncertainty_cells
+from benchmarks.evidence.views import extract_views, several_view_cells, single_view_cells
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_SETS = (TEST_SET, *TRAINING_SETS, *PLANTED_SETS)
@@ -42,7 +43,7 @@ def train_all(study: Study, jobs: int) -> list[str]:
     prepare_splits(study)
     failed = []
     for network in NETWORKS:
-        for kind in network.kinds:
+        for kind in KINDS:
             for cells in (search_cells, seed_cells):  # the first seed decides about the others
                 failed += fill(study.folder, cells(study, network, kind), jobs)
     return failed
@@ -55,7 +56,6 @@ def run(study: Study, jobs: int) -> list[str]:
         return fill(study.folder, cells, jobs)
 
     failed = score_all(study, "builtin", [TEST_SET, *TRAINING_SETS], jobs)
-    failed += filled([uncertainty_cell(study, "builtin")])
     failed += score_all(study, "MobileNetV2", [TEST_SET], jobs)
     failed += filled(consensus_cells(study, [TEST_SET]))
     failed += filled(paper_cells(study)) + filled(choice_cells(study))
@@ -66,6 +66,11 @@ def run(study: Study, jobs: int) -> list[str]:
         extract(study, TEST_SET.source, "builtin", runs)
     failed += filled(augmentation_cells(study))
     failed += score_all(study, "MobileNetV2", PLANTED_SETS, jobs)
+    extract_views(study)
+    failed += filled(single_view_cells(study))
+    failed += filled(several_view_cells(study))
+    failed += filled([head_cell(study, each, ALL_SETS) for each in BACKBONES])
+    failed += filled([c for each in BACKBONES for c in uncertainty_cells(study, each, ALL_SETS)])
     failed += filled(paper_cells(study)) + filled(consensus_cells(study, ALL_SETS))
     return failed + filled(paired_cells(study, BACKBONES, ALL_SETS))
 

@@ -16,6 +16,9 @@ from benchmarks.evidence.measures import (
 from benchmarks.evidence.methods import METHODS, OWN, PEERS
 from benchmarks.evidence.samples import Verdict
 
+UNCERTAINTY = "uncertainty"
+"""Method and column of uncertainty heads, which are trained once for all sets of labels."""
+
 CONSENSUS = "consensus"
 """Name of the backbone that stands for both: the mean of the ranks that their scores give."""
 
@@ -85,7 +88,7 @@ def consensus_cells(study: Study, sets: Sequence[LabelSet]) -> list[Cell]:
     return [
         Cell(cell_name(CONSENSUS, labels, method), partial(agree_on_samples, study, labels, method))
         for labels in sets
-        for method in methods_for(labels)
+        for method in (*methods_for(labels), UNCERTAINTY)
         if all(
             result_file(study.folder, cell_name(backbone, labels, method)).exists()
             for backbone in BACKBONES

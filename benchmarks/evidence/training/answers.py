@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from benchmarks.evidence.label_sets import OFFICIAL
 from benchmarks.evidence.results import Results
 from benchmarks.evidence.training.comparison import Difference, differences, runs_of
+from benchmarks.evidence.training.data import KINDS
 from benchmarks.evidence.training.methods import (
     ANY_LABELS,
     CONSTANT,
@@ -82,7 +83,7 @@ def _cases(results: Results, method: Method, other: Method) -> str:
         answer: [] for answer in (HELPS, IN_PART, DOES_NOT, HARMS, NOT_KNOWN)
     }
     for network, name in NETWORKS.items():
-        for kind in network.kinds:
+        for kind in KINDS:
             if method in methods_for(kind):
                 both = [runs_of(results, network, kind, each) for each in (method, other)]
                 complete = all(len(runs) == network.seeds for runs in both)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.evidence.label_sets import OFFICIAL
-from benchmarks.evidence.training.data import KINDS, Split, Splits
+from benchmarks.evidence.training.data import Split, Splits
 
 ALPHA = "regulariser.alpha"
 BY_SCORES = {"regulariser.weights": "scores"}
@@ -82,7 +82,6 @@ class Network:
         seeds: Number of seeds.
         alphas: Strengths of the entropy term to choose from, ascending.
         inputs: The samples of a split as the network takes them.
-        kinds: Sets of labels to train on, in this order.
     """
 
     name: str
@@ -92,7 +91,6 @@ class Network:
     seeds: int
     alphas: tuple[float, ...]
     inputs: Callable[[Split], tuple[Any, ...]]
-    kinds: tuple[str, ...] = KINDS
 
 
 SCRATCH = Network(
@@ -104,11 +102,10 @@ SCRATCH = Network(
         "training.batch_size": 64,
         "data.augmentation": "flip",
     },
-    epochs=4,
+    epochs=10,
     seeds=3,
     alphas=(0.03, 0.3),
     inputs=inputs_of_images,
-    kinds=(OFFICIAL, "worst"),
 )
 PROBE = Network(
     "probe",

@@ -16,7 +16,7 @@ from benchmarks.evidence.training.comparison import (
     mean_temperature,
     runs_of,
 )
-from benchmarks.evidence.training.data import HELD_OUT_EVERY, MOST_IMAGES
+from benchmarks.evidence.training.data import HELD_OUT_EVERY, KINDS, MOST_IMAGES
 from benchmarks.evidence.training.methods import (
     PLAIN,
     PROBE,
@@ -31,7 +31,7 @@ def training(results: Results) -> str:
     """What every way to train gains over cross-entropy."""
     parts = [_introduction(results)]
     for network, name in NETWORKS.items():
-        for kind in network.kinds:
+        for kind in KINDS:
             parts.append(f"### Training: {name}, {LABELS[kind]}\n")
             parts += _tables(results, network, kind)
     return "\n".join(parts)
@@ -55,15 +55,14 @@ def _introduction(results: Results) -> str:
     train = MOST_IMAGES - MOST_IMAGES // HELD_OUT_EVERY
     run = next(iter(runs_of(results, SCRATCH, OFFICIAL, PLAIN).values()), None)
     size = "" if run is None else f" of {run['parameters']:,} parameters"
-    labels = " and ".join(LABELS[kind] for kind in SCRATCH.kinds)
     return f"""## Training: does it help, and when?
 
 {train:,} training images of CIFAR-10, evenly spaced among the 50,000, under the official labels and
 two sets of CIFAR-10N; everything is tested on the 10,000 test images with their official labels.
 
 - **From scratch**: a residual network{size}, {SCRATCH.epochs} epochs with flips,
-  {SCRATCH.seeds} seeds, under {labels}. So brief a training fits
-  the few hours of this page and reaches little of what CIFAR-10 allows;
+  {SCRATCH.seeds} seeds. So brief a training fits the few hours of this page and reaches little
+  of what CIFAR-10 allows;
   [findings](findings.md#networks-trained-from-scratch-with-the-scores) has a larger network.
 - **Probe**: one hidden layer on the features of the built-in encoder, {PROBE.epochs} epochs,
   {PROBE.seeds} seeds.

@@ -3,9 +3,10 @@
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks.evidence.cells import Cell, fill
+from benchmarks.evidence.cells import Cell, fill, read_result
 from benchmarks.evidence.data import Study, extract
 from benchmarks.evidence.label_sets import TEST_SET, TRAINING_SETS, LabelSet
 from benchmarks.evidence.noise import NOISE
@@ -13,6 +14,8 @@ from benchmarks.evidence.page import write_page
 from benchmarks.evidence.paper import paper_cells
 from benchmarks.evidence.run import score_all
 from benchmarks.evidence.scored import cell_name, score_samples
+from benchmarks.evidence.uncertainty import head_cell, uncertainty_cells
+from benchmarks.evidence.views import View, look_at, view_name
 
 AGGREGATED = TRAINING_SETS[0]
 PLANTED = [LabelSet("cifar100-test", kind, 0.1) for kind in NOISE]
@@ -33,7 +36,10 @@ def page(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, P
         for labels in PLANTED
     ]
     cells += [cell for cell in paper_cells(study) if cell.name == "paper/errors/builtin"]
+    cells += [head_cell(study, "builtin", [TEST_SET, AGGREGATED])]
     assert fill(folder, cells, jobs=0) == []
+    heads = uncertainty_cells(study, "builtin", [TEST_SET, AGGREGATED])
+    assert fill(folder, heads, jobs=0) == []
     write_page(folder, docs)
     return (docs / "evidence.md").read_text(), docs, folder
 
@@ -55,7 +61,8 @@ def rows_of(text: str, section: str) -> dict[str, list[str]]:
 def test_every_score_and_every_peer_is_compared_with_people(page: tuple[str, Path, Path]) -> None:
     rows = rows_of(page[0], "## Images that people disagree on")
 
-    assert {"`rmd`", "`suspicion`", "`agree`", "cleanlab self_confidence", "AUM"} <= rows.keys()
+    ours = {"`rmd`", "`suspicion`", "`agree`", "`uncertainty`"}
+    assert ours | {"cleanlab self_confidence", "AUM"} <= rows.keys()
     assert all("to" in cells[0] for cells in rows.values())
     assert sum(cells[0].startswith("**") for cells in rows.values()) == 1
 
@@ -107,3 +114,30 @@ def test_the_same_results_give_the_same_page(page: tuple[str, Path, Path], tmp_p
     )
     assert first == second
     assert len(first) == 4
+
+
+@pytest.mark.slow
+def test_two_views_together_keep_every_score_with_its_image(
+    page: tuple[str, Path, Path], shared: Path
+) -> None:
+    study = Study(page[2], shared, limit=300)
+    views = [View("builtin"), View("builtin", flip=True)]
+    for view in views:
+        extract(study, TEST_SET.source, view.backbone, flip=view.flip)
+    alone = [
+        Cell(view_name([view], TEST_SET), partial(look_at, study, [view], TEST_SET))
+        for view in views
+    ]
+    assert fill(page[2], alone, jobs=0) == []
+
+    together = look_at(study, views, TEST_SET).values["columns"]
+
+    # Scores of images in another order would agree with nothing.
+    for column in ("label_margin", "suspicion", "agree", "EL2N"):
+        single = [
+            cell["columns"][column]["people"]["spearman"]
+            for view in views
+            if (cell := read_result(page[2], view_name([view], TEST_SET))) is not None
+        ]
+        assert min(single) > 0.15
+        assert together[column]["people"]["spearman"] == pytest.approx(np.mean(single), abs=0.06)
