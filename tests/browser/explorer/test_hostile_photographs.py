@@ -84,8 +84,9 @@ def progress_of(page: "Page") -> list[float]:
     """The values that the progress of the open job has until its summary appears."""
     values: list[float] = []
     while page.locator("#progress").count():
-        bar = page.locator("#progress progress")
-        value = float(bar.get_attribute("value") or 0) if bar.count() else 0.0
+        # One call, because the bar may disappear between two.
+        bars = page.locator("#progress progress").evaluate_all("bars => bars.map(bar => bar.value)")
+        value = bars[0] if bars else 0.0
         if not values or value != values[-1]:
             values.append(value)
         page.wait_for_timeout(100)
