@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from difficulty_service.backbones.plugged import find_plugin, load_plugged
 from difficulty_service.backbones.weights_files import (
     BUILTIN_WEIGHTS,
     CLIP_FILENAMES,
@@ -163,7 +164,8 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
     """Builds a backbone on its device, with pretrained weights.
 
     Args:
-        name: One of `BACKBONES`, `open_clip:ARCH/TAG` or `timm:NAME`.
+        name: One of `BACKBONES`, `open_clip:ARCH/TAG`, `timm:NAME`, or `PREFIX:NAME` where an
+            installed package offers backbones with that prefix, such as `run:FOLDER`.
         options: Weights file, kind of features, device, precision and flip.
 
     Raises:
@@ -176,11 +178,14 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
             f"expected {' or '.join(FEATURE_KINDS)}",
             parameter="features",
         )
+    plugin = find_plugin(name)
+    if plugin is not None:
+        return load_plugged(name, plugin, options)
     return find_loader(name)(name, options)
 
 
 def find_loader(name: str) -> Loader:
-    """The function that builds the backbone with this name.
+    """The function that builds the backbone of this package with this name.
 
     Raises:
         BackboneError: The name is unknown; the message lists all names, similar ones first.
@@ -196,6 +201,13 @@ def find_loader(name: str) -> Loader:
         raise BackboneError(
             f"{name!r} names no pretraining",
             "expected open_clip:ARCH/TAG",
+            parameter="backbone",
+        )
+    prefix, colon, _ = name.partition(":")
+    if colon:
+        raise BackboneError(
+            f"no backbone {name!r}: no package offers names that begin with {prefix}: here",
+            f"expected one of {', '.join(backbone_names())}",
             parameter="backbone",
         )
     close = difflib.get_close_matches(name, BACKBONES, n=3)
