@@ -1,6 +1,7 @@
 """Networks of timm without their classifier: DINOv2, MAE, ViT, ResNet and all others."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,6 +16,9 @@ from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import describe_difference, read_weights
 from difficulty_service.backbones.weights_files import TIMM_FILENAMES, locate_weights
 from difficulty_service.errors import BackboneError, Setting
+
+RUN_PREFIX = "network."
+RUN_STATISTICS = {"mean": "normalisation.mean", "std": "normalisation.std"}
 
 
 def load_timm(
@@ -46,8 +50,10 @@ def load_timm(
     filename = config.get("hf_hub_filename")
     filenames = TIMM_FILENAMES if filename is None else safe_alternatives(filename)
     path = locate_weights(options.weights, name, repository, filenames)
-    network = build(model, config, read_weights(path), size, f"{path} as {name}")
-    return freeze(name, network, preprocessing_of(config, size), path, options)
+    weights, statistics = split_run(read_weights(path))
+    network = build(model, config, weights, size, f"{path} as {name}")
+    preprocessing = replace(preprocessing_of(config, size), **statistics)
+    return freeze(name, network, preprocessing, path, options)
 
 
 def find_config(model: str) -> dict[str, Any]:
@@ -83,6 +89,30 @@ def safe_alternatives(filename: str) -> tuple[str, ...]:
     stem, _, _ = filename.rpartition(".")
     replaced = stem.replace("open_clip_pytorch_model", "open_clip_model")
     return (f"{replaced}.safetensors", filename)
+
+
+def split_run(weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of the network, and the normalisation where a training run saved them together.
+
+    Args:
+        weights: Tensors by name. Those of a run of `difficulty train` are under `network.`, beside
+            mean and standard deviation of its training images in [0, 255].
+
+    Returns:
+        The tensors by their names in timm; and `mean` and `std` for values in [0, 1], of a run.
+    """
+    if not set(RUN_STATISTICS.values()) <= weights.keys():
+        return weights, {}
+    network = {
+        name.removeprefix(RUN_PREFIX): tensor
+        for name, tensor in weights.items()
+        if name not in RUN_STATISTICS.values()
+    }
+    statistics = {
+        field: tuple((weights[name].flatten().double() / 255).tolist())
+        for field, name in RUN_STATISTICS.items()
+    }
+    return network, statistics
 
 
 def build(

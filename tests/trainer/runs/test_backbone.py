@@ -116,6 +116,24 @@ def test_the_classifier_of_a_run_makes_its_logits_of_the_features(
     torch.testing.assert_close(features @ weight.T + bias, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_the_weights_of_a_run_load_in_the_backbone_of_timm(
+    images: str, finish: Finish, tmp_path: Path
+) -> None:
+    seed = finish(plain_recipe(images, {"name": "timm:test_vit"}, image_size=160), tmp_path)
+    weights = str(seed / "model.safetensors")
+    pixels = nn.functional.interpolate(PIXELS, 160)
+
+    backbone = load_backbone("timm:test_vit", BackboneOptions(weights=weights))
+
+    features = backbone.encode(normalise(pixels, backbone.preprocessing, torch.float32))
+    run = load_backbone(f"run:{seed}", BackboneOptions())
+    expected = run.encode(normalise(pixels, run.preprocessing, torch.float32))
+    assert backbone.preprocessing.mean == run.preprocessing.mean
+    assert backbone.preprocessing.std == run.preprocessing.std
+    assert backbone.weights_sha256 == run.weights_sha256
+    torch.testing.assert_close(features, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_size_normalisation_hash_and_absolute_name_are_those_of_the_run(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
