@@ -87,7 +87,7 @@ def load_plugged(name: str, plugin: EntryPoint, options: "BackboneOptions") -> "
 
     if options.features != "penultimate":
         raise no_projection(name)
-    if options.weights is not None:
+    if options.weights is not None or options.random:
         raise BackboneError(
             f"{name} has weights of its own", "leave out ", Setting("weights"), parameter="weights"
         )

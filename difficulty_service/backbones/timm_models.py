@@ -39,6 +39,9 @@ def load_timm(
     if options.features != "penultimate":
         raise no_projection(name)
     config = find_config(model)
+    if options.random:
+        network = build_random(model, size)
+        return freeze(name, network, preprocessing_of(config, size), None, options)
     repository = config.get("hf_hub_id") or ""
     if not repository and options.weights is None:
         raise BackboneError(
@@ -142,6 +145,15 @@ def build(
         difference = describe_difference(expected, weights) or f"  {error}"
         raise BackboneError(f"{what}: the weights are of another network\n{difference}") from error
     network.reset_classifier(0)  # type: ignore[operator]
+    return network
+
+
+def build_random(model: str, size: int | None) -> nn.Module:
+    """The network without its classifier and with random weights; arguments as for `build`."""
+    import timm
+
+    arguments: dict[str, Any] = {} if size is None else {"img_size": size}
+    network: nn.Module = timm.create_model(model, pretrained=False, num_classes=0, **arguments)
     return network
 
 
