@@ -257,7 +257,6 @@ def extract_dataset(
     # The driver of a cluster only describes the backbone, and may have no GPU.
     here = replace(request.network, device=torch.device("cpu"))
     backbone = load(request.backbone, here if request.cluster else request.network)
-    # Its full name: where it has a path, that is absolute, for actors in another directory.
     task = ExtractionTask(dataset, backbone.name, request.network, request.options)
     description = describe_features(task, backbone, request.location, request.dataset)
     if fitted_on is not None:

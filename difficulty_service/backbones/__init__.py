@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from difficulty_service.backbones.plugged import find_plugin, load_plugged
+from difficulty_service.backbones.plugged import find_plugin, load_plugged, plugin_patterns
 from difficulty_service.backbones.weights_files import (
     BUILTIN_WEIGHTS,
     CLIP_FILENAMES,
@@ -203,18 +203,11 @@ def find_loader(name: str) -> Loader:
             "expected open_clip:ARCH/TAG",
             parameter="backbone",
         )
-    prefix, colon, _ = name.partition(":")
-    if colon:
-        raise BackboneError(
-            f"no backbone {name!r}: no package offers names that begin with {prefix}: here",
-            f"expected one of {', '.join(backbone_names())}",
-            parameter="backbone",
-        )
     close = difflib.get_close_matches(name, BACKBONES, n=3)
     start = f"did you mean {' or '.join(close)}? Expected" if close else "expected"
     raise BackboneError(
         f"unknown backbone {name!r}",
-        f"{start} one of {', '.join(backbone_names())}",
+        f"{start} one of {', '.join([*backbone_names(), *plugin_patterns()])}",
         parameter="backbone",
     )
 

@@ -52,8 +52,13 @@ class PluggedNetwork(Protocol):
 def find_plugin(name: str) -> EntryPoint | None:
     """The entry point that the prefix of a name stands for; None if no package has it."""
     prefix, colon, _ = name.partition(":")
-    (found,) = tuple(entry_points(group=PLUGIN_GROUP, name=prefix))[:1] or (None,)
-    return found if colon else None
+    matches = entry_points(group=PLUGIN_GROUP, name=prefix) if colon else ()
+    return next(iter(matches), None)
+
+
+def plugin_patterns() -> list[str]:
+    """The names that installed packages offer, as `PREFIX:NAME`; loads none of them."""
+    return [f"{prefix}:NAME" for prefix in sorted(entry_points(group=PLUGIN_GROUP).names)]
 
 
 def list_plugins() -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import difficulty_service as ds
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.backbones.plugged import PLUGIN_GROUP, list_plugins
 from difficulty_service.errors import BackboneError
 from difficulty_service.feature_store.opening import open_features
@@ -273,7 +274,7 @@ def test_a_network_whose_logits_are_not_those_of_a_linear_layer_is_refused(
 
 
 def test_a_prefix_that_no_package_offers_is_refused() -> None:
-    with pytest.raises(BackboneError, match=r"no package offers names that begin with ran: here"):
+    with pytest.raises(BackboneError, match=r"unknown backbone 'ran:folder'; .*run:NAME"):
         load_backbone("ran:folder", BackboneOptions())
 
 
@@ -282,3 +283,8 @@ def test_the_listing_says_what_runs_are() -> None:
         ("run:FOLDER", "A network that `difficulty train` trained on images, at its own size")
     ]
     assert [each.name for each in entry_points(group=PLUGIN_GROUP)] == ["run"]
+
+
+def test_a_run_knows_no_words(trained: Path) -> None:
+    with pytest.raises(BackboneError, match="has no text encoder"):
+        load_text_encoder(f"run:{trained}", BackboneOptions())
