@@ -254,10 +254,10 @@ def extract_dataset(
         ImageError: An image is bad, and the options say to stop at one.
         StatisticsError: The features are not of the kind that `fitted_on` describes.
     """
-    task = ExtractionTask(dataset, request.backbone, request.network, request.options)
     # The driver of a cluster only describes the backbone, and may have no GPU.
     here = replace(request.network, device=torch.device("cpu"))
     backbone = load(request.backbone, here if request.cluster else request.network)
+    task = ExtractionTask(dataset, backbone.name, request.network, request.options)
     description = describe_features(task, backbone, request.location, request.dataset)
     if fitted_on is not None:
         require_same_features(description, fitted_on)

@@ -49,6 +49,8 @@ SCHEMA = pa.schema(
         pa.field("suspected_label", pa.int32()),
         pa.field("suspected_label_name", pa.dictionary(pa.int32(), pa.string())),
         pa.field("agree", pa.float64()),
+        pa.field("loss", pa.float64()),
+        pa.field("doubt", pa.float64()),
     ]
 )
 
@@ -63,6 +65,8 @@ LATER_COLUMNS = frozenset(
         "suspected_label",
         "suspected_label_name",
         "agree",
+        "loss",
+        "doubt",
     }
 )
 """Columns that files of version 0.1 lack; they are read as null."""

@@ -107,9 +107,11 @@ def _to_samples(batch: pa.RecordBatch, names: Sequence[tuple[int, str]]) -> Scor
     def array(name: str) -> NDArray[Any]:
         return np.asarray(batch[name].to_numpy(zero_copy_only=True))
 
+    present = [name for name in (*_ARRAYS, _OPTIONAL) if name in batch.schema.names]
+    arrays: dict[str, Any] = {name: array(name) for name in present}
     return ScoredSamples(
         ids=batch["ids"],
         copy_of=batch["copy_of"],
         names={int(label): str(name) for label, name in names},
-        **{name: array(name) for name in (*_ARRAYS, _OPTIONAL) if name in batch.schema.names},
+        **arrays,
     )

@@ -31,6 +31,8 @@ class ScoreRow(BaseModel):
                     "suspected_label": None,
                     "suspected_label_name": None,
                     "agree": None,
+                    "loss": None,
+                    "doubt": None,
                     "thumbnail": "/v1/jobs/01k.../thumbnails/cat%2F0042.jpg",
                 }
             ]
@@ -74,6 +76,10 @@ class ScoreRow(BaseModel):
     agree: float | None = Field(
         default=None, description="Log-odds against the label, by its tempered posterior"
     )
+    loss: float | None = Field(
+        default=None, description="Cross-entropy of the label; only in files of `evaluate`"
+    )
+    doubt: float | None = Field(default=None, description="1 - the confidence; likewise")
     thumbnail: str = Field(description="Address of a thumbnail")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from difficulty_service.backbones.plugged import find_plugin, load_plugged, plugin_patterns
 from difficulty_service.backbones.weights_files import (
     BUILTIN_WEIGHTS,
     CLIP_FILENAMES,
@@ -163,7 +164,8 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
     """Builds a backbone on its device, with pretrained weights.
 
     Args:
-        name: One of `BACKBONES`, `open_clip:ARCH/TAG` or `timm:NAME`.
+        name: One of `BACKBONES`, `open_clip:ARCH/TAG`, `timm:NAME`, or `PREFIX:NAME` where an
+            installed package offers backbones with that prefix, such as `run:FOLDER`.
         options: Weights file, kind of features, device, precision and flip.
 
     Raises:
@@ -176,11 +178,14 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
             f"expected {' or '.join(FEATURE_KINDS)}",
             parameter="features",
         )
+    plugin = find_plugin(name)
+    if plugin is not None:
+        return load_plugged(name, plugin, options)
     return find_loader(name)(name, options)
 
 
 def find_loader(name: str) -> Loader:
-    """The function that builds the backbone with this name.
+    """The function that builds the backbone of this package with this name.
 
     Raises:
         BackboneError: The name is unknown; the message lists all names, similar ones first.
@@ -202,7 +207,7 @@ def find_loader(name: str) -> Loader:
     start = f"did you mean {' or '.join(close)}? Expected" if close else "expected"
     raise BackboneError(
         f"unknown backbone {name!r}",
-        f"{start} one of {', '.join(backbone_names())}",
+        f"{start} one of {', '.join([*backbone_names(), *plugin_patterns()])}",
         parameter="backbone",
     )
 

@@ -69,6 +69,8 @@ class BackboneOptions:
         device: Device that runs the network.
         precision: dtype of the network's parameters and inputs.
         flip: Whether features are the mean of those of the image and of its mirror image.
+        random: Whether the network has random weights, which are as fast as its own and need no
+            file; for measurements only.
     """
 
     weights: str | None = None
@@ -76,6 +78,7 @@ class BackboneOptions:
     device: torch.device = torch.device("cpu")
     precision: torch.dtype = torch.float32
     flip: bool = False
+    random: bool = False
 
 
 def no_projection(name: str) -> BackboneError:

@@ -35,9 +35,12 @@ def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: st
     """
     model, pretraining = find_configs(architecture, tag)
     repository, _, filename = pretraining["hf_hub"].rpartition("/")
-    path = locate_weights(options.weights, name, repository, alternatives(filename))
+    path = None
+    if not options.random:
+        path = locate_weights(options.weights, name, repository, alternatives(filename))
     tower = build_tower(model, pretraining)
-    load_checked(tower, select_tower(read_weights(path)), f"{path} as {name}")
+    if path is not None:
+        load_checked(tower, select_tower(read_weights(path)), f"{path} as {name}")
     if options.features == "penultimate":
         remove_projection(tower)
     elif not has_projection(tower):

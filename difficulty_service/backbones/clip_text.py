@@ -16,6 +16,7 @@ from difficulty_service.backbones.clip import (
     alternatives,
     find_configs,
 )
+from difficulty_service.backbones.plugged import find_plugin
 from difficulty_service.backbones.weights import (
     file_sha256,
     load_checked,
@@ -95,8 +96,8 @@ def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
         BackboneError: The backbone is unknown or has no text encoder that can be used here, or the
             weights are missing, lack the text tower or do not fit it.
     """
-    loader = find_loader(name)
-    if not _loads_clip(loader):
+    loader = None if find_plugin(name) else find_loader(name)
+    if loader is None or not _loads_clip(loader):
         raise BackboneError(
             f"{name} has no text encoder",
             "use a CLIP, such as ",

@@ -20,7 +20,7 @@ class FrozenNetwork:
         name: Name under which the user selects it.
         feature_dim: Length of a feature vector.
         preprocessing: Preprocessing of its input images.
-        weights_sha256: Hex SHA-256 of the weights file.
+        weights_sha256: Hex SHA-256 of the weights file, or `random`.
         network: Module that maps images to features of shape (samples, feature_dim).
         precision: dtype of the network's parameters.
         memory_format: Memory layout of images that is fastest for the network.
@@ -61,10 +61,17 @@ def freeze(
     name: str,
     network: nn.Module,
     preprocessing: Preprocessing,
-    weights: Path,
+    weights: Path | None,
     options: BackboneOptions,
 ) -> Backbone:
     """Moves a network to its device and precision, and measures its feature dimension.
+
+    Args:
+        name: Name under which the user selects it.
+        network: Module that maps normalised images to features, on the CPU.
+        preprocessing: Preprocessing of its input images.
+        weights: Its weights file; None where they are random.
+        options: Device, precision and flip.
 
     Raises:
         BackboneError: The network does not return one vector per image.
@@ -81,7 +88,7 @@ def freeze(
         name=name,
         feature_dim=0,
         preprocessing=preprocessing,
-        weights_sha256=file_sha256(weights),
+        weights_sha256="random" if weights is None else file_sha256(weights),
         network=network,
         precision=options.precision,
         memory_format=memory_format,

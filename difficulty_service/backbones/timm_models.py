@@ -1,6 +1,7 @@
 """Networks of timm without their classifier: DINOv2, MAE, ViT, ResNet and all others."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,6 +16,9 @@ from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import describe_difference, read_weights
 from difficulty_service.backbones.weights_files import TIMM_FILENAMES, locate_weights
 from difficulty_service.errors import BackboneError, Setting
+
+RUN_PREFIX = "network."
+RUN_STATISTICS = {"mean": "normalisation.mean", "std": "normalisation.std"}
 
 
 def load_timm(
@@ -35,6 +39,9 @@ def load_timm(
     if options.features != "penultimate":
         raise no_projection(name)
     config = find_config(model)
+    if options.random:
+        network = build_random(model, size)
+        return freeze(name, network, preprocessing_of(config, size), None, options)
     repository = config.get("hf_hub_id") or ""
     if not repository and options.weights is None:
         raise BackboneError(
@@ -46,8 +53,10 @@ def load_timm(
     filename = config.get("hf_hub_filename")
     filenames = TIMM_FILENAMES if filename is None else safe_alternatives(filename)
     path = locate_weights(options.weights, name, repository, filenames)
-    network = build(model, config, read_weights(path), size, f"{path} as {name}")
-    return freeze(name, network, preprocessing_of(config, size), path, options)
+    weights, statistics = split_run(read_weights(path))
+    network = build(model, config, weights, size, f"{path} as {name}")
+    preprocessing = replace(preprocessing_of(config, size), **statistics)
+    return freeze(name, network, preprocessing, path, options)
 
 
 def find_config(model: str) -> dict[str, Any]:
@@ -85,6 +94,30 @@ def safe_alternatives(filename: str) -> tuple[str, ...]:
     return (f"{replaced}.safetensors", filename)
 
 
+def split_run(weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of the network, and the normalisation where a training run saved them together.
+
+    Args:
+        weights: Tensors by name. Those of a run of `difficulty train` are under `network.`, beside
+            mean and standard deviation of its training images in [0, 255].
+
+    Returns:
+        The tensors by their names in timm; and `mean` and `std` for values in [0, 1], of a run.
+    """
+    if not set(RUN_STATISTICS.values()) <= weights.keys():
+        return weights, {}
+    network = {
+        name.removeprefix(RUN_PREFIX): tensor
+        for name, tensor in weights.items()
+        if name not in RUN_STATISTICS.values()
+    }
+    statistics = {
+        field: tuple((weights[name].flatten().double() / 255).tolist())
+        for field, name in RUN_STATISTICS.items()
+    }
+    return network, statistics
+
+
 def build(
     model: str, config: dict[str, Any], weights: dict[str, Tensor], size: int | None, what: str
 ) -> nn.Module:
@@ -112,6 +145,15 @@ def build(
         difference = describe_difference(expected, weights) or f"  {error}"
         raise BackboneError(f"{what}: the weights are of another network\n{difference}") from error
     network.reset_classifier(0)  # type: ignore[operator]
+    return network
+
+
+def build_random(model: str, size: int | None) -> nn.Module:
+    """The network without its classifier and with random weights; arguments as for `build`."""
+    import timm
+
+    arguments: dict[str, Any] = {} if size is None else {"img_size": size}
+    network: nn.Module = timm.create_model(model, pretrained=False, num_classes=0, **arguments)
     return network
 
 

@@ -130,7 +130,8 @@ def match_images(
             Setting("id_column"),
             parameter="images",
         )
-    if dataset.fingerprint == provenance.get("fingerprint"):
+    # Scores of a classifier's predictions do not say which files were predicted.
+    if provenance.get("fingerprint") in {None, dataset.fingerprint}:
         return ImageSource(dataset, ())
     changed = (
         f"{location} differs from the dataset that was scored in its samples, labels or sizes; "

@@ -11,14 +11,22 @@ from difficulty_service.commands.options import AuditKind
 
 def audit(
     scores: Annotated[Path, typer.Argument(help="Score file.")],
-    against: Annotated[str, typer.Option(help="Parquet or CSV file to compare with, or a glob.")],
-    join: Annotated[str, typer.Option(help="Column of that file with the sample ids.")],
+    against: Annotated[
+        str,
+        typer.Option(
+            help="Parquet or CSV file to compare with, or a glob, or test.npz of a trained run."
+        ),
+    ],
     column: Annotated[
         str,
         typer.Option(
-            help="Column of that file to compare with: numbers, flags, labels, votes or logits."
+            help="Column of that file to compare with: numbers, flags, labels, votes or logits; of "
+            "a run loss, doubt, entropy, wrong or prediction."
         ),
     ],
+    join: Annotated[
+        str | None, typer.Option(help="Column of that file with the sample ids; a run needs none.")
+    ] = None,
     kind: Annotated[
         AuditKind | None,
         typer.Option(help="Kind of comparison; default: by the type of the column."),
@@ -38,10 +46,31 @@ def audit(
     from difficulty_service.audit.audit import AuditOptions
     from difficulty_service.audit.audit import audit as compare
     from difficulty_service.audit.files import read_columns
+    from difficulty_service.audit.prediction_columns import (
+        JOIN,
+        is_predictions,
+        read_prediction_columns,
+    )
     from difficulty_service.score_file import read_scores
 
-    options = AuditOptions(join, column, kind.value if kind else None, bins, score_column)
+    of_run = is_predictions(against)
+    if of_run and join is not None:
+        raise typer.BadParameter(
+            "the predictions of a run are joined by their sample ids; leave it out",
+            param_hint="--join",
+        )
+    if not of_run and join is None:
+        raise typer.BadParameter(
+            f"name the column of {against} with the sample ids", param_hint="--join"
+        )
+    key = join or JOIN
+    options = AuditOptions(key, column, kind.value if kind else None, bins, score_column)
     table = read_scores(scores, ["sample_id", "label", "label_name", score_column]).table
-    result = compare(table, read_columns(against, [join, column], text_columns=[join]), options)
+    other = (
+        read_prediction_columns(Path(against))
+        if of_run
+        else read_columns(against, [key, column], text_columns=[key])
+    )
+    result = compare(table, other, options)
     for line in result.lines():
         out.print(line, markup=False)

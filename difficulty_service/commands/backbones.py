@@ -1,9 +1,68 @@
-"""`difficulty backbones`: what can turn images into features."""
+"""`difficulty backbones`: what can turn images into features, and how fast."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from difficulty_service.commands.options import Precision
+
+if TYPE_CHECKING:
+    from difficulty_service.backbones.backbone import BackboneOptions
+
+NUM_IMAGES = 1_000_000
 
 
-def backbones() -> None:
-    """Lists the backbones, their feature length and whether their weights are here."""
+def backbones(
+    benchmark: Annotated[
+        bool,
+        typer.Option("--benchmark", help="Measure the speed of each on this machine instead."),
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --benchmark: measure this backbone, of a library or a run too; repeatable.",
+        ),
+    ] = None,
+    images: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"With --benchmark: say how long so many images take; default: {NUM_IMAGES:,}.",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="With --benchmark: auto (default), cpu, cuda, cuda:1, mps."),
+    ] = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(
+            "--precision", help="With --benchmark; auto (default): bf16 on recent GPUs, else fp32."
+        ),
+    ] = None,
+) -> None:
+    """Lists the backbones, their feature length and whether their weights are here.
+
+    With --benchmark each runs for some seconds on JPEG photographs of 500 x 400 pixels, from the
+    encoded image to its features; those whose weights are not here run with random ones, which
+    are as fast.
+    """
+    if benchmark:
+        run_benchmark(only, images or NUM_IMAGES, device or "auto", precision or Precision.AUTO)
+        return
+    given = {"--only": only, "--images": images, "--device": device, "--precision": precision}
+    for option, value in given.items():
+        if value is not None:
+            raise typer.BadParameter("it belongs to --benchmark", param_hint=option)
+    print_backbones()
+
+
+def print_backbones() -> None:
+    """Prints the table of backbones."""
     from difficulty_service.backbones import DEFAULT_BACKBONE, list_backbones
+    from difficulty_service.backbones.plugged import list_plugins
     from difficulty_service.commands.console import print_table
 
     rows = [
@@ -15,4 +74,63 @@ def backbones() -> None:
         )
         for listing in list_backbones()
     ]
+    rows += [(pattern, "-", "any", description) for pattern, description in list_plugins()]
     print_table(("name", "features", "weights", "what it is"), rows)
+
+
+def run_benchmark(
+    only: list[str] | None, num_images: int, device_name: str, precision: Precision
+) -> None:
+    """Measures backbones one after another, and prints a table of their speed.
+
+    Args:
+        only: Names of backbones; None for all that have a short name.
+        num_images: Number of images whose duration is told.
+        device_name: Device that runs the networks, or auto.
+        precision: dtype of the networks.
+
+    Raises:
+        BackboneError: A name is unknown, before anything is measured; or a backbone cannot be
+            loaded.
+    """
+    from difficulty_service.backbones import BACKBONES
+    from difficulty_service.backbones.backbone import choose_device
+    from difficulty_service.commands.console import err, out, print_table
+    from difficulty_service.commands.machine import choose_precision
+    from difficulty_service.extraction.speed import HEIGHT, SECONDS, WIDTH, measure_speed
+    from difficulty_service.runtime.parallel import num_workers
+
+    device = choose_device(device_name)
+    dtype = choose_precision(precision, device)
+    names = list(dict.fromkeys(only or BACKBONES))
+    networks = {name: network_to_measure(name) for name in names}
+    rows = []
+    for number, (name, network) in enumerate(networks.items(), start=1):
+        weights = "random" if network.random else "pretrained"
+        err.print(f"measuring {name} ({number} of {len(names)})", markup=False)
+        options = replace(network, device=device, precision=dtype)
+        speed = measure_speed(name, options, SECONDS)
+        rows.append((name, speed.images_per_second, speed.hours(num_images), weights))
+    print_table(("name", "images/s", f"hours for {num_images:,}", "weights"), rows)
+    machine = f"{device}, {str(dtype).removeprefix('torch.')}, {num_workers()} cores"
+    out.print(f"{machine}; JPEG of {WIDTH} x {HEIGHT} pixels, decoding included", markup=False)
+
+
+def network_to_measure(name: str) -> "BackboneOptions":
+    """The weights with which a backbone is measured: its own where they are here.
+
+    Raises:
+        BackboneError: The name is unknown.
+    """
+    from difficulty_service.backbones import BACKBONES, find_loader, weights_state
+    from difficulty_service.backbones.backbone import BackboneOptions
+    from difficulty_service.backbones.plugged import find_plugin
+
+    if find_plugin(name) is not None:
+        return BackboneOptions()
+    find_loader(name)
+    here = name in BACKBONES and weights_state(name, BACKBONES[name]) in {
+        "in the package",
+        "cached",
+    }
+    return BackboneOptions(random=not here)

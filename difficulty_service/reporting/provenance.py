@@ -15,6 +15,7 @@ def describe_provenance(provenance: Mapping[str, Any]) -> Sequence[tuple[str, st
     facts = {
         "Dataset": provenance.get("dataset"),
         "Backbone": provenance.get("backbone"),
+        "Predictions of": _predictions(provenance),
         "Features": _features(provenance),
         "Mirror images": "averaged with the images" if provenance.get("flip") else None,
         "Corruption": provenance.get("corruption"),
@@ -40,6 +41,11 @@ def _features(provenance: Mapping[str, Any]) -> str | None:
         return None
     scaled = ", scaled to unit length" if provenance.get("unit_length") else ""
     return f"{dim:,} dimensions{scaled}"
+
+
+def _predictions(provenance: Mapping[str, Any]) -> str | None:
+    predictions = provenance.get("predictions")
+    return None if predictions is None else f"{predictions['recipe']}, {predictions['run']}"
 
 
 def _fitted_on(provenance: Mapping[str, Any]) -> str | None:

@@ -25,6 +25,9 @@ COLUMNS = (
 )
 """Columns of a score file that the report needs."""
 
+MEASURES = ("rmd", "loss")
+"""Columns of difficulty; the report is by the first that a score file has values of."""
+
 SUSPICION, SUSPECTED = "suspicion", "suspected_label"
 """Columns that tell which samples to check, in which order, where a score file has them."""
 
@@ -39,13 +42,15 @@ class ScoredSamples:
         nearest: Indices of the classes that fit best, -1 where none is known; the likeliest other
             class where a label is suspicious. Shape (samples,).
         margins: Label margins, NaN where there is none. Shape (samples,).
-        rmd: Relative Mahalanobis distances, NaN where there is none. Shape (samples,).
+        rmd: Relative Mahalanobis distances, or the losses of a classifier in a file without them;
+            NaN where there is none. Shape (samples,).
         agnostic: Distances to all samples, NaN where there is none. Shape (samples,).
         percentiles: Percentiles of `rmd`, NaN where there is none. Shape (samples,).
         copy_of: Id of the first sample that each one is a copy or near copy of; null for others.
         names: Name of each class index that occurs.
         suspicion: Log-odds that each label is wrong, NaN where there are none; None where the
             score file does not have them. Shape (samples,).
+        measure: Which of MEASURES `rmd` holds.
     """
 
     ids: pa.StringArray
@@ -58,6 +63,7 @@ class ScoredSamples:
     copy_of: pa.StringArray
     names: Mapping[int, str]
     suspicion: NDArray[np.float64] | None = None
+    measure: str = "rmd"
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -111,7 +117,7 @@ def columns_to_read(present: Collection[str], *others: str) -> list[str]:
         present: Columns of the file.
         others: More columns, which are read if the file has them.
     """
-    optional = [name for name in (SUSPICION, SUSPECTED, *others) if name in present]
+    optional = [name for name in (SUSPICION, SUSPECTED, *MEASURES, *others) if name in present]
     return list(dict.fromkeys((*COLUMNS, *optional)))
 
 
@@ -133,17 +139,24 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
     ):
         suspicion = numbers(SUSPICION)
         nearest = np.where(suspicion > 0, indices(SUSPECTED), nearest)
+    filled = [
+        name
+        for name in MEASURES
+        if name in table.column_names and table[name].null_count < len(table)
+    ]
+    measure = filled[0] if filled else MEASURES[0]
     return ScoredSamples(
         ids=_texts(table["sample_id"]),
         labels=indices("label"),
         nearest=nearest,
         margins=numbers("label_margin"),
-        rmd=numbers("rmd"),
+        rmd=numbers(measure),
         agnostic=numbers("md_agnostic"),
         percentiles=numbers("percentile"),
         copy_of=_texts(pc.coalesce(table["near_duplicate_of"], table["duplicate_of"])),
         names=class_names_of(scores),
         suspicion=suspicion,
+        measure=measure,
     )
 
 

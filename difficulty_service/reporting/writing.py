@@ -217,6 +217,7 @@ def _values(
         "backbone": provenance.get("backbone"),
         "num_classes": len(ranked),
         "summary": summary,
+        "measure": samples.measure,
         "kinds": [cards(rows) for rows in selection.kinds],
         "has_pictures": bool(pictures.uris),
         "doubtful": doubtful,

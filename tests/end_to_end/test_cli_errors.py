@@ -23,7 +23,7 @@ EXTRACT_OPTIONS = (
 OPTIONS = {
     "demo": ("--out", "--open", "--no-open"),
     "report": ("--out", "--images", "--compare", "--max-mb", "--map", "--id-column"),
-    "backbones": (),
+    "backbones": ("--benchmark", "--only", "--images", "--device", "--precision"),
     "extract": ("--out", *EXTRACT_OPTIONS),
     "fit": ("--out", *FIT_OPTIONS),
     "score": ("--out", "--report", "--gaussians", "--scorers", *FIT_OPTIONS, *EXTRACT_OPTIONS),

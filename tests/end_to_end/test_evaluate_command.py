@@ -230,7 +230,15 @@ def test_a_wrong_option_is_named_and_exit_code_2(
     [
         (
             "evaluate",
-            ("--data", "--split", "--label-column", "--ood", "--corruptions", "--device"),
+            (
+                "--data",
+                "--split",
+                "--label-column",
+                "--ood",
+                "--corruptions",
+                "--write-scores",
+                "--device",
+            ),
         ),
         ("compare", ("--out", "--intervals", "--resamples")),
         (

@@ -28,8 +28,18 @@ def evaluate(
     ] = None,
     corruptions: Annotated[
         bool,
-        typer.Option("--corruptions", help="Evaluate on test images with ten kinds of corruption."),
+        typer.Option(
+            "--corruptions", help="Evaluate on test images with nineteen kinds of corruption."
+        ),
     ] = False,
+    write_scores: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SCORES",
+            help="Also write a score file of the loss and the doubt of every sample, mean over the "
+            "seeds: .parquet, .csv or .jsonl.",
+        ),
+    ] = None,
     intervals: Annotated[
         float | None,
         typer.Option(
@@ -48,10 +58,12 @@ def evaluate(
 
     Prints mean and standard deviation over the seeds, and writes all metrics into the folders of
     the seeds: evaluation.json, ood.json and corruptions.json. ROC curves are in roc.parquet there,
-    and drawn in roc.png and roc.svg in the folder of the run.
+    and drawn in roc.png and roc.svg in the folder of the run. The classifier's own difficulty of
+    each sample is what --write-scores adds.
     """
     from difficulty_service.commands.console import out, print_warnings
     from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
+    from difficulty_service.score_file import require_score_file_name
     from trainer.console import watch_passes
     from trainer.metrics.bootstrap import Resampling
     from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
@@ -71,13 +83,23 @@ def evaluate(
             f"{intervals:g} is not between 0 and 1; give a level such as 0.95",
             param_hint="--intervals",
         )
+    if write_scores is not None:
+        require_score_file_name(write_scores)
     choice = None if data is None else DatasetChoice(data, split, label_column)
     resampling = Resampling(resamples) if intervals is None else Resampling(resamples, intervals)
     request = EvaluationRequest(
-        choice, tuple(ood or ()), corruptions, on_error, resampling, intervals is not None
+        choice,
+        tuple(ood or ()),
+        corruptions,
+        on_error,
+        resampling,
+        intervals is not None,
+        write_scores,
     )
     passes = len(CORRUPTIONS) * len(SEVERITIES) * len(seed_folders(run)) if corruptions else 0
     with watch_passes(passes) as advance:
         tables = evaluate_seeds(run, request, device, advance, print_warnings)
     for table in tables:
         out.print(table, markup=False)
+    if write_scores is not None:
+        out.print(f"the loss and the doubt of every sample are in {write_scores}", markup=False)

@@ -86,7 +86,7 @@ def open_image_samples(
         DatasetError: The dataset or some of its images cannot be read.
     """
     dataset = open_images_of(location, _options(config, location, split, label_column))
-    fit = Fit(spec.shape[1], spec.shape[2], _margin(config), max_pixels=config.max_pixels)
+    fit = Fit(spec.shape[1], spec.shape[2], evaluation_margin(config), max_pixels=config.max_pixels)
     return ImageLoading(config, fit, device).open(dataset).samples
 
 
@@ -120,7 +120,8 @@ def _options(
     )
 
 
-def _margin(config: DataConfig) -> float:
+def evaluation_margin(config: DataConfig) -> float:
+    """The factor by which a resized image exceeds its centre crop, in evaluation."""
     # Images in memory are decoded once, for training too, where the whole image is needed.
     crops = config.augmentation == "random_resized_crop" and not config.in_memory
     return EVALUATION_MARGIN if crops else 1.0
@@ -130,7 +131,7 @@ def _training_fit(config: DataConfig, dataset: Dataset) -> Fit:
     """The size of the recipe, or else that of the first image that can be read."""
     if config.image_size is not None:
         size = config.image_size
-        return Fit(size, size, _margin(config), max_pixels=config.max_pixels)
+        return Fit(size, size, evaluation_margin(config), max_pixels=config.max_pixels)
     failures: dict[int, str] = {}
     for position, opener in enumerate(dataset.open_images(range(len(dataset.labels)))):
         try:

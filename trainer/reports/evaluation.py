@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 from difficulty_service.errors import ConfigError, Setting, TrainingError
 from trainer import run_folder
-from trainer.evaluation.prediction_file import write_predictions
+from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import write_metrics
 from trainer.evaluation.roc_file import NamedCurve, misclassification_curves, write_curves
 from trainer.metrics.bootstrap import Resampling
 from trainer.own_code import describe_own
 from trainer.reports.evaluation_table import corruptions_table, metrics_table, ood_table
 from trainer.reports.pictures import FORMATS
+from trainer.reports.prediction_scores import write_prediction_scores
 from trainer.reports.roc_diagram import draw_roc
 from trainer.runs.evaluate import (
     DatasetChoice,
@@ -43,6 +44,7 @@ class EvaluationRequest:
         resampling: Bootstrap settings of the intervals that are written.
         show_intervals: Whether the tables of metrics and of OOD detection show them too. Those of
             OOD detection are computed only then.
+        scores: Score file to write, of the mean loss and doubt of all seeds; None writes none.
     """
 
     data: DatasetChoice | None = None
@@ -51,6 +53,7 @@ class EvaluationRequest:
     on_error: Literal["skip", "stop"] | None = None
     resampling: Resampling = field(default_factory=Resampling)
     show_intervals: bool = False
+    scores: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class _Seed:
         skipped: Receives the entries of the opened datasets that are not used.
         warnings: Receives the warnings about the opened datasets.
         curves: Receives the ROC curves.
+        predictions: Receives the predictions that it was evaluated on.
     """
 
     folder: Path
@@ -72,6 +76,7 @@ class _Seed:
     skipped: list[SkippedEntry] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     curves: list[NamedCurve] = field(default_factory=list)
+    predictions: list[Predictions] = field(default_factory=list)
 
     def load(self) -> TrainedModel:
         """Loads the model of the seed."""
@@ -115,7 +120,8 @@ def evaluate_seeds(
         Markdown tables with mean and standard deviation over the seeds.
 
     Raises:
-        TrainingError: No seed is finished.
+        TrainingError: No seed is finished, or scores are to be written and the seeds were evaluated
+            on different samples.
         DatasetError: A dataset cannot be read, or has other classes.
     """
     folders = [
@@ -134,6 +140,9 @@ def evaluate_seeds(
         detections = [_evaluate_ood(seed) for seed in seeds]
         tables.append(ood_table(detections, show_intervals=request.show_intervals))
     _write_curves(run, seeds)
+    if request.scores is not None:
+        predictions = {seed.folder: seed.predictions[0] for seed in seeds}
+        write_prediction_scores(request.scores, run, predictions, request.data)
     if request.corruptions:
         results = [evaluate_corruptions(seed.load(), advance) for seed in seeds]
         for seed, result in zip(seeds, results, strict=True):
@@ -157,6 +166,7 @@ def _evaluate(seed: _Seed) -> Record:
         source = choice.location
         validation = validation_predictions(folder)
         write_predictions(folder / run_folder.EVALUATION_PREDICTIONS, predictions)
+    seed.predictions.append(predictions)
     intervals = {"level": resampling.level, "resamples": resampling.num_resamples}
     written = {"data": source, "intervals": intervals, **record}
     write_metrics(folder / run_folder.EVALUATION, written)

@@ -11,24 +11,19 @@ from torch import Tensor, nn
 from difficulty_service.errors import ConfigError, Setting, TrainingError
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from trainer import run_folder
-from trainer.config import ModelConfig, Recipe
+from trainer.config import Recipe
 from trainer.data import match_classes, open_samples, open_test_images
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import MetricValues, evaluate_ood, evaluate_predictions
 from trainer.evaluation.roc_file import NamedCurve, ood_curves
 from trainer.metrics.bootstrap import Resampling
-from trainer.models import build_model
-from trainer.recipes.file import recipe_from_dict
-from trainer.runs.model_file import load_parameters
+from trainer.runs.model_file import read_model
 from trainer.samples import Inputs, InputSpec, Samples
 from trainer.training.accelerator import make_accelerator
 from trainer.training.predict import predict
 
 Record = dict[str, MetricValues]
 """Metrics of each stage, as `evaluate_predictions` returns them."""
-
-INITIAL_PARAMETERS = {"pretrained", "checkpoint", "embeddings"}
-"""Options of models that only name the source of their initial parameters."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +109,17 @@ def load_model(folder: Path, device: str) -> TrainedModel:
     Raises:
         TrainingError: The run is not finished, or its files are damaged.
     """
-    recipe, seed = _read_recipe(folder / run_folder.RECIPE)
-    spec, class_names = run_folder.read_inputs(folder / run_folder.INPUTS)
-    accelerator = make_accelerator(device, recipe.training.precision)
-    model = build_model(_without_files(recipe.model), spec, len(class_names))
-    load_parameters(model, folder)
-    model = model.to(accelerator.device).eval()
-    return TrainedModel(folder, recipe, seed, spec, class_names, model, accelerator)
+    saved = read_model(folder)
+    accelerator = make_accelerator(device, saved.recipe.training.precision)
+    return TrainedModel(
+        folder,
+        saved.recipe,
+        saved.seed,
+        saved.spec,
+        saved.class_names,
+        saved.model.to(accelerator.device).eval(),
+        accelerator,
+    )
 
 
 def evaluate_saved_predictions(folder: Path, resampling: Resampling) -> Record:
@@ -255,16 +254,6 @@ def evaluate_corruptions(
     return records
 
 
-def _read_recipe(path: Path) -> tuple[Recipe, int]:
-    """The recipe and the number of a seed."""
-    description = run_folder.read_json(path)
-    try:
-        recipe = recipe_from_dict(description["recipe"], str(path), in_sweep=True)
-        return recipe, int(description["seed"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TrainingError(f"{path} is damaged ({error!r})", "train again") from error
-
-
 def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
     return open_samples(
         trained.recipe.data,
@@ -274,11 +263,3 @@ def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
         split=choice.split,
         label_column=choice.label_column,
     )
-
-
-def _without_files(config: ModelConfig) -> ModelConfig:
-    """The same network without the files that its initial parameters came from."""
-    options = {
-        name: value for name, value in config.options.items() if name not in INITIAL_PARAMETERS
-    }
-    return replace(config, options=options)

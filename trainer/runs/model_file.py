@@ -1,5 +1,6 @@
-"""The parameters of a run's model on disk."""
+"""The model of a run on disk: its parameters, and the network that they belong to."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import nn
@@ -8,6 +9,32 @@ from difficulty_service.errors import Setting, TrainingError
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.checked_safetensors import read_tensors, write_tensors
 from trainer import run_folder
+from trainer.config import ModelConfig, Recipe
+from trainer.models import build_model
+from trainer.recipes.file import recipe_from_dict
+from trainer.samples import InputSpec
+
+INITIAL_PARAMETERS = {"pretrained", "checkpoint", "embeddings"}
+"""Options of models that only name the source of their initial parameters."""
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model as a run saved it.
+
+    Attributes:
+        recipe: Recipe it was trained with.
+        seed: Seed it was trained with.
+        spec: Specification of its inputs.
+        class_names: Name of the class of each logit.
+        model: Model on the CPU, with its normalisation as the first layer.
+    """
+
+    recipe: Recipe
+    seed: int
+    spec: InputSpec
+    class_names: tuple[str, ...]
+    model: nn.Module
 
 
 def write_parameters(path: Path, model: nn.Module) -> None:
@@ -31,3 +58,43 @@ def load_parameters(model: nn.Module, folder: Path) -> None:
         ) from None
     except Exception as error:  # safetensors and torch raise kinds of their own
         raise TrainingError(f"{path} is damaged ({error})", "train again") from error
+
+
+def read_model(folder: Path) -> SavedModel:
+    """Builds the network of a finished run and gives it its parameters.
+
+    Args:
+        folder: Folder of the seed.
+
+    Raises:
+        TrainingError: The run is not finished, or its files are damaged.
+        ConfigError: The network can no longer be built.
+    """
+    recipe, seed = read_recipe(folder)
+    spec, class_names = run_folder.read_inputs(folder / run_folder.INPUTS)
+    model = build_model(_without_files(recipe.model), spec, len(class_names))
+    load_parameters(model, folder)
+    return SavedModel(recipe, seed, spec, class_names, model)
+
+
+def read_recipe(folder: Path) -> tuple[Recipe, int]:
+    """The recipe and the number of a seed.
+
+    Raises:
+        TrainingError: The file is missing or damaged.
+    """
+    path = folder / run_folder.RECIPE
+    description = run_folder.read_json(path)
+    try:
+        recipe = recipe_from_dict(description["recipe"], str(path), in_sweep=True)
+        return recipe, int(description["seed"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TrainingError(f"{path} is damaged ({error!r})", "train again") from error
+
+
+def _without_files(config: ModelConfig) -> ModelConfig:
+    """The same network without the files that its initial parameters came from."""
+    options = {
+        name: value for name, value in config.options.items() if name not in INITIAL_PARAMETERS
+    }
+    return replace(config, options=options)

@@ -22,6 +22,8 @@ SCORERS = {
     "suspicion": "log-odds that the label is wrong",
     "label_probability": "probability that the label is right",
     "agree": "log-odds against the label, by its tempered posterior",
+    "loss": "cross-entropy of the label by a trained classifier",
+    "doubt": "1 - the confidence of a trained classifier",
 }
 """Scorer of each column of scores."""
 

@@ -39,5 +39,7 @@ def load_builtin(name: str, options: BackboneOptions) -> Backbone:
             raise BackboneError(problem, "install the package again")
         raise BackboneError(problem, "check ", Setting("weights"), parameter="weights")
     network = BuiltinEncoder().fold()
+    if options.random:
+        return freeze(name, network, PREPROCESSING, None, options)
     load_checked(network, read_weights(path), f"{path} as {name}")
     return freeze(name, network, PREPROCESSING, path, options)

@@ -30,6 +30,7 @@ Body = dict[str, object]
         ({"backbone": "timm:../../secret"}, "backbone"),
         ({"backbone": "timm:local-dir:/etc"}, "backbone"),
         ({"backbone": "/etc/passwd"}, "backbone"),
+        ({"backbone": "run:runs/mine"}, "backbone"),
         ({"scorers": []}, "scorers"),
         ({"scorers": ["mahalanobis"]}, "scorers.0"),
         ({"augment_runs": 65}, "augment_runs"),
@@ -121,4 +122,20 @@ def test_only_backbones_that_are_offered_may_be_asked_for(
         refused = client.post("/v1/jobs", json=body | {"backbone": "clip-rn50"})
 
     assert offered.status_code == 202
+    assert_problem(refused, 422, "invalid-request", "backbone")
+
+
+def test_not_even_the_operator_offers_a_folder_as_a_backbone(
+    tmp_path: Path, body: Body, assert_problem: Callable[..., None]
+) -> None:
+    (tmp_path / "photos" / "train").mkdir(parents=True)
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        roots={"photos": str(tmp_path / "photos")},
+        default_backbone="run:runs/mine",
+    )
+
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        refused = client.post("/v1/jobs", json=body)
+
     assert_problem(refused, 422, "invalid-request", "backbone")
