@@ -85,7 +85,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A ResNet-18 in training."""
+    """A network in training."""
 
     network: nn.Module
     optimiser: torch.optim.Optimizer
@@ -158,11 +158,11 @@ def make_batch(inputs: Tensor, num_classes: int) -> Batch:
     return Batch(positions, inputs, targets.to(inputs.device))
 
 
-def make_classifier(accelerator: Accelerator) -> Classifier:
-    """A fresh one, prepared as for training, with a rate that leaves it fresh."""
+def make_classifier(accelerator: Accelerator, name: str = "resnet18") -> Classifier:
+    """A fresh ResNet, prepared as for training, with a rate that leaves it fresh."""
     torch.manual_seed(0)
     spec = InputSpec((3, 32, 32), torch.full((3,), 127.5), torch.full((3,), 64.0))
-    model = build_model(ModelConfig("resnet18"), spec, CLASSES)
+    model = build_model(ModelConfig(name), spec, CLASSES)
     model = model.to(memory_format=torch.channels_last).train()
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     return Classifier(*accelerator.prepare(model, optimiser))
@@ -198,13 +198,15 @@ def one_round(
     return {name: clock.time(partial(work, candidates[name]), repeats) for name in names}
 
 
-def measure(do_round: Callable[[int], dict[str, float]], seconds: float) -> Ratios:
+def measure(
+    do_round: Callable[[int], dict[str, float]], seconds: float, fewest: int = FEWEST_ROUNDS
+) -> Ratios:
     """Repeats rounds for `seconds` of wall-clock time, after a warm-up, and a few at least."""
     ratios = Ratios()
     do_round(0)
     began = time.perf_counter()
     for number in range(MOST_ROUNDS):
-        if number >= FEWEST_ROUNDS and time.perf_counter() - began > seconds:
+        if number >= fewest and time.perf_counter() - began > seconds:
             break
         ratios.add(do_round(number))
     return ratios
@@ -227,12 +229,20 @@ def alone(candidates: Candidates, classes: int, device: torch.device, seconds: f
     )
 
 
-def whole_steps(candidates: Candidates, model: Classifier, batch: Batch, seconds: float) -> Ratios:
+def whole_steps(
+    candidates: Candidates,
+    model: Classifier,
+    batch: Batch,
+    seconds: float,
+    fewest: int = FEWEST_ROUNDS,
+) -> Ratios:
     """A step of the network for each candidate."""
     clock = Clock(batch.inputs.is_cuda)
     repeats = GPU_STEPS if clock.on_gpu else 1
     once = partial(model.step, batch)
-    return measure(lambda number: one_round(candidates, number, once, clock, repeats), seconds)
+    return measure(
+        lambda number: one_round(candidates, number, once, clock, repeats), seconds, fewest
+    )
 
 
 def shared_steps(candidates: Candidates, model: Classifier, batch: Batch, seconds: float) -> Ratios:
