@@ -198,15 +198,13 @@ def one_round(
     return {name: clock.time(partial(work, candidates[name]), repeats) for name in names}
 
 
-def measure(
-    do_round: Callable[[int], dict[str, float]], seconds: float, fewest: int = FEWEST_ROUNDS
-) -> Ratios:
+def measure(do_round: Callable[[int], dict[str, float]], seconds: float) -> Ratios:
     """Repeats rounds for `seconds` of wall-clock time, after a warm-up, and a few at least."""
     ratios = Ratios()
     do_round(0)
     began = time.perf_counter()
     for number in range(MOST_ROUNDS):
-        if number >= fewest and time.perf_counter() - began > seconds:
+        if number >= FEWEST_ROUNDS and time.perf_counter() - began > seconds:
             break
         ratios.add(do_round(number))
     return ratios
@@ -229,20 +227,12 @@ def alone(candidates: Candidates, classes: int, device: torch.device, seconds: f
     )
 
 
-def whole_steps(
-    candidates: Candidates,
-    model: Classifier,
-    batch: Batch,
-    seconds: float,
-    fewest: int = FEWEST_ROUNDS,
-) -> Ratios:
+def whole_steps(candidates: Candidates, model: Classifier, batch: Batch, seconds: float) -> Ratios:
     """A step of the network for each candidate."""
     clock = Clock(batch.inputs.is_cuda)
     repeats = GPU_STEPS if clock.on_gpu else 1
     once = partial(model.step, batch)
-    return measure(
-        lambda number: one_round(candidates, number, once, clock, repeats), seconds, fewest
-    )
+    return measure(lambda number: one_round(candidates, number, once, clock, repeats), seconds)
 
 
 def shared_steps(candidates: Candidates, model: Classifier, batch: Batch, seconds: float) -> Ratios:

@@ -10,7 +10,6 @@ from trainer.training.accelerator import make_accelerator
 
 MODEL, SIDE, BATCH = "resnet34", 32, 128
 QUICK_MODEL, QUICK_SIDE, QUICK_BATCH, QUICK_LOSSES = "resnet18", 8, 2, 6
-FEWEST_ROUNDS = 2
 EPOCH_IMAGES = 50_000
 
 
@@ -26,7 +25,7 @@ def measure_losses(setting: Setting) -> Iterator[Row]:
     batch = steps.make_batch(images.to(accelerator.device), steps.CLASSES)
     classifier = steps.make_classifier(accelerator, model)
     seconds = 0 if quick else setting.left() / 2  # a round that has begun is not cut short
-    ratios = steps.whole_steps(candidates, classifier, batch, seconds, FEWEST_ROUNDS)
+    ratios = steps.whole_steps(candidates, classifier, batch, seconds)
     step = statistics.median(ratios.reference)
     rounds = f"{len(ratios.reference)} rounds, mixed precision: {accelerator.mixed_precision}"
     yield Row(f"{model}, step with {steps.REFERENCE}", 1000 * step, "ms", rounds)
