@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture docs figures screenshots bench fuzz campaign evidence study-quick study-scratch format clean
+.PHONY: help demo test check lint types architecture docs figures screenshots bench gpu fuzz campaign evidence study-quick study-scratch format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ bench: $(INSTALLED) ## speed and memory beside other packages and the machine's 
 	@for script in $$(grep -l __main__ benchmarks/*.py); do \
 	    echo "$$script"; $(BIN)/python "$$script" || exit 1; \
 	done
+
+gpu: $(INSTALLED) ## what an NVIDIA GPU does: tests, extraction, statistics, training (ten minutes)
+	$(BIN)/python -m benchmarks.gpu
 
 fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed requests and files (an hour or more)
 	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \

@@ -42,6 +42,7 @@ from difficulty_service.backbones.backbone import (
 )
 from difficulty_service.backbones.frozen_network import FrozenNetwork
 from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.schedules import SMALL_SIZE, suitable_batch_size
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import normalise
@@ -166,14 +167,23 @@ def plain_loop(setting: Setting) -> Callable[[], None]:
     return run
 
 
-def extraction(setting: Setting) -> Callable[[], None]:
-    """As `difficulty extract`, with dataset and backbone open already, as for the others."""
+def extraction(
+    setting: Setting, workers: int | None = None, limit: int | None = None
+) -> Callable[[], None]:
+    """As `difficulty extract`, with dataset and backbone open already, as for the others.
+
+    Args:
+        setting: What all measurements share.
+        workers: Threads that read and decode; None for all cores.
+        limit: Number of images; None for all.
+    """
     request = ExtractRequest(
         location=str(setting.folder),
         out=setting.out / "store",
         backbone=setting.name,
         network=setting.network,
-        options=ExtractOptions(batch_size=setting.batch_size),
+        dataset=DatasetOptions(limit=limit),
+        options=ExtractOptions(batch_size=setting.batch_size, workers=workers),
         resume=False,
     )
     dataset = open_dataset(request.location, request.dataset)

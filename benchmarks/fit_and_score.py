@@ -56,8 +56,8 @@ def difficulty(features, labels, classes):  # noqa: ANN001, ANN201, D103
     from difficulty_service.statistics.fitting import fit
 
     def run():  # noqa: ANN202
-        x, y = torch.from_numpy(features), torch.from_numpy(labels)
-        return relative_mahalanobis(fit(x, y, classes)).rmd(x, y).numpy()
+        x, y = torch.as_tensor(features), torch.as_tensor(labels)  # arrays, or on a device
+        return relative_mahalanobis(fit(x, y, classes)).rmd(x, y).cpu().numpy()
 
     return run
 
@@ -67,14 +67,14 @@ def pytorch_ood(features, labels, classes):  # noqa: ANN001, ANN201, D103
     from pytorch_ood.detector import RMD
 
     def run():  # noqa: ANN202
-        x, y = torch.from_numpy(features), torch.from_numpy(labels)
+        x, y = torch.as_tensor(features), torch.as_tensor(labels)
         detector = RMD(encoder=None).fit_features(x, y)
-        scores = torch.empty(len(x))
+        scores = x.new_empty(len(x))
         for label in range(classes):  # its public method scores every class, not the own one
             rows = x[y == label]
             own = detector._class_score(rows, label)
             scores[y == label] = own - detector._background_score(rows)
-        return scores.numpy() * len(x)  # its covariances are not divided by the sample count
+        return scores.cpu().numpy() * len(x)  # its covariances are not divided by the sample count
 
     return run
 

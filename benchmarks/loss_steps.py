@@ -85,7 +85,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A ResNet-18 in training."""
+    """A network in training."""
 
     network: nn.Module
     optimiser: torch.optim.Optimizer
@@ -158,11 +158,11 @@ def make_batch(inputs: Tensor, num_classes: int) -> Batch:
     return Batch(positions, inputs, targets.to(inputs.device))
 
 
-def make_classifier(accelerator: Accelerator) -> Classifier:
-    """A fresh one, prepared as for training, with a rate that leaves it fresh."""
+def make_classifier(accelerator: Accelerator, name: str = "resnet18") -> Classifier:
+    """A fresh ResNet, prepared as for training, with a rate that leaves it fresh."""
     torch.manual_seed(0)
     spec = InputSpec((3, 32, 32), torch.full((3,), 127.5), torch.full((3,), 64.0))
-    model = build_model(ModelConfig("resnet18"), spec, CLASSES)
+    model = build_model(ModelConfig(name), spec, CLASSES)
     model = model.to(memory_format=torch.channels_last).train()
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     return Classifier(*accelerator.prepare(model, optimiser))

@@ -2,8 +2,9 @@
 
 Run: python benchmarks/precision.py [--images 10000]
 
-CIFAR-10's test images through the built-in encoder and through MobileNetV2 with its real weights,
-both read from DIFFICULTY_SHARED (default ../shared); scored once in float32 and once in bfloat16.
+CIFAR-10's test images through the built-in encoder, through MobileNetV2 with its real weights, both
+read from DIFFICULTY_SHARED (default ../shared), and through a ViT-B/32 with random weights, whose
+speed is that of the real ones; scored once in float32 and once in bfloat16.
 """
 
 import argparse
@@ -11,16 +12,19 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from extraction import random_weights
 from machine import machine
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.feature_store.description import LEAST_AGREEMENT
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
 from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.score_file import read_scores
@@ -28,7 +32,7 @@ from difficulty_service.score_file import read_scores
 SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 IMAGES = SHARED / "data" / "cifar10_test.parquet"
 WEIGHTS = SHARED / "weights" / "mobilenetv2_100.imagenet1k.safetensors"
-LEAST_AGREEMENT = 0.999
+VIT = "open_clip:ViT-B-32/openai"
 
 
 def scored(
@@ -52,7 +56,7 @@ def scored(
 
 
 def main() -> None:
-    """Prints a line for each backbone."""
+    """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=10_000)
     limit = parser.parse_args().images
@@ -61,19 +65,24 @@ def main() -> None:
     enable_avx512_kernels()
     keep_freed_memory()
     print(f"{machine()}\n{limit} test images of CIFAR-10")
-    agreements = []
-    for backbone, weights in (("builtin", None), ("timm:mobilenetv2_100", str(WEIGHTS))):
+    with tempfile.TemporaryDirectory() as folder:
+        vit = random_weights(VIT, Path(folder))
+        compare((("builtin", None), (VIT, vit), ("timm:mobilenetv2_100", str(WEIGHTS))), limit)
+
+
+def compare(networks: Sequence[tuple[str, str | None]], limit: int) -> None:
+    """Prints a line for each network."""
+    for backbone, weights in networks:
         full, full_rate = scored(backbone, weights, torch.float32, limit)
         half, half_rate = scored(backbone, weights, torch.bfloat16, limit)
-        agreements.append(float(spearmanr(full, half).statistic))
+        agreement = float(spearmanr(full, half).statistic)
         hardest = [set(np.argsort(-scores)[: limit // 10].tolist()) for scores in (full, half)]
         overlap = len(hardest[0] & hardest[1]) / (limit // 10)
         print(
-            f"{backbone:24} Spearman {agreements[-1]:.5f}, hardest tenth shared {overlap:.3f}, "
-            f"float32 {full_rate:.0f} images/s, bfloat16 {half_rate:.0f}"
+            f"{backbone:24} Spearman {agreement:.5f}, hardest tenth shared {overlap:.3f}, "
+            f"float32 {full_rate:.0f} images/s, bfloat16 {half_rate:.0f}; "
+            f"{LEAST_AGREEMENT} is {'reached' if agreement >= LEAST_AGREEMENT else 'missed'}"
         )
-    agree = min(agreements) >= LEAST_AGREEMENT
-    print(f"{'bfloat16' if agree else 'float32'} on CPUs: {LEAST_AGREEMENT} is asked of both")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from difficulty_service.extraction import precision
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 
@@ -58,6 +59,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("no CUDA device answers")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def same_precision_on_every_machine() -> Iterator[None]:
+    """Has no processor compute in bfloat16 unasked, which only some can."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(precision, "computes_in_bfloat16", lambda: False)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -14,11 +14,12 @@ from difficulty_service.commands.console import err, out, print_table, print_war
 from difficulty_service.commands.dataset_report import report_dataset
 from difficulty_service.commands.extraction import Extraction, takes_extraction
 from difficulty_service.commands.interruption import exit_when_interrupted
-from difficulty_service.commands.machine import choose_machine
+from difficulty_service.commands.machine import choose_machine, with_precision
 from difficulty_service.commands.options import (
     Engine,
     FeatureKind,
     OnError,
+    Precision,
     parse_actors,
 )
 from difficulty_service.commands.progress import ImageProgressBar
@@ -149,6 +150,7 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
             max_pixels=extraction.max_pixels,
             stop_on_error=extraction.on_error is OnError.STOP,
             workers=extraction.workers,
+            open_precision=extraction.precision is Precision.AUTO,
         ),
         resume=extraction.resume,
         cluster=cluster,
@@ -203,7 +205,7 @@ def run_extract(request: "ExtractRequest", choose: Callable[[], str]) -> None:
     with show_extraction(request) as bar:
         dataset = open_dataset(request.location, request.dataset)
         report_dataset(dataset)
-        request = with_backbone(request, choose())
+        request = with_precision(with_backbone(request, choose()), dataset)
         err.print(f"features go to {request.out}", markup=False)
         extracted = extract_dataset(dataset, request, bar.update)
     report_extraction(request, extracted)

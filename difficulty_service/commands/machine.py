@@ -1,14 +1,19 @@
 """Device and precision of the backbone, as the options of the command line choose them."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from difficulty_service.commands.console import err
 from difficulty_service.commands.extraction import Extraction
 from difficulty_service.commands.options import Precision
 
 if TYPE_CHECKING:
     import torch
 
+    from difficulty_service.datasets.sample import Dataset
     from difficulty_service.engines.cluster import ClusterOptions
+    from difficulty_service.pipeline import ExtractRequest
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
 
 def choose_machine(
@@ -26,6 +31,24 @@ def choose_machine(
     if extraction.precision is Precision.AUTO:
         return device, best
     return device, choose_precision(extraction.precision, device)
+
+
+def with_precision(
+    request: "ExtractRequest", dataset: "Dataset", fitted: "FittedGaussians | None" = None
+) -> "ExtractRequest":
+    """The request with its precision settled, which is printed with the reason."""
+    from difficulty_service.extraction.precision import settle_precision
+    from difficulty_service.extraction.task import ExtractionTask
+
+    settled = settle_precision(
+        ExtractionTask(dataset, request.backbone, request.network, request.options),
+        request.out if request.resume else None,
+        None if fitted is None else fitted.description,
+        alone=request.cluster is None and request.subset.num_subsets == 1,
+    )
+    if settled.reason is not None:
+        err.print(f"the network computes in {settled.reason}", markup=False)
+    return replace(request, network=settled.network, options=settled.options)
 
 
 def choose_precision(precision: Precision, device: "torch.device") -> "torch.dtype":

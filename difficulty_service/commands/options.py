@@ -132,7 +132,9 @@ Device = Annotated[
 PrecisionName = Annotated[
     Precision,
     typer.Option(
-        "--precision", help="auto: bf16 on recent GPUs, else fp32.", rich_help_panel=NETWORK
+        "--precision",
+        help="auto: bf16 on recent GPUs, and on CPUs where faster with the same ranks; else fp32.",
+        rich_help_panel=NETWORK,
     ),
 ]
 Flip = Annotated[

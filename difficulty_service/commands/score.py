@@ -18,6 +18,7 @@ from difficulty_service.commands.extract import (
 )
 from difficulty_service.commands.extraction import OPTION_NAMES, Extraction, takes_extraction
 from difficulty_service.commands.fit import report_fit
+from difficulty_service.commands.machine import with_precision
 from difficulty_service.commands.options import (
     MatmulDtype,
     MatmulDtypeName,
@@ -194,6 +195,7 @@ def run_score(
         dataset = open_dataset(extraction.location, extraction.dataset)
         report_dataset(dataset)
         extraction = with_backbone(extraction, choose())
+        extraction = with_precision(extraction, dataset, scoring.fitted)
         err.print(f"features go to {extraction.out}, scores to {scoring.out}", markup=False)
 
         def on_extracted(extracted: "ExtractedDataset") -> None:

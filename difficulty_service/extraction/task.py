@@ -1,7 +1,8 @@
 """An extraction task: a dataset, a backbone, and how images become features."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import Dataset
@@ -27,6 +28,10 @@ class ExtractOptions:
         stop_on_error: Whether to end at the first bad image instead of listing it.
         workers: Number of threads that read and decode, and on a CPU also run small networks;
             None for as many as there are cores, or on a cluster for what suits an actor.
+        open_precision: Whether the network's precision is only that of its device, which
+            `precision.settle_precision` may change before the extraction.
+        precision_pilot: Fields of the `PrecisionPilot` by which the precision was chosen; None
+            where nothing was compared.
     """
 
     batch_size: int | None = None
@@ -37,6 +42,8 @@ class ExtractOptions:
     max_pixels: int = DEFAULT_MAX_PIXELS
     stop_on_error: bool = False
     workers: int | None = None
+    open_precision: bool = False
+    precision_pilot: Mapping[str, Any] | None = None
 
     @property
     def decoder(self) -> str:

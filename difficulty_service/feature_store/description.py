@@ -21,6 +21,9 @@ FEATURE_KEYS = (
 )
 """Keys of a description that say what kind of features a store holds."""
 
+LEAST_AGREEMENT = 0.999
+"""Spearman's correlation of scores from which on features of float32 and of bfloat16 are alike."""
+
 
 def is_store(folder: Path) -> bool:
     """Whether a folder holds a feature store, complete or not."""

@@ -40,7 +40,7 @@ FEATURE_FILES = (PART_FILES, UNFINISHED_FILES, f"{PREVIOUS_FOLDER}/{PREVIOUS_FIL
 PREFETCHED_PARTS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
-FREE_TO_CHANGE = {"dataset", "dataset_options", "package_version", "warnings"}
+FREE_TO_CHANGE = {"dataset", "dataset_options", "package_version", "precision_pilot", "warnings"}
 """Keys of a description that a resumed run need not share with the first one; the fingerprint
 tells whether the samples are the same."""
 

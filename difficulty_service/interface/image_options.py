@@ -25,7 +25,8 @@ class EncoderOptions(TypedDict, total=False):
         weights: Weights file instead of those of the hub.
         features: `penultimate` (default), or `projected` for CLIP's shared space.
         device: `auto` (default), `cpu`, `cuda`, `cuda:1` or `mps`.
-        precision: `auto` (default: bf16 on recent GPUs, otherwise fp32), `fp32` or `bf16`.
+        precision: `auto` (default), `fp32` or `bf16`. `auto` is bf16 on recent GPUs, otherwise
+            fp32; `score_dataset` also takes bf16 on CPUs where that is faster and ranks alike.
         flip: Whether features are the mean of those of the image and of its mirror image, for twice
             the time of the network; False by default.
         batch_size: Images in one forward pass; by default what suits the device.
@@ -135,6 +136,7 @@ def extract_options(options: Mapping[str, Any]) -> ExtractOptions:
         max_pixels=options.get("max_pixels", DEFAULT_MAX_PIXELS),
         stop_on_error=options.get("on_error", "skip") == "stop",
         workers=options.get("workers"),
+        open_precision=options.get("precision", "auto") == "auto",
     )
 
 

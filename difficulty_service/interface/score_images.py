@@ -2,9 +2,12 @@
 
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
+from difficulty_service.extraction.precision import settle_precision
+from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.interface.image_options import (
     ImageOptions,
     dataset_options,
@@ -68,6 +71,11 @@ def score_dataset(
             options=extract_options(options),
             resume=options.get("resume", not is_pairs(images)),
         )
+        settled = settle_precision(
+            ExtractionTask(dataset, backbone, request.network, request.options),
+            request.out if request.resume else None,
+        )
+        request = replace(request, network=settled.network, options=settled.options)
         update = stack.enter_context(progress_bar(shown=progress))
         scoring = ScoreRequest(
             Path(out), scorers, fit, near_duplicates=options.get("near_duplicates")

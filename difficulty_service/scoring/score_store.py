@@ -19,7 +19,11 @@ from difficulty_service.scoring.label_posteriors import fit_store_posteriors
 from difficulty_service.scoring.near_duplicates import find_near_duplicates
 from difficulty_service.scoring.ranking import unranked_scores, with_percentiles
 from difficulty_service.scoring.row_counts import RowCounts, row_warnings
-from difficulty_service.scoring.same_features import are_same_samples, require_same_features
+from difficulty_service.scoring.same_features import (
+    are_same_samples,
+    precision_warnings,
+    require_same_features,
+)
 from difficulty_service.scoring.score_rows import HASH_COLUMN, Classes, match_classes, score_rows
 from difficulty_service.statistics.factor import Factor
 
@@ -186,6 +190,7 @@ class _Rows:
             self.counts.near_duplicates = len(near.positions)
         warnings = [
             *self._store.warnings,
+            *precision_warnings(self._store.description, self._fitted.description),
             *self._fitted.gaussians.warnings,
             *row_warnings(self.counts, self._classes, self._store.class_names, duplicates, near),
         ]

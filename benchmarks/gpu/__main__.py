@@ -1,0 +1,89 @@
+"""What a GPU does with this project: its tests, extraction, statistics and training, in minutes.
+
+    python -m benchmarks.gpu [--out gpu-results]
+
+Needs an NVIDIA GPU and PyTorch, no network and no data: images are generated and weights are
+random. A part whose packages are missing is left out, and the table says so; each has a share of
+ten minutes. Numbers go to `gpu.json` and, as a table, to `gpu.md`. Without a GPU
+`--device cpu --quick` tries every part with tiny sizes, whose numbers mean nothing.
+"""
+
+import argparse
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from benchmarks.gpu.encoders import measure_encoders
+from benchmarks.gpu.fitting import fit_and_score
+from benchmarks.gpu.limits import measure_limits
+from benchmarks.gpu.losses import measure_losses
+from benchmarks.gpu.neighbours import measure_neighbours
+from benchmarks.gpu.parts import Part, PartResult, Setting, run_part, script
+from benchmarks.gpu.report import markdown, write_report
+from benchmarks.gpu.suite import BAD, run_tests
+from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
+
+PARTS: dict[str, tuple[Part, float]] = {
+    "limits": (measure_limits, 20),
+    "statistics": (fit_and_score, 70),
+    "extraction": (measure_encoders, 210),
+    "losses": (measure_losses, 70),
+    "neighbours": (measure_neighbours, 50),
+    "tests": (run_tests, 120),
+}
+"""Parts and their seconds, nine minutes together; the limits come first, for others need them."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs all parts; ends with an error where one of them or a test has failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:1, or with --quick cpu")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes")
+    parser.add_argument("--out", type=Path, default=Path("gpu-results"))
+    options = parser.parse_args(arguments)
+    device = torch.device(options.device)
+    if device.type == "cpu" and not options.quick:
+        parser.error("a processor is only for trying the parts: add --quick")
+    if device.type != "cpu" and not torch.cuda.is_available():
+        sys.exit("no NVIDIA GPU answers; --device cpu --quick tries every part on the processor")
+    name = script("machine").machine()
+    print(name, flush=True)
+    results = run_all(device, quick=options.quick)
+    print(markdown(results))
+    for path in write_report(options.out, name, results):
+        print(path)
+    if failed := [each.name for each in results if has_failed(each)]:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def has_failed(result: PartResult) -> bool:
+    """Whether a part ended with an error, or a test with anything but success."""
+    return result.failed or any(row.what in BAD for row in result.rows)
+
+
+def run_all(device: torch.device, *, quick: bool) -> list[PartResult]:
+    """Runs one part after another, in their order."""
+    limits: dict[str, float] = {}
+    results = []
+    with tempfile.TemporaryDirectory(prefix="difficulty-gpu-") as folder:
+        for name, (part, seconds) in PARTS.items():
+            own = Path(folder, name)
+            own.mkdir()
+            ends = math.inf if quick else time.monotonic() + seconds
+            setting = Setting(device, quick, own, ends, limits)
+            result = run_part(name, part, setting)
+            reason = f"; {result.left_out}" if result.left_out else ""
+            print(f"{name}: {result.seconds:.0f} s{reason}", file=sys.stderr, flush=True)
+            results.append(result)
+    return results
+
+
+if __name__ == "__main__":
+    enable_avx512_kernels()
+    keep_freed_memory()
+    main()

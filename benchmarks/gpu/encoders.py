@@ -1,0 +1,127 @@
+"""Extraction from JPEG files beside the bare forward pass, and how many cores feed the device."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu.parts import Row, Setting, script
+from difficulty_service.backbones import load_backbone
+from difficulty_service.backbones.backbone import BackboneOptions, best_precision
+from difficulty_service.errors import DifficultyError
+from difficulty_service.extraction.schedules import suitable_batch_size
+from difficulty_service.runtime.parallel import num_workers
+
+WRITTEN, IMAGES = 512, 8192
+IMAGES_PER_WORKER = 512
+FED = 0.9
+"""Share of the bare forward pass from which on the device counts as fed."""
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Network:
+    """A backbone, and what its random weights are those of.
+
+    Attributes:
+        name: Name of the backbone.
+        weights_of: The same network by the name in its library.
+    """
+
+    name: str
+    weights_of: str
+
+
+NETWORKS = (
+    Network("open_clip:ViT-B-16/openai", "open_clip:ViT-B-16/openai"),
+    Network("open_clip:ViT-L-14/openai", "open_clip:ViT-L-14/openai"),
+    Network("dinov2-vit-b14", "timm:vit_base_patch14_dinov2.lvd142m"),
+)
+QUICK_NETWORKS = (Network("builtin", "builtin"),)
+
+
+def measure_encoders(setting: Setting) -> Iterator[Row]:
+    """Images per second of each network; each gets an equal share of the time that is left."""
+    images = 8 if setting.quick else IMAGES
+    write_images(setting.folder / "images", min(images, WRITTEN), images)
+    networks = QUICK_NETWORKS if setting.quick else NETWORKS
+    for number, network in enumerate(networks):
+        ends = time.monotonic() + setting.left() / (len(networks) - number)
+        try:
+            yield from _measure_network(setting, network, images, ends)
+        except ImportError as error:
+            yield Row(network.name, None, "images/s", f"{error.name} is not installed")
+        except torch.OutOfMemoryError:
+            yield Row(network.name, None, "images/s", "its memory is too small")
+        except DifficultyError as error:
+            yield Row(network.name, None, "images/s", str(error))
+
+
+def write_images(folder: Path, written: int, total: int) -> None:
+    """Photographs of 500 x 400 pixels; most are links to others, which are decoded all the same."""
+    script("photographs").write_photographs(folder, written)
+    files = sorted(folder.rglob("*.jpg"))
+    for number in range(written, total):
+        original = files[number % written]
+        os.link(original, original.with_name(f"{number}.jpg"))
+
+
+def _measure_network(setting: Setting, network: Network, images: int, ends: float) -> Iterator[Row]:
+    scripts = script("extraction")
+    weights = scripts.random_weights(network.weights_of, setting.folder)
+    precision = best_precision(setting.device)
+    options = BackboneOptions(weights=weights, device=setting.device, precision=precision)
+    backbone = load_backbone(network.name, options)
+    batch_size = min(images, suitable_batch_size(setting.device, backbone))
+    common = scripts.Setting(
+        folder=setting.folder / "images",
+        out=setting.folder,
+        number=images,
+        name=network.name,
+        network=options,
+        backbone=backbone,
+        published=backbone,
+        batch_size=batch_size,
+    )
+    forward = scripts.forward(backbone, common)
+    setting.time(forward)  # loads kernels
+    computed = images // batch_size * batch_size
+    bare = computed / min(setting.time(forward) for _ in range(ROUNDS))
+    note = f"batches of {batch_size}, {str(precision).removeprefix('torch.')}"
+    yield Row(f"{network.name}, bare forward pass", bare, "images/s", note)
+    yield from _feed(setting, common, bare, ends)
+
+
+def _feed(setting: Setting, common: Any, bare: float, ends: float) -> Iterator[Row]:  # noqa: ANN401
+    """Extraction with all cores, then with one and its doubles until the device is fed."""
+    feeding = cores = num_workers()
+    row, fed = _extract(setting, common, cores, bare)
+    yield row
+    if not fed:
+        yield Row(f"{common.name}, cores that feed it", None, "cores", f"all {cores} do not")
+        return
+    note = ""
+    for workers in (1 << power for power in range(cores.bit_length()) if 1 << power < cores):
+        if time.monotonic() > ends:
+            note = "the time was up before fewer were tried"
+            break
+        row, fed = _extract(setting, common, workers, bare)
+        yield row
+        if fed:
+            feeding = workers
+            break
+    yield Row(f"{common.name}, cores that feed it", feeding, "cores", note)
+
+
+def _extract(setting: Setting, common: Any, workers: int, bare: float) -> tuple[Row, bool]:  # noqa: ANN401
+    """The rate with some cores, and whether it is nearly that of the bare forward pass."""
+    number = min(common.number, max(common.batch_size, IMAGES_PER_WORKER * workers))
+    rate = number / setting.time(script("extraction").extraction(common, workers, number))
+    note = f"{number:,} JPEGs, {rate / bare:.2f} of the bare forward pass"
+    row = Row(f"{common.name}, extraction with {workers} cores", rate, "images/s", note)
+    return row, rate >= FED * bare

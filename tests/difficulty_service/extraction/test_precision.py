@@ -1,0 +1,230 @@
+"""The precision that nobody asked for: measured once, followed ever after."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+import difficulty_service as ds
+from difficulty_service.backbones import load_backbone
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.extraction import precision, precision_pilot
+from difficulty_service.extraction.precision import PrecisionPilot, settle_precision
+from difficulty_service.extraction.precision_pilot import (
+    Encoded,
+    compare_precisions,
+    rank_agreement,
+    spread_blocks,
+)
+from difficulty_service.extraction.stage_clock import StageClock, StageTime
+from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.feature_store.description import read_description
+from difficulty_service.interface.image_sources import open_images
+
+OPEN = ExtractOptions(open_precision=True)
+FASTER = {"num_images": 512, "float32": 20.0, "bfloat16": 60.0, "agreement": 0.9998}
+OTHER_RANKS = FASTER | {"agreement": 0.98}
+
+
+def pairs(number: int) -> list[tuple[np.ndarray, str]]:
+    """Small images of four classes, which get brighter, in the order of the classes."""
+    noise = np.random.default_rng(0).integers(0, 60, (number, 32, 32, 3), dtype=np.uint8)
+    classes = [4 * row // number for row in range(number)]
+    return [
+        (image + np.uint8(60 * label), f"class{label}")
+        for image, label in zip(noise, classes, strict=True)
+    ]
+
+
+def dataset_of(number: int) -> Dataset:
+    return open_images(pairs(number), DatasetOptions())[0]
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, object]], list[str]]:
+    """Has the processor compute in bfloat16, with a result of the comparison that is given."""
+    monkeypatch.setattr(precision, "computes_in_bfloat16", lambda: True)
+    monkeypatch.setattr(precision, "LEAST_IMAGES", 40)
+    calls: list[str] = []
+
+    def set_result(fields: dict[str, object]) -> list[str]:
+        def compare(task: ExtractionTask, _load: object) -> dict[str, object]:
+            calls.append(task.backbone)
+            return fields
+
+        monkeypatch.setattr(precision, "compare_precisions", compare)
+        return calls
+
+    return set_result
+
+
+@pytest.mark.parametrize(
+    ("rates", "agreement", "expected", "reason"),
+    [
+        ((20, 60), 0.9995, torch.bfloat16, "bfloat16 is 3.0 times as fast here, and Spearman"),
+        ((20, 60), 0.999, torch.bfloat16, "of the scores of 512 images is 0.99900"),
+        ((20, 60), 0.9989, torch.float32, "is 0.99890, where 0.999 is asked"),
+        ((20, 24), 0.9995, torch.bfloat16, "1.2 times as fast"),
+        ((20, 23), 0.9995, torch.float32, "float32, as bfloat16 is 1.1 times as fast here"),
+        ((20, 5), None, torch.float32, "float32, as bfloat16 is 0.2 times as fast here"),
+        ((20, 60), 0.0, torch.float32, "is 0.00000, where 0.999 is asked"),
+    ],
+)
+def test_bfloat16_is_taken_where_it_is_faster_and_ranks_alike(
+    rates: tuple[float, float], agreement: float | None, expected: torch.dtype, reason: str
+) -> None:
+    pilot = PrecisionPilot(512, *rates, agreement)
+
+    assert pilot.best == expected
+    assert reason in pilot.reason
+
+
+def naive_rmd(fitted: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    """RMD of features, by the covariances of others with the same labels."""
+    means = torch.stack([fitted[labels == label].mean(dim=0) for label in labels.unique()])
+
+    def distance(differences: Tensor, centred: Tensor) -> Tensor:
+        inverse = torch.linalg.inv(centred.T @ centred / len(centred))
+        return ((differences @ inverse) * differences).sum(dim=1)
+
+    own = distance(features - means[labels], fitted - means[labels])
+    return own - distance(features - fitted.mean(dim=0), fitted - fitted.mean(dim=0))
+
+
+def test_ranks_are_compared_with_features_and_gaussians_of_either_precision() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(600) % 3
+    full = torch.randn(600, 5, generator=generator, dtype=torch.float64)
+    half = full + 0.1 * torch.randn(600, 5, generator=generator, dtype=torch.float64)
+    reference = naive_rmd(full, full, labels)
+    crossed = [naive_rmd(*each, labels) for each in ((half, half), (half, full), (full, half))]
+    expected = min(float(spearmanr(reference, each).statistic) for each in crossed)
+
+    agreement = rank_agreement(Encoded(full, labels, 1.0), Encoded(half, labels, 1.0))
+
+    assert agreement == pytest.approx(expected, abs=1e-9)
+    assert 0.9 < agreement < 0.999
+
+
+def test_features_that_overflow_do_not_agree() -> None:
+    full = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(60) % 3
+
+    agreement = rank_agreement(
+        Encoded(full, labels, 1.0), Encoded(full.where(full < 2, torch.inf), labels, 1.0)
+    )
+
+    assert agreement == 0
+
+
+def test_blocks_from_all_over_a_sorted_dataset_hold_every_class() -> None:
+    dataset = dataset_of(2400)
+
+    blocks = spread_blocks(dataset)
+
+    samples = [sample for shard in range(blocks.num_shards) for sample in blocks.read_shard(shard)]
+    ids = [int(sample.sample_id) for sample in samples]
+    assert len(ids) == len(set(ids)) == 512
+    assert (ids[0], ids[63], ids[64], ids[-1]) == (0, 63, 333, 2399)
+    assert [sample.label for sample in samples] == dataset.labels[ids].tolist()
+    assert set(blocks.labels.tolist()) == {0, 1, 2, 3}
+    expected = next(dataset.open_images(range(333, 334)))().read()
+    assert samples[64].open().read() == expected
+
+
+@pytest.mark.parametrize("seconds", [(4.0, 1.0), (1.0, 1.0)])
+def test_the_network_runs_in_both_precisions_and_slow_bfloat16_ends_it_early(
+    monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, float]
+) -> None:
+    monkeypatch.setattr(precision_pilot, "BLOCK_IMAGES", 8)
+    runs: list[Tensor] = []
+
+    class Clock(StageClock):
+        """A clock by which the precisions, which take turns, take seconds that are given."""
+
+        def stages(self) -> list[StageTime]:
+            runs.append(torch.empty(0))
+            busy = seconds[(len(runs) - 1) % 2]
+            return [replace(stage, busy=busy, threads=1) for stage in super().stages()]
+
+    monkeypatch.setattr(precision_pilot, "StageClock", Clock)
+    task = ExtractionTask(dataset_of(80), "builtin", BackboneOptions(), OPEN)
+
+    found = compare_precisions(task, load_backbone)
+
+    if seconds[1] < seconds[0]:
+        assert (found["num_images"], found["float32"], found["bfloat16"]) == (64, 14.0, 56.0)
+        assert 0.5 < found["agreement"] < 1
+    else:
+        assert found == {"num_images": 8, "float32": 8.0, "bfloat16": 8.0, "agreement": None}
+
+
+def test_only_a_lone_process_with_such_a_cpu_and_enough_images_compares(
+    compared: Callable[[dict[str, object]], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = compared(FASTER)
+    task = ExtractionTask(dataset_of(48), "builtin", BackboneOptions(), OPEN)
+    few = replace(task, dataset=dataset_of(32))
+    chosen = replace(task, options=ExtractOptions())
+
+    given = [
+        settle_precision(task, None, alone=False),
+        settle_precision(few, None),
+        settle_precision(chosen, None),
+    ]
+
+    monkeypatch.setattr(precision, "computes_in_bfloat16", lambda: False)
+    given.append(settle_precision(task, None))
+    assert [each.network.precision for each in given] == [torch.float32] * 4
+    assert [each.reason for each in given] == [None] * 4
+    assert calls == []
+
+
+def test_the_choice_is_recorded_and_a_resumed_run_keeps_it(
+    tmp_path: Path, compared: Callable[[dict[str, object]], list[str]]
+) -> None:
+    images, out = pairs(48), tmp_path / "scores.parquet"
+    options = {"out": out, "progress": False, "resume": True, "device": "cpu"}
+    calls = compared(FASTER)
+    first = ds.score_dataset(images, **options)
+    compared(OTHER_RANKS)
+
+    again = ds.score_dataset(images[:-1], **options)
+
+    assert calls == ["builtin"]
+    for scores in (first, again):
+        assert scores.provenance["precision"] == "bfloat16"
+        assert scores.provenance["precision_pilot"] == FASTER
+    assert read_description(tmp_path / "scores.features")["precision"] == "bfloat16"
+
+
+def test_other_ranks_keep_float32(
+    tmp_path: Path, compared: Callable[[dict[str, object]], list[str]]
+) -> None:
+    compared(OTHER_RANKS)
+
+    scores = ds.score_dataset(pairs(48), out=tmp_path / "scores.csv", progress=False, device="cpu")
+
+    assert scores.provenance["precision"] == "float32"
+    assert scores.provenance["precision_pilot"] == OTHER_RANKS
+
+
+def test_features_for_given_gaussians_take_their_precision(
+    compared: Callable[[dict[str, object]], list[str]],
+) -> None:
+    calls = compared(OTHER_RANKS)
+    task = ExtractionTask(dataset_of(48), "builtin", BackboneOptions(), OPEN)
+    fitted_on = {"precision": "bfloat16", "precision_pilot": FASTER}
+
+    settled = settle_precision(task, None, fitted_on)
+
+    assert settled.network.precision == torch.bfloat16
+    assert settled.options.precision_pilot == FASTER
+    assert settled.reason == "bfloat16, as the features of the Gaussians are"
+    assert calls == []
