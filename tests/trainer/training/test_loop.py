@@ -222,7 +222,7 @@ def test_the_record_has_the_mean_norm_of_the_last_layers_gradient_before_it_is_c
             bias -= rate * shrink * of_bias
     (record,) = recorder.epochs
     assert record["norm_last_gradient"] == pytest.approx(sum(norms) / len(norms), rel=1e-4)
-    assert record["norm_last_weights"] == pytest.approx(float(weight.norm()), rel=1e-4)
+    assert record["norm_last_weights"] == pytest.approx(float(weight.detach().norm()), rel=1e-4)
 
 
 def test_the_moving_average_follows_the_parameters_and_is_evaluated(
