@@ -69,6 +69,7 @@ def main(train: Path, test: Path, out: Path, images: int = IMAGES) -> None:
         )
         provenance = {
             "dataset": str(test),
+            "dataset_options": {"id_column": "index"},
             "backbone": "builtin",
             "num_samples": len(ids),
             "fitted_on": {"dataset": str(train)},

@@ -86,4 +86,5 @@ def _draw_bins(axes: "Axes", rows: Sequence[Row], column: str, colours: "ScalarM
         epochs = sorted(values)
         means = [float(np.mean(values[each])) for each in epochs]
         marker = "o" if len(epochs) == 1 else None
-        axes.plot(epochs, means, color=colours.to_rgba(number), linewidth=1.2, marker=marker)
+        (colour,) = colours.to_rgba(np.array([number]))
+        axes.plot(epochs, means, color=colour, linewidth=1.2, marker=marker)
