@@ -33,6 +33,7 @@ def draw_lines(
         path: The .png or .svg file to write; an existing one is replaced.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     names = list(dict.fromkeys(str(row["run"]) for row in rows))
     across = min(len(panels), PANELS_PER_ROW)
@@ -46,12 +47,14 @@ def draw_lines(
             for place, name in enumerate(names):
                 own = [row for row in rows if row["run"] == name]
                 _draw_line(axes, own, (over[0], column), place, name)
-            # Names may hold a dollar sign, which must not start a formula.
             axes.set(xlabel=over[1], ylabel=label)
+            if all(isinstance(row[over[0]], int) for row in rows):
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         entries = figure.axes[0].get_legend_handles_labels()
         legend = figure.legend(
             *entries, loc="outside lower center", ncols=columns, fontsize="small"
         )
+        # Names may hold a dollar sign, which must not start a formula.
         for text in legend.get_texts():
             text.set_parse_math(False)
         save_picture(figure, path)
