@@ -1,9 +1,10 @@
-"""The trainer's commands: `difficulty train`, `evaluate`, `compare`, `sweep` and `uncertainty`."""
+"""The trainer's commands: `train`, `evaluate`, `compare`, `figures`, `sweep`, `uncertainty`."""
 
 import typer
 
 from trainer.commands.compare import compare
 from trainer.commands.evaluate import evaluate
+from trainer.commands.figures import figures
 from trainer.commands.sweep import sweep
 from trainer.commands.train import train
 from trainer.commands.uncertainty import uncertainty
@@ -11,5 +12,5 @@ from trainer.commands.uncertainty import uncertainty
 
 def add_commands(app: typer.Typer) -> None:
     """Adds the commands to the application."""
-    for command in (train, evaluate, compare, sweep, uncertainty):
+    for command in (train, evaluate, compare, figures, sweep, uncertainty):
         app.command()(command)

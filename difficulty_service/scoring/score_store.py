@@ -27,6 +27,9 @@ from difficulty_service.scoring.same_features import (
 from difficulty_service.scoring.score_rows import HASH_COLUMN, Classes, match_classes, score_rows
 from difficulty_service.statistics.factor import Factor
 
+FITTED_ON = ("dataset", "fingerprint", "num_samples", "corruption")
+"""What a score file says of the features that its Gaussians were fitted to, where it applies."""
+
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of the score file."""
 
@@ -220,7 +223,7 @@ def provenance(
     return {
         **{key: value for key, value in store.description.items() if key != "num_shards"},
         "class_names": list(classes.names),
-        "fitted_on": {key: fitted_on[key] for key in ("dataset", "fingerprint", "num_samples")},
+        "fitted_on": {key: fitted_on[key] for key in FITTED_ON if key in fitted_on},
         "shrinkage": gaussians.options.shrinkage,
         "products": gaussians.options.matmul_dtype,
         "reliable": gaussians.reliable,

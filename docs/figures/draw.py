@@ -120,9 +120,27 @@ def label_counts(axes: Axes) -> None:
     axes.set_xticks([50_000, 200_000, 1_281_167, 10_000_000], ["50k", "200k", "1.28M", "10M"])
 
 
+def corruptions(figure: Figure, rows: Rows) -> None:
+    """Mean RMD over the severity of corruptions, one panel for each of their kinds."""
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    colours = (BLUE, ORANGE, GREEN, GREY, "#cc79a7")
+    severities = [name for name in rows[0] if name not in ("kind", "corruption")]
+    panels = figure.subplots(1, len(kinds), sharey=True)
+    for axes, kind in zip(panels, kinds, strict=True):
+        chosen = [row for row in rows if row["kind"] == kind]
+        for row, colour in zip(chosen, colours, strict=False):
+            means = [float(row[severity]) for severity in severities]
+            axes.plot(severities, means, "o-", color=colour, markersize=3, label=row["corruption"])
+        axes.set_title(kind)
+        axes.set_xlabel("severity")
+        axes.legend(fontsize="small")
+    panels[0].set_ylabel("mean rmd")
+
+
 FIGURES: dict[str, tuple[Callable[[Figure, Rows], None], float, float]] = {
     "error_rate": (error_rate, 6.5, 2.8),
     "probes": (probes, 8.5, 4.2),
+    "corruptions": (corruptions, 9, 3),
     "eight_networks": (eight_networks, 8, 2.8),
     "streamed": (streamed, 8, 3),
 }

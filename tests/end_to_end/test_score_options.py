@@ -1,5 +1,6 @@
 """Options of `difficulty score`: statistics, augmentation, and which samples are scored."""
 
+import csv
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -171,3 +172,11 @@ def test_corrupted_images_are_harder_for_the_gaussians_of_clean_ones(
     assert clean < mild < strong
     assert read_scores(tmp_path / "5.parquet").provenance["corruption"] == "gaussian_noise:5"
     assert "corruption" not in read_scores(tmp_path / "clean.parquet").provenance
+    files = [tmp_path / f"{name}.parquet" for name in ("1", "clean", "5")]
+    done = difficulty("figures", *files, "--out", tmp_path / "figures", "--score-column", "md")
+    assert done.returncode == 0, done.stderr
+    assert "left out of reliability: no run is given" in done.stdout
+    with (tmp_path / "figures" / "difficulty-over-severity.csv").open(newline="") as file:
+        drawn = [(row["severity"], float(row["mean"])) for row in csv.DictReader(file)]
+    assert drawn == [("0", clean), ("1", mild), ("5", strong)]
+    assert (tmp_path / "figures" / "hardest-and-easiest.svg").stat().st_size > 10_000

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
+from difficulty_service.errors import TrainingError
 from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_parquet import write_parquet
+from difficulty_service.files.checked_parquet import UNREADABLE, open_parquet, write_parquet
 from trainer.evaluation.record import fit_temperatures, scale_logits
 from trainer.metrics.ood import OOD_SCORES, ood_score
 from trainer.metrics.ranking import RocCurve, roc_curve
@@ -17,6 +19,8 @@ from trainer.metrics.selective import CERTAINTIES, certainty_and_correct
 
 MISCLASSIFICATION = "misclassification"
 """Name of the detection of errors; OOD detection has the location of its dataset as its name."""
+
+REMEDY = "evaluate the run again"
 
 SCHEMA = pa.schema(
     {
@@ -101,3 +105,28 @@ def write_curves(path: Path, curves: Sequence[NamedCurve]) -> None:
     ]
     with replacing(path) as temporary:
         write_parquet(temporary, pa.concat_tables([SCHEMA.empty_table(), *tables]))
+
+
+def read_curves(path: Path) -> list[NamedCurve]:
+    """Reads the curves of a file that `write_curves` wrote, in their order.
+
+    Raises:
+        TrainingError: The file is missing, damaged, or holds no curves.
+    """
+    try:
+        with open_parquet(path) as file:
+            table = file.read(columns=SCHEMA.names)
+    except FileNotFoundError:
+        raise TrainingError(f"the ROC curves {path} are missing", REMEDY) from None
+    except UNREADABLE as error:
+        raise TrainingError(f"the ROC curves {path} are damaged: {error}", REMEDY) from error
+    if table.schema.names != SCHEMA.names:
+        raise TrainingError(f"{path} holds no ROC curves: {table.schema.names}", REMEDY)
+    points: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for row in table.to_pylist():
+        detection, stage, by, *rates = row.values()
+        points.setdefault((detection, stage, by), []).append(tuple(rates))
+    return [
+        NamedCurve(*key, RocCurve(*np.array(rates, dtype=np.float64).T))
+        for key, rates in points.items()
+    ]

@@ -57,14 +57,15 @@ def _draw(curves: Sequence[NamedCurve]) -> "Figure":
             shown.add(each.by)
         axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="guessing")
         # A dollar sign in a location must not start a formula.
-        axes.set_title(_title(detection), fontsize="small", parse_math=False)
+        axes.set_title(title_of(detection), fontsize="small", parse_math=False)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="false positive rate")
         axes.set_ylabel("true positive rate")
         axes.legend(loc="lower right", fontsize="small")
     return figure
 
 
-def _title(detection: str) -> str:
+def title_of(detection: str) -> str:
+    """What the curves of a detection are of, with the end of a long location."""
     if detection == MISCLASSIFICATION:
         return "correct predictions against wrong ones"
     shown = detection if len(detection) <= LONGEST_LOCATION else f"…{detection[-LONGEST_LOCATION:]}"

@@ -33,7 +33,7 @@ def log_to_tensorboard(
 
         def log(record: dict[str, Any]) -> None:
             for name, value in record.items():
-                if name != "epoch":
+                if name != "epoch" and value is not None:
                     writer.add_scalar(name.replace("_", "/", 1), value, record["epoch"])
             writer.flush()
 

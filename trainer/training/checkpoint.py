@@ -26,6 +26,8 @@ class Progress:
         loss: Sum of the losses over the samples of those steps.
         correct: Number of correct predictions among those samples.
         seconds: Seconds spent on the current epoch so far.
+        gradient_norm: Sum over those steps of the norm of the last layer's gradient.
+        measured_steps: Number of those steps for which the gradient was measured.
         history: One record per finished epoch.
         loss_rows: Rows that a loss with memory reported at the end of each epoch.
     """
@@ -35,6 +37,8 @@ class Progress:
     loss: float = 0.0
     correct: int = 0
     seconds: float = 0.0
+    gradient_norm: float = 0.0
+    measured_steps: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
     loss_rows: list[dict[str, Any]] = field(default_factory=list)
 

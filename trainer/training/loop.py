@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
+from torch import Tensor, nn
 
 from difficulty_service.errors import TrainingError
 from trainer.config import Recipe
@@ -17,6 +17,7 @@ from trainer.metrics import METRICS
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.training.accelerator import any_process
 from trainer.training.checkpoint import Progress
+from trainer.training.observations import last_layer, observe_predictions, weight_norm
 from trainer.training.predict import predict, share_of_process
 from trainer.training.schedules import rate_at
 from trainer.training.seeding import Purpose, draw_augmentation, plan_epoch, seed_of
@@ -102,7 +103,8 @@ def _train_epoch(
     draws = None
     if recipe.data.augmentation != "none":
         draws = draw_augmentation(len(samples), seed, progress.epoch)
-    step = GradientStep(state, data, recipe, accelerator)
+    layer = last_layer(accelerator.unwrap_model(state.model))
+    step = GradientStep(state, data, recipe, accelerator, layer)
     dropout_seed = seed_of(seed, Purpose.DROPOUT, progress.epoch, accelerator.process_index)
     sums: list[Tensor] = []
     began, stopped = time.perf_counter(), False
@@ -141,8 +143,9 @@ def _end_epoch(
         "seconds": progress.seconds,
         "samples_per_second": num_samples / progress.seconds,
     }
+    model = state.final_model(accelerator)
+    record |= _norms(progress, model)
     if data.validation is not None:
-        model = state.final_model(accelerator)
         logits = predict(
             model,
             data.validation.inputs,
@@ -156,6 +159,8 @@ def _end_epoch(
         targets = data.validation.labels
         for name in VALIDATION_METRICS:
             record[f"validation_{name}"] = METRICS[name](logits, targets)
+        observed = observe_predictions(logits, targets)
+        record |= {f"validation_{name}": value for name, value in observed.items()}
         call_hook(state.objective.loss, "after_epoch", *confidence_and_correct(logits, targets))
         if state.best is not None:
             state.best.update(progress.epoch + 1, record[f"validation_{state.best.by}"], model)
@@ -164,7 +169,18 @@ def _end_epoch(
     progress.history.append(record)
     progress.epoch += 1
     progress.step, progress.loss, progress.correct, progress.seconds = 0, 0.0, 0, 0.0
+    progress.gradient_norm, progress.measured_steps = 0.0, 0
     return record
+
+
+def _norms(progress: Progress, model: nn.Module) -> dict[str, float]:
+    """Norms of the last layer: of the weights now, of the gradient on average over the steps."""
+    norms = {}
+    if (layer := last_layer(model)) is not None:
+        norms["norm_last_weights"] = weight_norm(layer)
+    if progress.measured_steps:
+        norms["norm_last_gradient"] = progress.gradient_norm / progress.measured_steps
+    return norms
 
 
 def _set_rate(state: TrainState, recipe: Recipe, step: int, steps_per_epoch: int) -> None:
@@ -176,9 +192,11 @@ def _set_rate(state: TrainState, recipe: Recipe, step: int, steps_per_epoch: int
 
 def _add_sums(sums: list[Tensor], progress: Progress, accelerator: Accelerator) -> None:
     """Adds the sums of the latest steps, in order, so that a resumed epoch adds the same."""
-    for loss, correct in accelerator.reduce(torch.stack(sums), "sum").tolist():
+    for loss, correct, norm, measured in accelerator.reduce(torch.stack(sums), "sum").tolist():
         progress.loss += loss
         progress.correct += round(correct)
+        progress.gradient_norm += norm
+        progress.measured_steps += round(measured)
     if not math.isfinite(progress.loss):
         raise _divergence(f"the loss is no longer finite by step {progress.step}", progress)
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainer.config import Recipe
 from trainer.samples import Samples
 from trainer.training.objective import TRUSTED
+from trainer.training.observations import gradient_norm
 from trainer.training.predict import to_memory_format
 from trainer.training.state import TrainState
 from trainer.weights.supervision import Supervision
@@ -41,12 +42,14 @@ class GradientStep:
         data: Data of the run.
         recipe: Recipe of the run.
         accelerator: Accelerator of this process.
+        last_layer: Layer whose gradient is measured; None measures none.
     """
 
     state: TrainState
     data: TrainingData
     recipe: Recipe
     accelerator: Accelerator
+    last_layer: nn.Linear | None = None
 
     def take(self, batch: Tensor, share: Tensor, inputs: Tensor) -> Tensor:
         """Trains on this process's share of a batch.
@@ -57,7 +60,9 @@ class GradientStep:
             inputs: Inputs of the samples of this process.
 
         Returns:
-            Sum of the losses and number of correct predictions, over the share. Shape (2,).
+            Sum of the losses and number of correct predictions, over the share; and this process's
+            share of the norm of the last layer's gradient, before it is clipped, and of the number
+            of steps for which it is measured. Shape (4,).
         """
         state, settings = self.state, self.recipe.training
         samples, device = self.data.train, inputs.device
@@ -73,17 +78,19 @@ class GradientStep:
         # losses over the whole batch, or their mean.
         scale = 1 / len(batch) if settings.reduction == "mean" else 1.0
         self.accelerator.backward(losses.sum() * (scale * self.accelerator.num_processes))
+        self.accelerator.unscale_gradients(state.optimiser)
+        # All processes have the same gradient, and what they return is added up.
+        measured = gradient_norm(self.last_layer) / self.accelerator.num_processes
         if self.recipe.optimiser.gradient_clip is not None:
-            self.accelerator.clip_grad_norm_(
-                state.model.parameters(), self.recipe.optimiser.gradient_clip
-            )
+            nn.utils.clip_grad_norm_(state.model.parameters(), self.recipe.optimiser.gradient_clip)
         state.optimiser.step()
         state.optimiser.zero_grad(set_to_none=True)
         if state.average is not None:
             state.average.update_parameters(self.accelerator.unwrap_model(state.model))
         correct = logits.detach().argmax(dim=1) == targets
         self._report_correct(batch, correct)
-        return torch.stack([losses.detach().sum(), correct.sum()])
+        sums = torch.stack([losses.detach().sum(), correct.sum()])
+        return torch.cat([sums, measured.to(sums)])
 
     def _announce(self, positions: Tensor) -> None:
         """Gives a loss with memory the ids of the samples to come."""

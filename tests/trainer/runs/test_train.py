@@ -38,6 +38,13 @@ HISTORY_KEYS = {
     "validation_nll",
     "validation_ece",
     "validation_adaptive_ece",
+    "validation_entropy",
+    "validation_nll_right",
+    "validation_nll_wrong",
+    "validation_entropy_right",
+    "validation_entropy_wrong",
+    "norm_last_weights",
+    "norm_last_gradient",
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import TrainingError
+from difficulty_service.files.checked_zip import add_checksum
 from trainer.training.checkpoint import (
     Checkpoint,
     Progress,
@@ -43,6 +44,18 @@ def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path) -> None:
     )
     assert torch.equal(*buffers)
     assert torch.equal(loaded.loss["counts"], saved.loss["counts"])
+
+
+def test_a_checkpoint_from_before_gradients_were_measured_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    values = vars(make_checkpoint()) | {"version": 1}
+    values["progress"] = {"epoch": 2, "step": 5, "loss": 0.5, "correct": 7, "seconds": 1.0}
+    torch.save(values, path)
+    add_checksum(path)
+
+    progress = load_checkpoint(path).progress
+
+    assert (progress.step, progress.gradient_norm, progress.measured_steps) == (5, 0.0, 0)
 
 
 def test_a_failed_write_leaves_the_checkpoint_before(tmp_path: Path) -> None:

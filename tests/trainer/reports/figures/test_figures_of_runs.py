@@ -1,0 +1,164 @@
+"""Figures of runs: their numbers by a naive version, and what is left out."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from tests.trainer.reports.figures.drawn import figures_in, predictions_of, reasons_in
+from trainer.evaluation.roc_file import (
+    misclassification_curves,
+    ood_curves,
+    read_curves,
+    write_curves,
+)
+from trainer.reports.figures.epochs import PLANS, epoch_figures
+from trainer.reports.figures.figure import Figure
+from trainer.reports.figures.gammas import gamma_figures
+from trainer.reports.figures.predictions import prediction_figures
+from trainer.reports.figures.roc import roc_figures
+from trainer.reports.figures.sources import read_sources
+from trainer.run_folder import read_history, write_history
+
+
+def softmax(logits: torch.Tensor, temperature: float = 1.0) -> NDArray[np.float64]:
+    scaled = np.exp(logits.double().numpy() / temperature)
+    return scaled / scaled.sum(1, keepdims=True)
+
+
+def test_figures_over_epochs_have_the_columns_of_the_history(run: Path) -> None:
+    found = figures_in(epoch_figures(read_sources([run], "rmd")))
+
+    assert list(found) == list(PLANS)
+    for name, figure in found.items():
+        expected = [
+            {"run": "a $ b", "seed": seed, "epoch": record["epoch"]}
+            | {column: record[column] for column in PLANS[name].panels}
+            for seed in (0, 1)
+            for record in read_history(run / f"seed-{seed}" / "history.jsonl")
+        ]
+        assert figure.rows == expected
+
+
+def test_a_panel_is_drawn_for_each_column_and_the_same_data_give_the_same_file(
+    run: Path, tmp_path: Path
+) -> None:
+    name = "entropy-and-weights-over-epochs"
+    figure = figures_in(epoch_figures(read_sources([run], "rmd")))[name]
+
+    for picture in ("one.svg", "two.svg"):
+        figure.draw(tmp_path / picture)
+
+    words = (tmp_path / "one.svg").read_text()
+    assert all(f"<!-- {label} -->" in words for label in PLANS[name].panels.values())
+    assert "<!-- a $ b -->" in words
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+def test_a_run_of_an_earlier_version_lacks_only_what_it_did_not_note(
+    run: Path, tmp_path: Path
+) -> None:
+    seed = tmp_path / "old" / "seed-0"
+    seed.mkdir(parents=True)
+    (seed / "recipe.json").write_bytes((run / "seed-0" / "recipe.json").read_bytes())
+    history = read_history(run / "seed-0" / "history.jsonl")
+    known = ("epoch", "validation_nll", "validation_ece", "validation_adaptive_ece")
+    kept = [{key: record[key] for key in (*known, "validation_accuracy")} for record in history]
+    write_history(seed / "history.jsonl", kept)
+
+    drawn = epoch_figures(read_sources([tmp_path / "old"], "rmd"))
+
+    assert list(figures_in(drawn)) == ["nll-and-ece-over-epochs"]
+    assert [each.partition(":")[0] for each in reasons_in(drawn)] == list(PLANS)[1:]
+    assert "of a version that did not note it" in reasons_in(drawn)[0]
+
+
+def test_confidence_and_rejection_are_those_of_the_test_predictions(run: Path) -> None:
+    found = figures_in(prediction_figures(read_sources([run], "rmd")))
+
+    tops, hits = [], []
+    for seed in (0, 1):
+        saved = predictions_of(run, seed)
+        tops.append(softmax(saved.logits).max(1))
+        hits.append((saved.logits.argmax(1) == saved.targets).numpy())
+    top, hit = np.concatenate(tops), np.concatenate(hits)
+    for row in found["confidence"].rows:
+        inside = (float(row["lower"] or 0) < top) & (top <= float(row["upper"] or 0))
+        assert row["share_right"] == pytest.approx((inside & hit).mean())
+        assert row["share_wrong"] == pytest.approx((inside & ~hit).mean())
+    assert len(found["confidence"].rows) == 25
+    for row in found["accuracy-over-rejection"].rows[100:]:
+        kept = len(hits[1]) - int(float(row["rejected"] or 0) * len(hits[1]) + 1e-9)
+        best = np.argsort(-tops[1], kind="stable")[:kept]
+        assert row["seed"] == 1
+        assert row["accuracy"] == pytest.approx(hits[1][best].mean())
+    risks = [row["risk"] for row in found["risk-over-coverage"].rows if row["coverage"] == 1.0]
+    assert risks == pytest.approx([1 - each.mean() for each in hits])
+
+
+@pytest.mark.parametrize("name", ["reliability", "reliability-temperature-scaled"])
+def test_reliability_has_the_bins_of_each_seed(run: Path, name: str) -> None:
+    sources = read_sources([run], "rmd")
+
+    rows = figures_in(prediction_figures(sources))[name].rows
+
+    assert len(rows) == 2 * 15
+    seed = sources.runs[0].seeds[1]
+    scaled = name != "reliability"
+    saved = predictions_of(run, 1)
+    top = softmax(saved.logits, (seed.temperature or 0) if scaled else 1.0).max(1)
+    hit = (saved.logits.argmax(1) == saved.targets).numpy()
+    for row in rows[15:]:
+        inside = (float(row["lower"] or 0) < top) & (top <= float(row["upper"] or 0))
+        assert row["samples"] == inside.sum()
+        if inside.any():
+            assert row["mean_confidence"] == pytest.approx(top[inside].mean())
+            assert row["accuracy"] == pytest.approx(hit[inside].mean())
+        else:
+            assert row["accuracy"] is None
+
+
+def test_gammas_and_gaps_are_those_that_the_run_reported(run: Path, tmp_path: Path) -> None:
+    (figure,) = gamma_figures(read_sources([run], "rmd"))
+
+    assert isinstance(figure, Figure)
+    with (run / "seed-1" / "adafocal.csv").open(newline="") as file:
+        reported = list(csv.DictReader(file))
+    assert len(figure.rows) == 2 * len(reported)
+    for row, original in zip(figure.rows[len(reported) :], reported, strict=True):
+        assert (row["epoch"], row["bin"]) == (int(original["epoch"]), int(original["bin"]))
+        assert row["gamma"] == float(original["gamma"])
+        assert row["gap"] == float(original["gap"])
+    figure.draw(tmp_path / "gammas.png")
+    with Image.open(tmp_path / "gammas.png") as picture:
+        assert picture.width > 1000
+
+
+def test_roc_curves_come_from_the_file_of_the_evaluation(run: Path, tmp_path: Path) -> None:
+    saved = predictions_of(run, 0)
+    curves = [
+        *ood_curves(saved.logits, saved.logits / 3, "digits"),
+        *misclassification_curves(saved.logits, saved.targets),
+    ]
+    path = run / "seed-0" / "roc.parquet"
+    write_curves(path, curves)
+
+    drawn = roc_figures(read_sources([run], "rmd"))
+    again = read_curves(path)
+    path.unlink()
+
+    (figure,) = figures_in(drawn).values()
+    for each in (curve for curve in curves if curve.by == "msp"):
+        own = [row for row in figure.rows if row["detection"] == each.detection]
+        rates = each.curve.true_positive_rates
+        assert [row["true_positive_rate"] for row in own] == rates.tolist()
+    assert [(each.detection, each.by) for each in again] == [
+        (each.detection, each.by) for each in curves
+    ]
+    figure.draw(tmp_path / "roc.svg")
+    assert "<!-- OOD samples of digits -->" in (tmp_path / "roc.svg").read_text()
+    assert "seed 1 of a $ b has no curve of OOD samples" in reasons_in(drawn)[0]

@@ -1,0 +1,47 @@
+"""The folder of figures: pictures, numbers, and the page that lists them."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.errors import ScoreFileError, TrainingError
+from tests.trainer.reports.figures.drawn import write
+from trainer.reports.figures.sources import read_sources
+from trainer.reports.figures.writing import write_figures
+
+
+def test_the_page_lists_every_figure_with_its_numbers_and_what_is_left_out(
+    run: Path, plain: Path, tmp_path: Path
+) -> None:
+    written = write_figures(read_sources([run, plain], "rmd"), tmp_path / "new" / "out", "svg")
+
+    page = written.index.read_text()
+    for each in written.figures:
+        assert f"![{each.name}]({each.name}.svg)" in page
+        assert each.caption in page
+        with (written.index.parent / f"{each.name}.csv").open(newline="") as file:
+            assert len(list(csv.DictReader(file))) == len(each.rows)
+        assert (written.index.parent / f"{each.name}.svg").stat().st_size > 1000
+    assert "- reliability: seed 0 of tiny is not finished and has no predictions." in page
+    assert "- hardest-and-easiest: no score file of images without corruption is given." in page
+
+
+def test_nothing_to_draw_is_an_error_that_says_why(plain: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="no figure can be drawn: reliability: seed 0 of tiny"):
+        write_figures(read_sources([plain], "rmd"), tmp_path / "out", "svg")
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_inputs_that_cannot_be_drawn_are_refused(run: Path, tmp_path: Path) -> None:
+    scores = write(tmp_path / "scores.parquet", {"a": 1.0})
+
+    with pytest.raises(TrainingError, match=r"2 runs and score files to draw; give .* each once"):
+        read_sources([run, run], "rmd")
+    with pytest.raises(TrainingError, match="holds no run"):
+        read_sources([tmp_path], "rmd")
+    with pytest.raises(ScoreFileError, match=r"no sample of .* has a score in column 'md'"):
+        read_sources([scores], "md")
+    with pytest.raises(ScoreFileError, match=r"holds .*, not scores"):
+        read_sources([scores], "label_name")

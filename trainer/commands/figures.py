@@ -1,0 +1,55 @@
+"""`difficulty figures`: the figures of the papers, from runs and score files."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Inputs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN...",
+        help="Folders of runs, finished or not, and score files, in any order.",
+    ),
+]
+
+
+def figures(
+    inputs: Inputs,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the figures.")],
+    picture_format: Annotated[
+        Literal["svg", "png"], typer.Option("--format", help="Type of the pictures.")
+    ] = "svg",
+    score_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of the score files to draw; default: rmd."),
+    ] = None,
+) -> None:
+    """Draws the figures of the papers that runs and score files allow.
+
+    From runs: reliability before and after temperature scaling, histograms of confidence, risk over
+    coverage, accuracy over rejection; NLL, calibration, entropy, norms and gradients over epochs,
+    AdaFocal's gammas; ROC curves, after `difficulty evaluate --ood`. From score files: the hardest
+    and easiest images, and difficulty over severity, with files by `difficulty score --corrupt`.
+    From both: error over difficulty. Several runs share a diagram.
+
+    DIR receives each figure with its numbers as CSV, and index.md, which lists them with captions,
+    and what was left out with the reason.
+    """
+    from difficulty_service.commands.console import out as console
+    from trainer.reports.figures.sources import read_sources
+    from trainer.reports.figures.writing import write_figures
+
+    if out.exists() and not out.is_dir():
+        raise typer.BadParameter(f"{out} is a file; give a folder", param_hint="--out")
+    if score_column is not None and all(path.is_dir() for path in inputs):
+        raise typer.BadParameter(
+            "no score file is given; name one, or leave out --score-column",
+            param_hint="--score-column",
+        )
+    written = write_figures(read_sources(inputs, score_column or "rmd"), out, picture_format)
+    for each in written.figures:
+        console.print(f"{each.name}.{picture_format}: {each.caption}", markup=False)
+    for left_out in written.left_out:
+        console.print(f"left out of {left_out.name}: {left_out.reason}", markup=False)
+    console.print(f"all figures with their numbers: {written.index}", markup=False)

@@ -1,0 +1,177 @@
+"""Figures of a run's predictions: reliability, confidence, risk over coverage, rejection."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainer.metrics.calibration import NUM_BINS, bin_of, equal_width_bins
+from trainer.metrics.predictions import confidence_and_correct
+from trainer.metrics.selective import accuracy_over_rejection
+from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row
+from trainer.reports.figures.lines import draw_lines
+from trainer.reports.figures.sources import Sources
+from trainer.reports.pictures import BLUE, ORANGE, save_picture, style
+from trainer.reports.reliability_diagram import draw_reliability
+from trainer.reports.risk_coverage_diagram import COVERAGES, draw_risk_coverage, risk_curve
+
+Seeds = Mapping[str, Sequence[tuple[int, Tensor, Tensor]]]
+"""Seed, logits and targets of every seed with predictions, by the name of the run."""
+
+HISTOGRAM_BINS = 25
+NAMES = (
+    "reliability",
+    "reliability-temperature-scaled",
+    "confidence",
+    "risk-over-coverage",
+    "accuracy-over-rejection",
+)
+
+
+def prediction_figures(sources: Sources) -> Drawn:
+    """The figures of NAMES, of the runs that have predictions."""
+    if not sources.runs:
+        return [LeftOut(name, "no run is given") for name in NAMES]
+    found: list[Figure | LeftOut] = []
+    seeds: dict[str, list[tuple[int, Tensor, Tensor]]] = {}
+    scaled: dict[str, list[tuple[int, Tensor, Tensor]]] = {}
+    for run, seed in sources.seeds():
+        if (saved := seed.predictions) is None:
+            reason = f"seed {seed.seed} of {run.name} is not finished and has no predictions"
+            found += [LeftOut(name, reason) for name in NAMES]
+            continue
+        seeds.setdefault(run.name, []).append((seed.seed, saved.logits, saved.targets))
+        if seed.temperature is None:
+            reason = (
+                f"seed {seed.seed} of {run.name} has no temperature, which takes validation "
+                "samples besides test data"
+            )
+            found.append(LeftOut("reliability-temperature-scaled", reason))
+            continue
+        divided = saved.logits.double() / seed.temperature
+        scaled.setdefault(run.name, []).append((seed.seed, divided, saved.targets))
+    if seeds:
+        found.append(_reliability(seeds, "reliability", "as trained"))
+    if scaled:
+        text = "after scaling by the temperature with the least NLL of the validation samples"
+        found.append(_reliability(scaled, "reliability-temperature-scaled", text))
+    return [*found, *([_confidence(seeds), _risk(seeds), _rejection(seeds)] if seeds else [])]
+
+
+def _reliability(seeds: Seeds, name: str, stage: str) -> Figure:
+    rows: list[Row] = []
+    for run, each in seeds.items():
+        for seed, logits, targets in each:
+            bins = equal_width_bins(*confidence_and_correct(logits, targets))
+            rows += [
+                {
+                    "run": run,
+                    "seed": seed,
+                    "lower": float(bins.lower[number]),
+                    "upper": float(bins.upper[number]),
+                    "samples": int(bins.counts[number]),
+                    "mean_confidence": float(bins.confidences[number]) if count else None,
+                    "accuracy": float(bins.accuracies[number]) if count else None,
+                }
+                for number, count in enumerate(bins.counts)
+            ]
+    caption = (
+        f"Accuracy in {NUM_BINS} bins of confidence, {stage}, above the share of the samples in "
+        "each. A hatched bar reaches from the accuracy to the mean confidence."
+    )
+    paper = "Mukhoti et al. (2020), figure A.1"
+    return Figure(name, caption, paper, rows, partial(draw_reliability, _without_seed(seeds)))
+
+
+def _without_seed(seeds: Seeds) -> dict[str, list[tuple[Tensor, Tensor]]]:
+    return {
+        name: [(logits, targets) for _, logits, targets in each] for name, each in seeds.items()
+    }
+
+
+def _confidence(seeds: Seeds) -> Figure:
+    rows: list[Row] = []
+    for run, each in seeds.items():
+        samples = [confidence_and_correct(logits, targets) for _, logits, targets in each]
+        confidence, correct = (torch.cat(parts).numpy() for parts in zip(*samples, strict=True))
+        numbers = bin_of(confidence, HISTOGRAM_BINS)
+        right, wrong = (
+            np.bincount(numbers[chosen], minlength=HISTOGRAM_BINS) / len(confidence)
+            for chosen in (correct, ~correct)
+        )
+        rows += [
+            {
+                "run": run,
+                "lower": number / HISTOGRAM_BINS,
+                "upper": (number + 1) / HISTOGRAM_BINS,
+                "share_right": float(right[number]),
+                "share_wrong": float(wrong[number]),
+            }
+            for number in range(HISTOGRAM_BINS)
+        ]
+    caption = (
+        "Histogram of the confidence of rightly and of wrongly classified samples, of all seeds of "
+        "a run together; shares are of all its samples."
+    )
+    paper = "Mukhoti et al. (2020), figures A.1 and C.2a; Cui et al. (2023), figure 11"
+    return Figure("confidence", caption, paper, rows, partial(_draw_confidence, rows))
+
+
+def _draw_confidence(rows: Sequence[Row], path: Path) -> None:
+    from matplotlib.figure import Figure as Canvas
+
+    names = list(dict.fromkeys(str(row["run"]) for row in rows))
+    with style():
+        figure = Canvas(figsize=(6.4, 2.4 * len(names) + 0.4), layout="constrained")
+        for number, name in enumerate(names):
+            axes = figure.add_subplot(len(names), 1, number + 1)
+            own = [row for row in rows if row["run"] == name]
+            lower, right, wrong = (
+                np.array([row[key] for row in own], dtype=np.float64)
+                for key in ("lower", "share_right", "share_wrong")
+            )
+            width = 1 / HISTOGRAM_BINS
+            axes.bar(lower, right, width, align="edge", color=BLUE, label="right")
+            axes.bar(lower, wrong, width, bottom=right, align="edge", color=ORANGE, label="wrong")
+            axes.set_title(name, fontsize="small", parse_math=False)
+            axes.set(xlim=(0, 1), ylabel="share of the samples")
+        axes.set_xlabel("confidence")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        save_picture(figure, path)
+
+
+def _risk(seeds: Seeds) -> Figure:
+    rows: list[Row] = [
+        {"run": run, "seed": seed, "coverage": float(coverage), "risk": float(risk)}
+        for run, each in seeds.items()
+        for seed, logits, targets in each
+        for coverage, risk in zip(COVERAGES, risk_curve(logits, targets), strict=True)
+    ]
+    caption = (
+        "Error rate among the share of samples that a classifier is most certain of, by largest "
+        "probability."
+    )
+    paper = "the curve whose area is the AURC of Moon et al. (2020)"
+    draw = partial(draw_risk_coverage, _without_seed(seeds))
+    return Figure("risk-over-coverage", caption, paper, rows, draw)
+
+
+def _rejection(seeds: Seeds) -> Figure:
+    rejected = [number / 100 for number in range(100)]
+    rows: list[Row] = [
+        {"run": run, "seed": seed, "rejected": share, "accuracy": float(accuracy)}
+        for run, each in seeds.items()
+        for seed, logits, targets in each
+        for share, accuracy in zip(
+            rejected,
+            accuracy_over_rejection(*confidence_and_correct(logits, targets), rejected).accuracies,
+            strict=True,
+        )
+    ]
+    caption = "Accuracy of the samples that remain when the least certain ones are rejected."
+    panels = {"accuracy": "accuracy of the others"}
+    draw = partial(draw_lines, rows, ("rejected", "share of samples rejected"), panels)
+    return Figure("accuracy-over-rejection", caption, "Cui et al. (2023), figure 4", rows, draw)

@@ -1,0 +1,212 @@
+"""What figures are drawn from: runs with their seeds, and score files."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from difficulty_service.errors import ScoreFileError, TrainingError
+from difficulty_service.score_file import read_scores
+from trainer import run_folder
+from trainer.evaluation.prediction_file import Predictions, read_predictions
+from trainer.evaluation.record import read_metrics
+
+ADAFOCAL = "adafocal.csv"
+
+
+@dataclass(frozen=True)
+class SeedFolder:
+    """The files of one seed, each of which may be missing.
+
+    Attributes:
+        seed: The seed.
+        folder: Its folder.
+    """
+
+    seed: int
+    folder: Path
+
+    @cached_property
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """The records of its epochs; none before its first checkpoint.
+
+        Raises:
+            TrainingError: The file is damaged.
+        """
+        path = self.folder / run_folder.HISTORY
+        try:
+            return run_folder.read_history(path) if path.is_file() else []
+        except json.JSONDecodeError as error:
+            raise TrainingError(f"{path} is damaged ({error})", "train again") from error
+
+    @cached_property
+    def predictions(self) -> Predictions | None:
+        """Its test predictions, or else those of its validation samples; None without either."""
+        for name in (run_folder.TEST, run_folder.VALIDATION):
+            if (self.folder / name).is_file():
+                return read_predictions(self.folder / name)
+        return None
+
+    @cached_property
+    def temperature(self) -> float | None:
+        """The temperature with the least NLL of the validation samples; None without one."""
+        path = self.folder / run_folder.METRICS
+        if not path.is_file():
+            return None
+        value = read_metrics(path).get("temperature_nll", {}).get("temperature")
+        return None if value is None else float(value)
+
+    @cached_property
+    def adafocal(self) -> Sequence[Mapping[str, str]]:
+        """What AdaFocal reported for each epoch and bin; nothing of another loss."""
+        path = self.folder / ADAFOCAL
+        if not path.is_file():
+            return []
+        with path.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+
+@dataclass(frozen=True)
+class RunSource:
+    """A run.
+
+    Attributes:
+        name: Name in legends, unique among the runs.
+        folder: Its folder.
+        seeds: Its seeds in ascending order, at least one.
+    """
+
+    name: str
+    folder: Path
+    seeds: tuple[SeedFolder, ...]
+
+
+@dataclass(frozen=True)
+class ScoreSource:
+    """A score file.
+
+    Attributes:
+        name: Name in legends, unique among the files.
+        path: The file.
+        column: Name of the column of scores.
+        table: Columns `sample_id`, `label_name` and the one of scores.
+        provenance: Where the scores come from.
+    """
+
+    name: str
+    path: Path
+    column: str
+    table: pa.Table
+    provenance: Mapping[str, Any]
+
+    @cached_property
+    def scores(self) -> NDArray[np.float64]:
+        """The scores, NaN where a sample has none. Shape (samples,)."""
+        values: NDArray[np.float64] = self.table[self.column].to_numpy().astype(np.float64)
+        return values
+
+    @cached_property
+    def sample_ids(self) -> list[str]:
+        """The ids of the samples."""
+        ids: list[str] = self.table["sample_id"].to_pylist()
+        return ids
+
+    @property
+    def corruption(self) -> str | None:
+        """Corruption of the images, such as "fog:3"; None of images as they are."""
+        return self.provenance.get("corruption")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Everything that figures are drawn from.
+
+    Attributes:
+        runs: The runs, in the order in which they were given.
+        scores: The score files, in that order.
+    """
+
+    runs: tuple[RunSource, ...]
+    scores: tuple[ScoreSource, ...]
+
+    @property
+    def clean_scores(self) -> tuple[ScoreSource, ...]:
+        """The score files of images without a corruption."""
+        return tuple(each for each in self.scores if each.corruption is None)
+
+    def seeds(self) -> Iterator[tuple[RunSource, SeedFolder]]:
+        """Every seed, with its run."""
+        for run in self.runs:
+            for seed in run.seeds:
+                yield run, seed
+
+
+def read_sources(paths: Sequence[Path], column: str) -> Sources:
+    """Reads folders of runs and score files.
+
+    Args:
+        paths: Folders of runs, finished or not, and score files, in any order.
+        column: Column of the score files.
+
+    Raises:
+        TrainingError: Nothing is given, something is given twice, or a folder holds no run.
+        ScoreFileError: A file is missing, is no score file, or has no scores in that column.
+    """
+    if not paths or len({path.resolve() for path in paths}) < len(paths):
+        raise TrainingError(
+            f"{len(paths)} runs and score files to draw", "give at least one, and each once"
+        )
+    runs = [_read_run(path) for path in paths if path.is_dir()]
+    scores = [_read_scores(path, column) for path in paths if not path.is_dir()]
+    run_names = _unique([(run.name, run.folder) for run in runs])
+    score_names = _unique([(each.path.stem, each.path) for each in scores])
+    return Sources(
+        tuple(replace(run, name=name) for run, name in zip(runs, run_names, strict=True)),
+        tuple(replace(each, name=name) for each, name in zip(scores, score_names, strict=True)),
+    )
+
+
+def _unique(named: Sequence[tuple[str, Path]]) -> list[str]:
+    """Names that differ: with the name of the file where that is enough, otherwise its path."""
+    names = Counter(name for name, _ in named)
+    longer = Counter((name, path.name) for name, path in named)
+    return [
+        name
+        if names[name] == 1
+        else f"{name} ({path.name if longer[name, path.name] == 1 else path})"
+        for name, path in named
+    ]
+
+
+def _read_run(folder: Path) -> RunSource:
+    folders = run_folder.seed_folders(folder)
+    description = run_folder.read_json(folders[0] / run_folder.RECIPE)
+    recipe = description.get("recipe", description)
+    seeds = [SeedFolder(int(each.name.removeprefix("seed-")), each) for each in folders]
+    return RunSource(str(recipe.get("name", folder.name)), folder, tuple(seeds))
+
+
+def _read_scores(path: Path, column: str) -> ScoreSource:
+    columns = dict.fromkeys(["sample_id", "label_name", column])
+    contents = read_scores(path, list(columns))
+    values = contents.table[column]
+    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+        raise ScoreFileError(
+            f"column {column!r} of {path} holds {values.type}, not scores", parameter="score_column"
+        )
+    source = ScoreSource(path.stem, path, column, contents.table, contents.provenance)
+    if not np.isfinite(source.scores).any():
+        raise ScoreFileError(
+            f"no sample of {path} has a score in column {column!r}",
+            "score with that scorer, or choose another column",
+            parameter="score_column",
+        )
+    return source
