@@ -1,4 +1,4 @@
-"""`difficulty backbones`: what can turn images into features."""
+"""`difficulty backbones`: what can turn images or texts into features."""
 
 
 def backbones() -> None:
@@ -9,10 +9,11 @@ def backbones() -> None:
     rows = [
         (
             listing.name + (" (default)" if listing.name == DEFAULT_BACKBONE else ""),
+            listing.modality,
             str(listing.feature_dim or "-"),
             listing.weights,
             listing.description,
         )
         for listing in list_backbones()
     ]
-    print_table(("name", "features", "weights", "what it is"), rows)
+    print_table(("name", "samples", "features", "weights", "what it is"), rows)
