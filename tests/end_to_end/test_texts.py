@@ -104,3 +104,59 @@ def test_the_list_of_backbones_says_what_each_encodes(difficulty: Command) -> No
 
     row = next(line for line in ran.stdout.splitlines() if line.startswith("builtin-text"))
     assert row.split()[1:3] == ["text", "1024"]
+
+
+@pytest.fixture
+def scores(difficulty: Command, table: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "scores.parquet"
+    ran = difficulty("score", table, "--modality", "text", "--id-column", "key", "--out", out)
+    assert ran.returncode == 0, ran.stderr
+    return out
+
+
+def test_the_report_shows_texts_escaped_and_cut(difficulty: Command, tmp_path: Path) -> None:
+    texts = [f"{'cat' if row % 2 else 'dog'} <b>&{row} " * 100 for row in range(40)]
+    columns = {"text": texts, "label": [row % 2 for row in range(40)]}
+    columns["label"][3] = 0
+    pq.write_table(pa.table(columns), tmp_path / "long.parquet")
+    out, page = tmp_path / "scores.parquet", tmp_path / "report.html"
+
+    ran = difficulty(
+        *("score", tmp_path / "long.parquet", "--modality", "text", "--out", out),
+        *("--report", page),
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    html = page.read_text()
+    assert '<span class="blank excerpt" dir="auto">cat &lt;b&gt;&amp;3 cat' in html
+    assert "<b>&3" not in html
+    assert "…</span>" in html
+
+
+@pytest.mark.parametrize("name", ["cleaned.parquet", "cleaned.csv"])
+def test_a_cleaned_list_has_the_texts_and_is_scored_again(
+    difficulty: Command, scores: Path, tmp_path: Path, name: str
+) -> None:
+    cleaned = tmp_path / name
+
+    ran = difficulty("clean", scores, "--drop", "label_margin > 0", "--out", cleaned)
+    again = difficulty("score", cleaned, "--modality", "text", "--out", tmp_path / "again.parquet")
+
+    assert ran.returncode == 0, ran.stderr
+    assert again.returncode == 0, again.stderr
+    assert "117 of 117 texts have features" in again.stdout
+
+
+def test_texts_are_exported_to_a_hugging_face_dataset(
+    difficulty: Command, scores: Path, table: Path, tmp_path: Path
+) -> None:
+    datasets = pytest.importorskip("datasets")
+
+    ran = difficulty("export", scores, "--to", "huggingface", "--out", tmp_path / "exported")
+    refused = difficulty("export", scores, "--to", "fiftyone", "--out", tmp_path / "other")
+
+    assert ran.returncode == 0, ran.stderr
+    rows = datasets.load_from_disk(tmp_path / "exported")
+    assert rows[0]["text"] == pq.read_table(table)["text"][0].as_py()
+    assert refused.returncode == 1
+    assert "the samples are texts" in " ".join(refused.stderr.split())
