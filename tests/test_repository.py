@@ -52,9 +52,10 @@ VIOLATIONS = {
     "timm": ("difficulty_service.backbones.clip", "timm"),
     "ray": ("difficulty_service.engines.local", "ray"),
     "faiss": ("difficulty_service.scorers.kmeans", "faiss"),
+    "transformers": ("difficulty_service.backbones.clip", "transformers"),
 }
 
-LOADED_ON_DEMAND = ("datasets", "faiss", "open_clip", "ray", "timm")
+LOADED_ON_DEMAND = ("datasets", "faiss", "open_clip", "ray", "timm", "transformers")
 
 
 def python_files() -> list[Path]:

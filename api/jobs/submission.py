@@ -13,6 +13,7 @@ from api.schemas.jobs import JobCreate, JobDataset
 from api.settings import Settings
 from api.uploads.store import get_upload
 from difficulty_service.backbones import find_loader
+from difficulty_service.backbones.text_encoders import require_modality
 from difficulty_service.errors import BackboneError, DatasetError, as_keyword
 from difficulty_service.files.glob_pattern import parse_glob
 
@@ -63,6 +64,7 @@ def _check_backbone(name: str, settings: Settings) -> None:
             "name one of them, or have the operator add it to DIFFICULTY_BACKBONES",
         )
     try:
+        require_modality(name, "image")
         find_loader(name)
     except BackboneError as error:
         raise _invalid("backbone", error.problem, "see GET /v1/backbones") from None

@@ -16,7 +16,7 @@ from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
 from api.online.batcher import Batcher
 from difficulty_service.backbones import load_backbone
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions, image_preprocessing
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
 from difficulty_service.extraction.image_watch import ImageWatch
@@ -76,7 +76,7 @@ class BackbonePool:
             Problem: The weights of the backbone are not those that the job used.
         """
         running = self._running_backbone(description)
-        preprocessing = running.backbone.preprocessing
+        preprocessing = image_preprocessing(running.backbone)
 
         def view(opener: ImageOpener) -> Tensor | str:
             try:
@@ -144,11 +144,12 @@ class BackbonePool:
         )
         backbone = load_backbone(description["backbone"], options)
         # What resizing imports takes seconds, which are not those of the first image.
-        prepare(_one_pixel, backbone.preprocessing, description["mode"], self._max_pixels)
+        preprocessing = image_preprocessing(backbone)
+        prepare(_one_pixel, preprocessing, description["mode"], self._max_pixels)
 
         def encode(views: Tensor) -> Tensor:
             torch.set_num_threads(self._torch_threads)  # for the thread of the batcher
-            images = normalise(views.to(self._device), backbone.preprocessing, precision)
+            images = normalise(views.to(self._device), preprocessing, precision)
             return backbone.encode(images).float().cpu()
 
         batch_size = suitable_batch_size(self._device, backbone)

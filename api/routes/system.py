@@ -64,7 +64,7 @@ async def get_metrics(request: Request, _key: ReadKey) -> Response:
 def get_backbones(request: Request, _key: ReadKey) -> Backbones:
     """The backbones that jobs may ask for, and whether their weights are on this machine."""
     settings: Settings = request.app.state.settings
-    known = {listing.name: listing for listing in list_backbones()}
+    known = {each.name: each for each in list_backbones() if each.modality == "image"}
     names = settings.backbones or tuple(known)
     return Backbones(
         backbones=[

@@ -1,4 +1,4 @@
-"""Pretrained networks by name, which turn each image into one feature vector.
+"""Pretrained networks by name, which turn each image or text into one feature vector.
 
 Only building one imports torch; names can be checked and listed without it.
 """
@@ -10,6 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difficulty_service.backbones.plugged import find_plugin, load_plugged, plugin_patterns
+from difficulty_service.backbones.text_encoders import (
+    BUILTIN_TEXT,
+    BUILTIN_TEXT_DIM,
+    TRANSFORMERS_PREFIX,
+    modality_of,
+    text_backbone_names,
+)
 from difficulty_service.backbones.weights_files import (
     BUILTIN_WEIGHTS,
     CLIP_FILENAMES,
@@ -55,12 +62,14 @@ class BackboneListing:
         description: One-line description for the user.
         feature_dim: Length of its penultimate features; None for a whole library.
         weights: `in the package`, `cached`, `to download`, or `any` for a whole library.
+        modality: `image` or `text`, what it encodes.
     """
 
     name: str
     description: str
     feature_dim: int | None
     weights: str
+    modality: str = "image"
 
 
 def load_clip(name: str, options: "BackboneOptions", *, architecture: str, tag: str) -> "Backbone":
@@ -82,6 +91,18 @@ def _load_builtin(name: str, options: "BackboneOptions") -> "Backbone":
     from difficulty_service.backbones.builtin import load_builtin
 
     return load_builtin(name, options)
+
+
+def _load_builtin_text(name: str, options: "BackboneOptions") -> "Backbone":
+    from difficulty_service.backbones.builtin_text import load_builtin_text
+
+    return load_builtin_text(name, options)
+
+
+def _load_transformers(name: str, options: "BackboneOptions", *, model: str) -> "Backbone":
+    from difficulty_service.backbones.transformers_text import load_transformers
+
+    return load_transformers(name, options, model=model)
 
 
 BACKBONES: dict[str, BackboneSpec] = {
@@ -164,8 +185,9 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
     """Builds a backbone on its device, with pretrained weights.
 
     Args:
-        name: One of `BACKBONES`, `open_clip:ARCH/TAG`, `timm:NAME`, or `PREFIX:NAME` where an
-            installed package offers backbones with that prefix, such as `run:FOLDER`.
+        name: One of `BACKBONES`, `open_clip:ARCH/TAG`, `timm:NAME`, an encoder of texts, or
+            `PREFIX:NAME` where an installed package offers backbones with that prefix, such as
+            `run:FOLDER`.
         options: Weights file, kind of features, device, precision and flip.
 
     Raises:
@@ -192,6 +214,8 @@ def find_loader(name: str) -> Loader:
     """
     if name in BACKBONES:
         return BACKBONES[name].load
+    if modality_of(name) == "text":
+        return _find_text_loader(name)
     if name.startswith(TIMM_PREFIX):
         return partial(_load_timm, model=name.removeprefix(TIMM_PREFIX))
     if name.startswith(OPEN_CLIP_PREFIX):
@@ -212,9 +236,28 @@ def find_loader(name: str) -> Loader:
     )
 
 
+def _find_text_loader(name: str) -> Loader:
+    if name == BUILTIN_TEXT:
+        return _load_builtin_text
+    model = name.removeprefix(TRANSFORMERS_PREFIX)
+    if not model:
+        raise BackboneError(
+            f"{name!r} names no model", "expected transformers:NAME", parameter="backbone"
+        )
+    return partial(_load_transformers, model=model)
+
+
 def backbone_names() -> list[str]:
-    """All names, the default first; the last two are patterns for whole libraries."""
-    return [*BACKBONES, f"{OPEN_CLIP_PREFIX}ARCH/TAG", f"{TIMM_PREFIX}NAME"]
+    """All names, the default first, those for texts last."""
+    return [*BACKBONES, *_libraries(), *text_backbone_names()]
+
+
+def _libraries() -> dict[str, str]:
+    """Patterns for whole libraries of networks for images, and what they stand for."""
+    return {
+        f"{OPEN_CLIP_PREFIX}ARCH/TAG": "any pretrained CLIP of open_clip",
+        f"{TIMM_PREFIX}NAME": "any pretrained network of timm",
+    }
 
 
 def list_backbones() -> list[BackboneListing]:
@@ -223,10 +266,15 @@ def list_backbones() -> list[BackboneListing]:
         BackboneListing(name, spec.description, spec.feature_dim, weights_state(name, spec))
         for name, spec in BACKBONES.items()
     ]
-    libraries = ["any pretrained CLIP of open_clip", "any pretrained network of timm"]
-    for name, description in zip(backbone_names()[-2:], libraries, strict=True):
-        listings.append(BackboneListing(name, description, None, "any"))
-    return listings
+    listings += [BackboneListing(name, text, None, "any") for name, text in _libraries().items()]
+    builtin, library = text_backbone_names()
+    ngrams = "hashed n-grams of characters, projected at random, works offline"
+    encoders = "any encoder of transformers: a name on the hub, or a folder"
+    return [
+        *listings,
+        BackboneListing(builtin, ngrams, BUILTIN_TEXT_DIM, "in the package", "text"),
+        BackboneListing(library, encoders, None, "any", "text"),
+    ]
 
 
 def weights_state(name: str, spec: BackboneSpec) -> str:

@@ -1,5 +1,6 @@
 """The interface of all backbones, and the options that one is built with."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -32,26 +33,48 @@ class Preprocessing:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
 
 
+@dataclass(frozen=True)
+class TextPreprocessing:
+    """How a text becomes the numbers that an encoder of texts takes.
+
+    Attributes:
+        size: Number of tokens of the longest text, the work of one forward pass; 1 for none.
+        prepare: Function from a text to its numbers, of the same shape for every text.
+        settings: JSON values by which the features are recognised.
+    """
+
+    size: int
+    prepare: Callable[[str], Tensor]
+    settings: Mapping[str, object]
+
+    def describe(self) -> dict[str, object]:
+        """The settings, for provenance."""
+        return dict(self.settings)
+
+
 class Backbone(Protocol):
     """A frozen pretrained encoder, in eval mode on its device.
 
     Attributes:
         name: Name under which the user selects it.
         feature_dim: Length of a feature vector.
-        preprocessing: Preprocessing of its input images.
         weights_sha256: Hex SHA-256 of the weights file.
     """
 
     name: str
     feature_dim: int
-    preprocessing: Preprocessing
     weights_sha256: str
 
-    def encode(self, images: Tensor) -> Tensor:
-        """Features of normalised images.
+    @property
+    def preprocessing(self) -> Preprocessing | TextPreprocessing:
+        """Preprocessing of its input, which says whether its samples are images or texts."""
+
+    def encode(self, samples: Tensor, /) -> Tensor:
+        """Features of prepared samples.
 
         Args:
-            images: Normalised, on the backbone's device. Shape (samples, 3, size, size).
+            samples: Normalised images on the backbone's device, shape (samples, 3, size, size); or
+                prepared texts, shape (samples, length).
 
         Returns:
             Shape (samples, feature_dim), float32.
@@ -79,6 +102,19 @@ class BackboneOptions:
     precision: torch.dtype = torch.float32
     flip: bool = False
     random: bool = False
+
+
+def image_preprocessing(backbone: Backbone) -> Preprocessing:
+    """The preprocessing of a backbone whose samples must be images.
+
+    Raises:
+        BackboneError: They are texts.
+    """
+    if isinstance(backbone.preprocessing, TextPreprocessing):
+        raise BackboneError(
+            f"{backbone.name} encodes texts, and here are images", parameter="backbone"
+        )
+    return backbone.preprocessing
 
 
 def no_projection(name: str) -> BackboneError:

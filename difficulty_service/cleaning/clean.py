@@ -15,6 +15,7 @@ from difficulty_service.cleaning.sample_lists import (
     write_csv_list,
     write_parquet_list,
     write_table,
+    write_text_list,
 )
 from difficulty_service.cleaning.stored_images import ImageSource
 from difficulty_service.errors import CleaningError
@@ -78,8 +79,11 @@ def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> C
         write_table(kept, out)
     else:
         images = source.images(kept["sample_id"].to_pylist(), problems.add)
-        write = write_csv_list if out.suffix.lower() == ".csv" else write_parquet_list
-        write(out, kept, images, problems.add)
+        if source.is_text:
+            write_text_list(out, kept, images)
+        else:
+            write = write_csv_list if out.suffix.lower() == ".csv" else write_parquet_list
+            write(out, kept, images, problems.add)
     dropped_file = dropped_file_of(out)
     write_table(_with_problems(decisions, problems), dropped_file)
     written = _without(kept, problems)
@@ -102,6 +106,12 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
         source: The images.
         link: Whether to link images by their absolute path instead of copying them.
     """
+    if source.is_text:
+        raise CleaningError(
+            "texts have no files, and a folder would hold files",
+            "end the name in .parquet or .csv",
+            parameter="out",
+        )
     kept, problems = decisions.kept(), MissingImages()
     names = FolderNames(kept)
     with filling(out) as folder:

@@ -35,6 +35,21 @@ def write_table(table: pa.Table, path: Path) -> None:
             write_parquet(temporary, table)
 
 
+def write_text_list(path: Path, rows: pa.Table, texts: Images) -> None:
+    """Writes a CSV or Parquet file with a column `text`.
+
+    Args:
+        path: File to write.
+        rows: Columns of the list, with sample_id.
+        texts: UTF-8 texts by the ids of their samples; a row without one is left out.
+    """
+    text_of = {sample_id: text.read().decode() for sample_id, text in texts}
+    ids = rows["sample_id"].to_pylist()
+    found = rows.filter(pa.array([sample_id in text_of for sample_id in ids], pa.bool_()))
+    column = pa.array([text_of[each] for each in found["sample_id"].to_pylist()], pa.string())
+    write_table(found.add_column(1, "text", column), path)
+
+
 def write_csv_list(
     path: Path, rows: pa.Table, images: Images, on_problem: Callable[[str, str], None]
 ) -> None:

@@ -46,6 +46,11 @@ class ImageSource:
     dataset: Dataset
     warnings: tuple[str, ...]
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the samples are texts, whose bytes are UTF-8."""
+        return self.dataset.modality == "text"
+
     def images(
         self, sample_ids: Collection[str], on_problem: Callable[[str, str], None]
     ) -> Iterator[tuple[str, StoredImage]]:

@@ -1,4 +1,4 @@
-"""`difficulty backbones`: what can turn images into features, and how fast."""
+"""`difficulty backbones`: what can turn images or texts into features, and how fast."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -68,14 +68,15 @@ def print_backbones() -> None:
     rows = [
         (
             listing.name + (" (default)" if listing.name == DEFAULT_BACKBONE else ""),
+            listing.modality,
             str(listing.feature_dim or "-"),
             listing.weights,
             listing.description,
         )
         for listing in list_backbones()
     ]
-    rows += [(pattern, "-", "any", description) for pattern, description in list_plugins()]
-    print_table(("name", "features", "weights", "what it is"), rows)
+    rows += [(pattern, "image", "-", "any", description) for pattern, description in list_plugins()]
+    print_table(("name", "samples", "features", "weights", "what it is"), rows)
 
 
 def run_benchmark(
@@ -95,6 +96,7 @@ def run_benchmark(
     """
     from difficulty_service.backbones import BACKBONES
     from difficulty_service.backbones.backbone import choose_device
+    from difficulty_service.backbones.text_encoders import modality_of
     from difficulty_service.commands.console import err, out, print_table
     from difficulty_service.commands.machine import choose_precision
     from difficulty_service.extraction.speed import HEIGHT, SECONDS, WIDTH, measure_speed
@@ -102,7 +104,8 @@ def run_benchmark(
 
     device = choose_device(device_name)
     dtype = choose_precision(precision, device)
-    names = list(dict.fromkeys(only or BACKBONES))
+    images_only = [name for name in BACKBONES if modality_of(name) == "image"]
+    names = list(dict.fromkeys(only or images_only))
     networks = {name: network_to_measure(name) for name in names}
     rows = []
     for number, (name, network) in enumerate(networks.items(), start=1):
@@ -120,15 +123,19 @@ def network_to_measure(name: str) -> "BackboneOptions":
     """The weights with which a backbone is measured: its own where they are here.
 
     Raises:
-        BackboneError: The name is unknown.
+        BackboneError: The name is unknown, or that of an encoder of texts.
     """
     from difficulty_service.backbones import BACKBONES, find_loader, weights_state
     from difficulty_service.backbones.backbone import BackboneOptions
     from difficulty_service.backbones.plugged import find_plugin
+    from difficulty_service.backbones.text_encoders import modality_of
+    from difficulty_service.errors import BackboneError
 
     if find_plugin(name) is not None:
         return BackboneOptions()
     find_loader(name)
+    if modality_of(name) == "text":
+        raise BackboneError(f"{name} encodes texts, and the speed is that of images")
     here = name in BACKBONES and weights_state(name, BACKBONES[name]) in {
         "in the package",
         "cached",

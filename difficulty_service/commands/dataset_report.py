@@ -16,7 +16,8 @@ def report_dataset(dataset: "Dataset") -> None:
 
     sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names))
     present = np.flatnonzero(sizes)
-    line = f"found {count_of(len(dataset.labels), 'image')} of "
+    what = dataset.modality
+    line = f"found {count_of(len(dataset.labels), what)} of "
     line += count_of(len(present), "class", "classes")
     if len(present) > 1:
         smallest, largest = (int(pick(sizes[present])) for pick in (np.min, np.max))
@@ -27,9 +28,11 @@ def report_dataset(dataset: "Dataset") -> None:
     sentences = []
     if len(present) == 1:
         sentences.append(
-            f"all images are of one class, {dataset.class_names[present[0]]!r}, so none can look "
+            f"all {what}s are of one class, {dataset.class_names[present[0]]!r}, so none can look "
             "more like another: scores need a folder or a label for each class"
         )
     elif single:
-        sentences.append(f"classes with a single image, which gets no score: {list_names(single)}")
+        sentences.append(
+            f"classes with a single {dataset.modality}, which gets no score: {list_names(single)}"
+        )
     print_warnings(sentences)

@@ -12,7 +12,14 @@ import typer
 
 from difficulty_service.commands.console import err, out, print_table, print_warnings
 from difficulty_service.commands.dataset_report import report_dataset
-from difficulty_service.commands.extraction import Extraction, takes_extraction
+from difficulty_service.commands.extraction import (
+    Extraction,
+    Modality,
+    read_corruption,
+    refuse_other_modality,
+    takes_extraction,
+    text_column,
+)
 from difficulty_service.commands.interruption import exit_when_interrupted
 from difficulty_service.commands.machine import choose_machine, with_precision
 from difficulty_service.commands.options import (
@@ -28,7 +35,6 @@ if TYPE_CHECKING:
     from difficulty_service.extraction.shard_subset import ShardSubset
     from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.feature_store.previous import Reuse
-    from difficulty_service.images.corruptions import Corruption
     from difficulty_service.pipeline import ExtractedDataset, ExtractRequest
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
@@ -54,9 +60,9 @@ def extract(
         typer.Option("--profile", help="Show how long each stage was busy, and which is slowest."),
     ] = False,
 ) -> None:
-    """Turns every image of a dataset into a feature vector.
+    """Turns every image or text of a dataset into a feature vector.
 
-    The same command resumes a run that was stopped. Images that cannot be read are counted and
+    The same command resumes a run that was stopped. Samples that cannot be read are counted and
     listed in `errors.parquet` beside the features.
     """
     request = build_request(dataset, out, extraction)
@@ -121,6 +127,7 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
         cluster = ClusterOptions(extraction.ray_address, min_actors, max_actors)
     elif extraction.ray_address or extraction.ray_actors:
         raise typer.BadParameter("--ray-address and --ray-actors need --engine ray")
+    refuse_other_modality(extraction)
     device, precision = choose_machine(extraction, cluster)
     return ExtractRequest(
         location=dataset,
@@ -131,6 +138,7 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
             image_column=extraction.image_column,
             label_column=extraction.label_column,
             id_column=extraction.id_column,
+            text_column=text_column(extraction),
             limit=extraction.limit,
             shard_size=extraction.shard_size,
         ),
@@ -157,20 +165,6 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
     )
 
 
-def read_corruption(extraction: Extraction) -> "Corruption | None":
-    """The corruption that is named.
-
-    Raises:
-        ConfigError: There is no such corruption or severity.
-    """
-    if extraction.corrupt is None:
-        return None
-    # Imported here, because SciPy takes time that other commands need not spend.
-    from difficulty_service.images.corruptions import parse_corruption
-
-    return parse_corruption(extraction.corrupt, extraction.seed)
-
-
 def choose_backbone(extraction: Extraction, fitted: "FittedGaussians | None" = None) -> str:
     """The backbone that is named, else that of the Gaussians, else the best that can be had.
 
@@ -181,10 +175,13 @@ def choose_backbone(extraction: Extraction, fitted: "FittedGaussians | None" = N
     """
     from difficulty_service.backbones import DEFAULT_BACKBONE
     from difficulty_service.backbones.default import default_backbone
+    from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
 
     fitted_to = None if fitted is None else fitted.description.get("backbone")
     if extraction.backbone or fitted_to:
         return extraction.backbone or str(fitted_to)
+    if extraction.modality is Modality.TEXT:
+        return BUILTIN_TEXT
     if extraction.weights is not None or extraction.features is not FeatureKind.PENULTIMATE:
         return DEFAULT_BACKBONE
     name, warnings = default_backbone()
@@ -228,15 +225,20 @@ def with_backbone(request: "ExtractRequest", backbone: str) -> "ExtractRequest":
     return replace(request, backbone=backbone)
 
 
-def report_reuse(reuse: "Reuse", num_features: int) -> None:
+def samples_word(request: "ExtractRequest") -> str:
+    """What one sample is called."""
+    return "image" if request.dataset.text_column is None else "text"
+
+
+def report_reuse(reuse: "Reuse", num_features: int, samples: str) -> None:
     """Prints how many features of earlier runs are kept."""
-    new = f"{reuse.num_new:,} image{' is' if reuse.num_new == 1 else 's are'} new"
+    new = f"{reuse.num_new:,} {samples}{' is' if reuse.num_new == 1 else 's are'} new"
     kept = num_features - reuse.num_new
     out.print(f"{kept:,} of {num_features:,} features are kept; {new}")
     if reuse.num_left_over:
         out.print(
-            f"features of {reuse.num_left_over:,} images that are not in the dataset are kept, in "
-            "case they come back"
+            f"features of {reuse.num_left_over:,} {samples}s that are not in the dataset are kept, "
+            "in case they come back"
         )
 
 
@@ -244,14 +246,17 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
     """Prints the number of images with features, and the list of the others."""
     from difficulty_service.files.wording import count_of
 
+    samples = samples_word(request)
     total, bad, skipped = (
         extracted.num_samples,
         len(extracted.bad_images),
         len(extracted.skipped),
     )
-    out.print(f"{total - bad:,} of {total:,} images have features in {request.out}", markup=False)
+    out.print(
+        f"{total - bad:,} of {total:,} {samples}s have features in {request.out}", markup=False
+    )
     if extracted.reuse is not None:
-        report_reuse(extracted.reuse, total - bad)
+        report_reuse(extracted.reuse, total - bad, samples)
     subset = request.subset
     if subset.num_subsets > 1:
         out.print(
@@ -263,7 +268,7 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
     if bad:
         first = extracted.bad_images[0]
         counts.append(
-            f"{count_of(bad, 'image')} could not be read, first {first.sample_id}: {first.reason}"
+            f"{count_of(bad, samples)} could not be read, first {first.sample_id}: {first.reason}"
         )
     if skipped:
         entries = count_of(skipped, "entry", "entries")

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from difficulty_service.commands.console import err
-from difficulty_service.commands.extraction import Extraction
+from difficulty_service.commands.extraction import Extraction, Modality
 from difficulty_service.commands.options import Precision
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ def choose_machine(
     """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
     from difficulty_service.backbones.backbone import choose_device
 
+    if extraction.modality is Modality.TEXT and extraction.precision is Precision.AUTO:
+        # Encoders of texts are fast enough in float32, and the built-in one has nothing else.
+        extraction = replace(extraction, precision=Precision.FP32)
     if cluster is None:
         device = choose_device(extraction.device)
         return device, choose_precision(extraction.precision, device)

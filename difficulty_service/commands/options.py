@@ -111,7 +111,7 @@ BackboneName = Annotated[
     typer.Option(
         "--backbone",
         help="See `difficulty backbones`; default: that of --gaussians, else clip-vit-b16, or "
-        "builtin where its weights cannot be had.",
+        "builtin where its weights cannot be had; for texts builtin-text.",
         rich_help_panel=NETWORK,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Labelled image datasets: folders, tables, tars, archives, Hugging Face and published files."""
+"""Labelled datasets: folders, tables of images or texts, tars, archives, and published files."""
 
 from collections.abc import Callable
 
@@ -10,6 +10,7 @@ from difficulty_service.datasets.published import PUBLISHED_DATASETS
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.table import open_table
 from difficulty_service.datasets.webdataset import open_webdataset
+from difficulty_service.errors import DatasetError
 
 DATASETS: dict[str, Callable[[str, DatasetOptions], Dataset]] = {
     "image-folder": open_image_folder,
@@ -33,4 +34,10 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
         MissingPackage: The kind needs an optional package.
     """
     kind = detect_kind(location, options.boundary, options.split)
+    if options.text_column is not None and kind != "table":
+        raise DatasetError(
+            f"{location!r} is of the kind {kind}, and texts are read from tables",
+            "name a Parquet, CSV or JSON Lines file with a column of texts",
+            parameter="location",
+        )
     return DATASETS[kind](location, options)

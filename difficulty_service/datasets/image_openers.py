@@ -123,6 +123,19 @@ def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) ->
     return refusing("no image: the cell is empty")
 
 
+def text_opener(cell: object) -> ImageOpener:
+    """Opener of the text in a cell of a table, as UTF-8; a blank one raises ImageError.
+
+    Args:
+        cell: The text, or None.
+    """
+    if not isinstance(cell, str):
+        return refusing("no text: the cell is empty")
+    if not cell.strip():
+        return refusing("no text: only white space")
+    return partial(open_bytes, cell.encode())
+
+
 def _reference_opener(reference: str, folder: StoredPath) -> ImageOpener:
     opener = partial(_open_reference, reference, folder)
     if is_uri(reference) or not (folder.is_local or posixpath.isabs(reference)):

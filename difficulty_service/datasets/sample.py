@@ -74,6 +74,7 @@ class DatasetOptions:
         label_column: Column of a table with the labels; None to detect it.
         id_column: Column whose text is the sample id; None to use a column of unique paths, or
             else `file#row`.
+        text_column: Column of a table whose texts are the samples; None for images.
         limit: Number of samples to use, evenly spaced over the dataset; None for all.
         shard_size: Number of samples per shard, the unit of work and of resuming.
         boundary: Root outside which nothing may be read; None to allow links, paths and URIs that
@@ -85,6 +86,7 @@ class DatasetOptions:
     image_column: str | None = None
     label_column: str | None = None
     id_column: str | None = None
+    text_column: str | None = None
     limit: int | None = None
     shard_size: int = 4096
     boundary: Boundary | None = None
@@ -106,6 +108,7 @@ class Dataset:
         skipped: Entries of the dataset that cannot be samples: without a label, or without a class
             folder. They are not part of the fingerprint, and no limit applies to them.
         warnings: Warnings about skipped entries and guessed columns, one sentence each.
+        modality: `image`, or `text` where an opener opens a text as UTF-8.
     """
 
     location: str
@@ -117,6 +120,7 @@ class Dataset:
     open_images: Callable[[range], Iterator[ImageOpener]]
     skipped: Sequence[Skipped] = ()
     warnings: tuple[str, ...] = ()
+    modality: str = "image"
 
     @property
     def num_shards(self) -> int:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.datasets.file_search import find_files
-from difficulty_service.datasets.image_openers import cell_opener
+from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import (
     decode_dictionary,
     index_labels,
@@ -87,12 +87,14 @@ class ListedTable:
     Attributes:
         listing: Ids, labels and skipped rows.
         rows: Rows of the samples.
-        image_column: Column with the images.
+        image_column: Column with the images or texts.
+        modality: `image` or `text`, what that column holds.
     """
 
     listing: Listing
     rows: TableRows
     image_column: str
+    modality: str = "image"
 
 
 def open_table(location: str, options: DatasetOptions) -> Dataset:
@@ -111,8 +113,15 @@ def open_table(location: str, options: DatasetOptions) -> Dataset:
 
 def build_table(table: ListedTable, location: str, options: DatasetOptions) -> Dataset:
     """Makes a dataset of a listed table; arguments and errors as for `open_table`."""
-    open_at = partial(_open_at, table.rows, table.image_column)
-    return build_dataset(location, options, table.listing, open_at, table.rows.describe)
+    open_at = partial(_open_texts if table.modality == "text" else _open_at, table.rows)
+    opened = build_dataset(
+        location,
+        options,
+        table.listing,
+        partial(open_at, table.image_column),
+        table.rows.describe,
+    )
+    return replace(opened, modality=table.modality)
 
 
 def list_table(location: str, options: DatasetOptions) -> ListedTable:
@@ -134,7 +143,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         _check_images(table, columns.image)
     texts = _concat(parts)
     if not texts.num_rows:
-        raise DatasetError(f"{location!r} has no rows", "expected one row per image")
+        raise DatasetError(f"{location!r} has no rows", "expected one row per sample")
     keep = _rows_of_split(texts, options.split, location)
     texts = texts.take(pa.array(keep))
     lengths = np.array([table.num_rows for table in tables], dtype=np.int64)
@@ -161,7 +170,8 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         warnings=(several_labels_warning(columns.label, others),) if others else (),
     )
     rows = TableRows(tuple(_only_images(tables, columns)), rows.starts, keep[labels.rows])
-    return ListedTable(listing, rows, columns.image)
+    modality = "image" if options.text_column is None else "text"
+    return ListedTable(listing, rows, columns.image, modality)
 
 
 def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list[str]:
@@ -191,7 +201,7 @@ def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
             parameter="location",
         )
     folder = common_folder(files)
-    special = (options.image_column, options.id_column, "label_name", "split")
+    special = (options.image_column, options.text_column, options.id_column, "label_name", "split")
     text_columns = tuple(name for name in (*special, *IMAGE_NAMES) if name)
     opened = (
         open_table_file(file, posixpath.relpath(file.place.path, folder), text_columns)
@@ -257,3 +267,10 @@ def _open_at(rows: TableRows, column: str, positions: NDArray[np.int64]) -> Iter
     for table, numbers in rows.split_by_file(positions):
         for cell in read_cells(table, column, numbers):
             yield cell_opener(cell, table.file.place.parent, is_base64=table.is_json)
+
+
+def _open_texts(
+    rows: TableRows, column: str, positions: NDArray[np.int64]
+) -> Iterator[ImageOpener]:
+    for table, numbers in rows.split_by_file(positions):
+        yield from map(text_opener, read_cells(table, column, numbers))

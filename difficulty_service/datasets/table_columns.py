@@ -24,7 +24,7 @@ class TableColumns:
     """The names of the columns of a dataset.
 
     Attributes:
-        image: Column with encoded bytes, structs `{bytes, path}` or paths.
+        image: Column with encoded bytes, structs `{bytes, path}` or paths; or with texts.
         label: Column with labels: integers, booleans or text.
         label_name: Column with the class names of integer labels, or None.
         sample_id: Column with the sample ids, or None.
@@ -60,16 +60,7 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
             label column and none has a usual name.
     """
     _refuse_duplicates(schema, options, source)
-    image = _find(schema, options.image_column, _images_first(schema), ("image", source))
-    kind = schema.field(image).type
-    if not (holds_bytes(kind) or holds_text(kind)):
-        raise DatasetError(
-            f"column {image!r} of {source} is of type {kind}, but images are encoded bytes, "
-            "a struct {bytes, path}, or paths",
-            "name another column as ",
-            Setting("image_column"),
-            parameter="image_column",
-        )
+    image = _text_column(schema, options, source) or _image_column(schema, options, source)
     label, *other_labels = _label_columns(schema, options.label_column, source)
     return TableColumns(
         image=image,
@@ -82,10 +73,47 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
     )
 
 
+def _image_column(schema: pa.Schema, options: DatasetOptions, source: str) -> str:
+    image = _find(schema, options.image_column, _images_first(schema), ("image", source))
+    kind = schema.field(image).type
+    if not (holds_bytes(kind) or holds_text(kind)):
+        raise DatasetError(
+            f"column {image!r} of {source} is of type {kind}, but images are encoded bytes, "
+            "a struct {bytes, path}, or paths",
+            "name another column as ",
+            Setting("image_column"),
+            parameter="image_column",
+        )
+    return image
+
+
+def _text_column(schema: pa.Schema, options: DatasetOptions, source: str) -> str | None:
+    """The column with the texts; None where the samples are images."""
+    if options.text_column is None:
+        return None
+    if options.image_column is not None:
+        raise DatasetError(
+            "image_column does not apply to texts",
+            "leave out ",
+            Setting("image_column"),
+            parameter="image_column",
+        )
+    name = _require(schema, options.text_column, ("text", source))
+    if not holds_text(schema.field(name).type):
+        raise DatasetError(
+            f"column {name!r} of {source} is of type {schema.field(name).type}, not of text",
+            "name another column as ",
+            Setting("text_column"),
+            parameter="text_column",
+        )
+    return name
+
+
 def _refuse_duplicates(schema: pa.Schema, options: DatasetOptions, source: str) -> None:
     """Refuses two columns of one name where that may be a column to use."""
     twice = [name for name, number in Counter(schema.names).items() if number > 1]
-    chosen = (options.image_column, options.label_column, options.id_column)
+    columns = (options.image_column, options.text_column)
+    chosen = (*columns, options.label_column, options.id_column)
     used = {*chosen, *IMAGE_NAMES, *label_like(twice), "split"}
     for name in twice:
         if name in used or name.endswith("_name"):

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
 from difficulty_service.datasets.sample import ImageOpener, Sample
 from difficulty_service.errors import BackboneError, ImageError, Setting
 from difficulty_service.extraction.stage_clock import StageClock
@@ -26,6 +26,9 @@ from difficulty_service.images.preparation import (
     prepare_runs,
     stack,
 )
+
+MAX_TEXT_BYTES = 10_000_000
+"""Largest size of a text, of which an encoder needs many times its memory."""
 
 READ, DECODE, FORWARD, APPEND = "read", "decode and resize", "normalise and forward", "append"
 
@@ -122,7 +125,24 @@ def prepare_batch(
     if clock:
         reading = clock.seconds_here(READ) - read_before
         clock.add(DECODE, time.perf_counter() - began - reading)
-    return replace(batch, values=stack(views) if views else None)
+    return replace(batch, values=_stack(views) if views else None)
+
+
+def _stack(views: list[Tensor]) -> Tensor:
+    return stack(views) if views[0].ndim > 1 else torch.stack(views)
+
+
+def read_text(opener: ImageOpener) -> bytes:
+    """Reads a whole text as UTF-8.
+
+    Raises:
+        ImageError: The text is too long, or cannot be read.
+    """
+    with opener() as file:
+        data = file.read(MAX_TEXT_BYTES + 1)
+    if len(data) > MAX_TEXT_BYTES:
+        raise ImageError(f"the text has more than the {MAX_TEXT_BYTES:,} bytes allowed")
+    return data
 
 
 def _prepare_sample(
@@ -137,14 +157,19 @@ def _prepare_sample(
     stamp = file_stamp(sample.file) if sample.file else None
     content = None
     try:
-        data = read_encoded(sample.open, task.options.max_pixels)
+        is_text = isinstance(backbone.preprocessing, TextPreprocessing)
+        data = (
+            read_text(sample.open)
+            if is_text
+            else read_encoded(sample.open, task.options.max_pixels)
+        )
         content = content_digest(data)
         row = task.known.find_content(content, sample.sample_id) if task.known else None
         image = Image(sample.sample_id, sample.label, content, stamp, row)
         if task.known and row is not None:
             _add_known(image, task.known, batch.reused, batch.bad)
             return []
-        views = _views(sample.sample_id, partial(io.BytesIO, data), backbone, task.options)
+        views = _views(sample.sample_id, data, backbone, task.options)
     except ImageError as error:
         batch.bad.append(BadImage(sample.sample_id, str(error), content, stamp))
         return []
@@ -161,14 +186,18 @@ def _add_known(image: Image, known: KnownImages, reused: list[Image], bad: list[
 
 
 def _views(
-    sample_id: str, opener: ImageOpener, backbone: Backbone, options: ExtractOptions
+    sample_id: str, data: bytes, backbone: Backbone, options: ExtractOptions
 ) -> Iterable[Tensor]:
-    """Views of one image, each of shape (3, size, size)."""
+    """Views of one image, each of shape (3, size, size); or the numbers of one text."""
+    preprocessing = backbone.preprocessing
+    if isinstance(preprocessing, TextPreprocessing):
+        return [preprocessing.prepare(data.decode())]
+    opener: ImageOpener = partial(io.BytesIO, data)
     if not options.augment_runs:
         return [
             prepare(
                 opener,
-                backbone.preprocessing,
+                preprocessing,
                 options.mode,
                 options.max_pixels,
                 options.corruption,
@@ -176,7 +205,7 @@ def _views(
         ]
     return prepare_runs(
         opener,
-        backbone.preprocessing,
+        preprocessing,
         sample_id,
         Augmentation(runs=options.augment_runs, seed=options.seed),
         options.mode,
@@ -195,14 +224,16 @@ def encode_batch(
     """
     if batch.values is None:
         return batch
+    preprocessing = backbone.preprocessing
     with clock.busy(FORWARD) if clock else nullcontext():
         try:
             views = batch.values
             if network.device.type == "cuda":
                 views = views.pin_memory()  # so that the copy to the GPU waits for nothing
             on_device = views.to(network.device, non_blocking=True)
-            images = normalise(on_device, backbone.preprocessing, network.precision)
-            return replace(batch, values=backbone.encode(images).float())
+            if not isinstance(preprocessing, TextPreprocessing):
+                on_device = normalise(on_device, preprocessing, network.precision)
+            return replace(batch, values=backbone.encode(on_device).float())
         except torch.OutOfMemoryError:
             raise BackboneError(
                 f"{network.device} has too little memory for {len(batch.values)} images at once",

@@ -7,7 +7,7 @@ from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractionTask
 
-CHOICES = ("split", "image_column", "label_column", "id_column", "limit")
+CHOICES = ("split", "image_column", "label_column", "id_column", "text_column", "limit")
 """Options that choose the samples of a dataset and their ids."""
 
 
@@ -23,6 +23,11 @@ def describe_features(
         reading: Options by which the dataset was read.
     """
     dataset, network, options = task.dataset, task.network, task.options
+    decoding = {
+        "mode": options.mode,
+        "decoder": options.decoder,
+        "max_pixels": options.max_pixels,
+    }
     return {
         "dataset": location,
         "dataset_options": {
@@ -42,9 +47,7 @@ def describe_features(
         # Only where it is so, for features of earlier versions are not flipped and do not say it.
         **({"flip": True} if network.flip else {}),
         "preprocessing": backbone.preprocessing.describe(),
-        "mode": options.mode,
-        "decoder": options.decoder,
-        "max_pixels": options.max_pixels,
+        **({"modality": "text"} if dataset.modality == "text" else decoding),
         **({"corruption": str(options.corruption)} if options.corruption else {}),
         "augment_runs": options.augment_runs,
         "seed": options.seed,

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones.text_encoders import require_modality
 from difficulty_service.datasets.sample import Dataset
+from difficulty_service.errors import DatasetError, Setting
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.feature_store.known_images import KnownImages
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode, decoder_name
@@ -62,6 +64,10 @@ class ExtractionTask:
         options: Settings by which images become features.
         known: Images whose features are known from an earlier run; None if there are none.
         watch: Is told which images are being read and decoded in this process; None to tell nobody.
+
+    Raises:
+        BackboneError: The backbone takes texts and the samples are images, or the other way round.
+        DatasetError: The samples are texts, and an option is one for images.
     """
 
     dataset: Dataset
@@ -70,3 +76,18 @@ class ExtractionTask:
     options: ExtractOptions = field(default_factory=ExtractOptions)
     known: KnownImages | None = None
     watch: ImageWatch | None = None
+
+    def __post_init__(self) -> None:
+        require_modality(self.backbone, self.dataset.modality)
+        if self.dataset.modality == "text":
+            _refuse_image_options(self.options)
+
+
+def _refuse_image_options(options: ExtractOptions) -> None:
+    """Refuses settings that mean nothing for texts."""
+    usual = ExtractOptions()
+    for name in ("augment_runs", "corruption", "mode", "max_pixels"):
+        if getattr(options, name) != getattr(usual, name):
+            raise DatasetError(
+                f"{name} does not apply to texts", "leave out ", Setting(name), parameter=name
+            )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from difficulty_service.reporting.pictures import Pictures
 from difficulty_service.reporting.samples import ScoredSamples
@@ -25,6 +25,7 @@ class Card:
         percentile: Percentile of `rmd`; NaN where there is none.
         picture: Data URI of its picture; None where there is none.
         problem: Reason why there is no picture; empty where none was read.
+        excerpt: Beginning of the sample where it is a text; None for an image.
     """
 
     row: int
@@ -39,6 +40,7 @@ class Card:
     percentile: float
     picture: str | None
     problem: str
+    excerpt: str | None = None
 
     @property
     def is_doubtful(self) -> bool:
@@ -61,7 +63,8 @@ def make_cards(
     def card(row: int) -> Card:
         sample_id = samples.ids[row].as_py()
         picture, problem = pictures.uris.get(sample_id), pictures.problems.get(sample_id, "")
-        return make_card(samples, row, picture, problem)
+        card = make_card(samples, row, picture, problem)
+        return replace(card, excerpt=pictures.excerpts.get(sample_id))
 
     return lambda rows: [card(row) for row in rows]
 

@@ -3,7 +3,7 @@
 import base64
 import io
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from PIL import Image
@@ -18,6 +18,9 @@ LARGE, SMALL = 224, 128
 """Pixels of the longer side: of pictures to look at closely, and of those in strips. Smaller
 images keep their size."""
 
+EXCERPT = 400
+"""Characters of a text that are shown."""
+
 QUALITY = 82
 SLOWEST_METHOD = 6
 
@@ -29,10 +32,12 @@ class Pictures:
     Attributes:
         uris: Data URI of each picture.
         problems: Reason for each sample without a picture.
+        excerpts: Beginning of each text, where the samples are texts and there are no pictures.
     """
 
     uris: Mapping[str, str]
     problems: Mapping[str, str]
+    excerpts: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_pictures(
@@ -44,7 +49,12 @@ def read_pictures(
         source: The dataset.
         sample_ids: Ids of the samples.
         large: Ids of those that people look at closely.
+
+    Returns:
+        Pictures, or the beginnings of texts.
     """
+    if source.is_text:
+        return _read_excerpts(source, sample_ids)
     uris: dict[str, str] = {}
     problems: dict[str, str] = {}
 
@@ -64,6 +74,20 @@ def read_pictures(
         else:
             uris[sample_id] = uri
     return Pictures(uris, problems)
+
+
+def _read_excerpts(source: ImageSource, sample_ids: Collection[str]) -> Pictures:
+    problems: dict[str, str] = {}
+    texts = source.images(sample_ids, problems.__setitem__)
+    return Pictures({}, problems, {key: shorten(text.read().decode()) for key, text in texts})
+
+
+def shorten(text: str) -> str:
+    """The beginning of a text on one line, with an ellipsis where it goes on."""
+    line = " ".join(text[: 8 * EXCERPT].split())
+    if len(line) <= EXCERPT and len(text) <= 8 * EXCERPT:
+        return line
+    return line[:EXCERPT].rstrip() + "…"
 
 
 def to_data_uri(data: bytes, size: int) -> str:

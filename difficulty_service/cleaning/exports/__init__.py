@@ -10,6 +10,7 @@ from difficulty_service.cleaning.exports.label_studio import write_label_studio
 from difficulty_service.cleaning.exports.samples import Exported
 from difficulty_service.cleaning.exports.tables import write_csv, write_jsonl
 from difficulty_service.cleaning.stored_images import ImageSource
+from difficulty_service.errors import CleaningError
 from difficulty_service.files.atomic_file import filling
 from difficulty_service.score_file import ScoreFile
 
@@ -36,6 +37,15 @@ def export_folder(name: str, scores: ScoreFile, images: ImageSource, out: Path) 
         scores: The score file.
         images: The dataset that was scored.
         out: A folder that does not exist or is empty; it appears whole or not at all.
+
+    Raises:
+        CleaningError: The samples are texts, and the format holds images only.
     """
+    if images.is_text and name != "huggingface":
+        raise CleaningError(
+            f"the format {name} holds images, and the samples are texts",
+            f"choose one of huggingface, {', '.join(TABLES)}",
+            parameter="to",
+        )
     with filling(out) as folder:
         return FOLDERS[name](scores, images, folder, out.absolute())

@@ -43,9 +43,12 @@ def write_hugging_face(
 
     def samples() -> Iterator[dict[str, Any]]:
         for sample_id, image in images.images(list(rows), missing.add):
-            yield {"image": {"bytes": image.read(), "path": None}, **rows[sample_id]}
+            data = image.read()
+            cell = {"text": data.decode()} if images.is_text else {"image": _cell(data)}
+            yield {**cell, **rows[sample_id]}
 
-    features = _features(package, class_list(scores))
+    sample = {"text": package.Value("string")} if images.is_text else {"image": package.Image()}
+    features = package.Features({**sample, **_features(package, class_list(scores))})
     with (
         tempfile.TemporaryDirectory(dir=folder.parent) as cache,
         _without_progress_bars(package),
@@ -73,11 +76,15 @@ def _package() -> Any:  # noqa: ANN401 - the package ships no types
     return datasets
 
 
-def _features(package: Any, names: list[str]) -> Any:  # noqa: ANN401
+def _cell(data: bytes) -> dict[str, bytes | None]:
+    return {"bytes": data, "path": None}
+
+
+def _features(package: Any, names: list[str]) -> dict[str, Any]:  # noqa: ANN401
     columns = {field.name: package.Value(_type_name(field.type)) for field in SCHEMA}
     del columns["label_name"]
     classes = dict.fromkeys(CLASS_COLUMNS, package.ClassLabel(names=names))
-    return package.Features({"image": package.Image(), **columns, **classes})
+    return {**columns, **classes}
 
 
 def _type_name(kind: pa.DataType) -> str:

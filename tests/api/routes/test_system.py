@@ -86,7 +86,9 @@ def test_a_database_without_its_tables_is_not_ready_and_reveals_nothing(
 def test_the_backbones_are_those_of_the_command_line(start: Start) -> None:
     backbones = start().get("/v1/backbones").json()["backbones"]
 
-    assert [each["name"] for each in backbones] == [each.name for each in list_backbones()]
+    assert [each["name"] for each in backbones] == [
+        each.name for each in list_backbones() if each.modality == "image"
+    ]
     assert [each["name"] for each in backbones if each["default"]] == ["clip-vit-b16"]
 
 

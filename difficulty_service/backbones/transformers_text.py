@@ -1,0 +1,209 @@
+"""Encoders of texts of the library transformers: BERT and its relatives, as one vector per text."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from difficulty_service.backbones.backbone import (
+    Backbone,
+    BackboneOptions,
+    TextPreprocessing,
+)
+from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
+from difficulty_service.backbones.weights import file_sha256
+from difficulty_service.errors import BackboneError, MissingPackage, Setting
+
+MAX_TOKENS = 512
+"""Largest number of tokens of a text, special ones included; what comes after is cut off."""
+
+WEIGHTS_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+CONFIG_FILE = "config.json"
+
+
+def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Backbone:
+    """An encoder by its name on the hub or its folder, with its tokenizer.
+
+    Args:
+        name: Name under which the user selects it.
+        options: Device and precision; the weights are those of the name.
+        model: Name on the Hugging Face hub, or a folder that `save_pretrained` wrote.
+
+    Raises:
+        BackboneError: Files are missing and cannot be downloaded, or hold no encoder of texts.
+        MissingPackage: transformers is not installed.
+    """
+    refuse_image_options(name, options)
+    folder = find_folder(name, model)
+    tokenizer, network = _load(name, folder)
+    network = (
+        network.eval().requires_grad_(requires_grad=False).to(options.device, options.precision)
+    )
+    length = max_tokens(tokenizer, network.config)
+    hidden = getattr(network.config, "hidden_size", None)
+    if not isinstance(hidden, int) or tokenizer.pad_token_id is None:
+        raise BackboneError(
+            f"{name} is no encoder of texts: it has no hidden size or no padding token",
+            parameter="backbone",
+        )
+    padding = int(tokenizer.pad_token_id)
+    settings = {
+        "model": model if not Path(model).exists() else Path(model).name,
+        "max_tokens": length,
+        "pooling": "mean",
+        "tokenizer_sha256": hashlib.sha256(
+            tokenizer.backend_tokenizer.to_str().encode()
+        ).hexdigest(),
+    }
+    return TextEncoder(
+        name=name,
+        feature_dim=hidden,
+        preprocessing=TextPreprocessing(length, Tokens(tokenizer, length, padding), settings),
+        weights_sha256=_digest(folder),
+        network=MeanOfTokens(network, padding),
+    )
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Turns a text into ids of tokens.
+
+    Attributes:
+        tokenizer: Tokenizer of transformers.
+        length: Number of tokens to cut or pad to.
+        padding: Marks places without a token in what it returns, as -1 for all tokenizers.
+    """
+
+    tokenizer: Any
+    length: int
+    padding: int
+
+    def __call__(self, text: str) -> Tensor:
+        """Ids of the tokens of a text, -1 after its end. Shape (length,), int64."""
+        ids = self.tokenizer(text, truncation=True, max_length=self.length)["input_ids"]
+        padded = torch.full((self.length,), -1, dtype=torch.int64)
+        padded[: len(ids)] = torch.tensor(ids, dtype=torch.int64)
+        return padded
+
+
+@dataclass(frozen=True)
+class MeanOfTokens:
+    """The mean over the tokens of the last hidden states.
+
+    Attributes:
+        network: Encoder of transformers.
+        padding: Id of the padding token.
+    """
+
+    network: Any
+    padding: int
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Means of the last hidden states over the tokens that are no padding.
+
+        Args:
+            ids: Ids of tokens, -1 after the end of each text. Shape (samples, length).
+
+        Returns:
+            Shape (samples, hidden size), float32.
+        """
+        is_token = ids >= 0
+        longest = max(1, int(is_token.sum(1).max()))
+        ids, is_token = ids[:, :longest], is_token[:, :longest]
+        states = self.network(
+            input_ids=ids.masked_fill(~is_token, self.padding), attention_mask=is_token.long()
+        ).last_hidden_state.float()
+        weights = is_token.unsqueeze(2).float()
+        return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def find_folder(name: str, model: str) -> Path:
+    """The folder with the weights, the configuration and the tokenizer of a model.
+
+    Raises:
+        BackboneError: A local folder lacks a file, or the hub's files are not cached and cannot
+            be downloaded.
+    """
+    if Path(model).exists() or model.startswith(("/", "./", "../", "~")):
+        folder = Path(model).expanduser()
+    else:
+        folder = _from_hub(name, model)
+    missing = [] if (folder / CONFIG_FILE).is_file() else [CONFIG_FILE]
+    if not any((folder / each).is_file() for each in WEIGHTS_FILES):
+        missing.append(" or ".join(WEIGHTS_FILES[::2]))
+    if missing:
+        raise BackboneError(
+            f"the folder {folder} has no file {' and no file '.join(missing)}",
+            "name a folder that save_pretrained of transformers wrote, with its tokenizer",
+            parameter="backbone",
+        )
+    return folder
+
+
+def _from_hub(name: str, model: str) -> Path:
+    import httpx2
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["*.json", "*.txt", "*.model", "model*.safetensors", "pytorch_model.bin"]
+    try:
+        try:
+            cached = Path(snapshot_download(model, allow_patterns=wanted, local_files_only=True))
+            if any((cached / each).is_file() for each in WEIGHTS_FILES):
+                return cached
+        except LocalEntryNotFoundError:
+            pass
+        return Path(snapshot_download(model, allow_patterns=wanted, etag_timeout=10))
+    except (OSError, httpx2.HTTPError, HfHubHTTPError, HFValidationError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BackboneError(
+            f"the files of {name} are neither a local folder nor in the cache folder "
+            f"{constants.HF_HUB_CACHE}, and cannot be downloaded ({reason})",
+            "run this once where there is a network and copy the cache folder, name a local "
+            "folder, or do with the encoder that ships with the package: ",
+            Setting("backbone", "builtin-text"),
+            parameter="backbone",
+        ) from None
+
+
+def _load(name: str, folder: Path) -> tuple[Any, Any]:
+    try:
+        import transformers
+    except ImportError:
+        raise MissingPackage(
+            f"{name} needs the package transformers, which is not installed",
+            "pip install 'difficulty-service[text]'",
+            parameter="backbone",
+        ) from None
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        network = transformers.AutoModel.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise BackboneError(
+            f"{name} cannot be loaded from {folder}: {reason}", parameter="backbone"
+        ) from error
+    return tokenizer, network
+
+
+def max_tokens(tokenizer: Any, config: Any) -> int:  # noqa: ANN401 - classes without types
+    """The most tokens that a tokenizer, a network and `MAX_TOKENS` allow.
+
+    RoBERTa and its relatives count places from the padding id on, so they have that many fewer.
+    """
+    places = getattr(config, "max_position_embeddings", None) or MAX_TOKENS
+    if "roberta" in str(getattr(config, "model_type", "")):
+        places -= int(config.pad_token_id or 0) + 1
+    return int(min(MAX_TOKENS, tokenizer.model_max_length, places))
+
+
+def _digest(folder: Path) -> str:
+    """SHA-256 of the weights, whether in one file or in several, and of the configuration."""
+    weights = sorted(folder.glob("model*.safetensors")) or [folder / "pytorch_model.bin"]
+    digests = [file_sha256(each) for each in [folder / CONFIG_FILE, *weights]]
+    return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
