@@ -195,36 +195,6 @@ def test_the_record_of_an_epoch_is_of_its_training_samples_as_they_were_seen(
     assert state.progress.history == [record]
 
 
-def test_the_record_has_the_mean_norm_of_the_last_layers_gradient_before_it_is_clipped(
-    probe_recipe: MakeRecipe, accelerator: Accelerator
-) -> None:
-    recipe = probe_recipe(
-        optimiser={"gradient_clip": 0.01, "momentum": 0.0, "weight_decay": 0.0},
-        training={"epochs": 1, "batch_size": 30},
-    )
-    state, splits = start(recipe, accelerator)
-    model = copy.deepcopy(state.model)
-    recorder = CallbackRecorder()
-
-    train(state, data_of(splits), recipe, 0, accelerator, recorder.callbacks())
-
-    (inputs,) = splits.train.inputs.batches([torch.arange(len(splits.train))], None)
-    norms, plan = [], plan_epoch(len(splits.train), 30, 0, 0)
-    weight, bias = model.parameters()
-    for step, batch in enumerate(plan):
-        loss = F.cross_entropy(model(inputs[batch]), splits.train.labels[batch])
-        slope, of_bias = torch.autograd.grad(loss, (weight, bias))
-        norms.append(float(slope.norm()))
-        shrink = 0.01 / math.hypot(norms[-1], float(of_bias.norm()))
-        rate = 0.05 * rate_at(step, len(plan), 1, recipe.schedule)
-        with torch.no_grad():
-            weight -= rate * shrink * slope
-            bias -= rate * shrink * of_bias
-    (record,) = recorder.epochs
-    assert record["norm_last_gradient"] == pytest.approx(sum(norms) / len(norms), rel=1e-4)
-    assert record["norm_last_weights"] == pytest.approx(float(weight.detach().norm()), rel=1e-4)
-
-
 def test_the_moving_average_follows_the_parameters_and_is_evaluated(
     probe_recipe: MakeRecipe, accelerator: Accelerator
 ) -> None:

@@ -1,17 +1,29 @@
 """What a run notes of each epoch, compared with plain loops over samples and numbers."""
 
+import copy
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from trainer.config import Recipe
+from trainer.data import open_splits
+from trainer.training.loop import Callbacks, train
 from trainer.training.observations import (
     gradient_norm,
     last_layer,
     observe_predictions,
     weight_norm,
 )
+from trainer.training.schedules import rate_at
+from trainer.training.seeding import plan_epoch
+from trainer.training.state import make_train_state
+from trainer.training.step import TrainingData
 
 
 def naive_observations(logits: Tensor, targets: Tensor) -> dict[str, float | None]:
@@ -79,3 +91,36 @@ def test_a_gradient_that_is_missing_or_not_finite_does_not_count(slope: float | 
 
 def test_a_model_without_a_linear_layer_has_no_gradient_norm() -> None:
     assert gradient_norm(None).tolist() == [0, 0]
+
+
+def test_the_record_has_the_mean_norm_of_the_last_layers_gradient_before_it_is_clipped(
+    probe_recipe: Callable[..., Recipe], accelerator: Accelerator
+) -> None:
+    recipe = probe_recipe(
+        optimiser={"gradient_clip": 0.01, "momentum": 0.0, "weight_decay": 0.0},
+        training={"epochs": 1, "batch_size": 30},
+    )
+    splits = open_splits(recipe.data, 0, torch.device("cpu"))
+    state = make_train_state(recipe, 0, splits, accelerator)
+    data = TrainingData(splits.train, None, splits.validation)
+    records: list[dict[str, Any]] = []
+    callbacks = Callbacks(lambda _: None, records.append, lambda: None, lambda: False)
+    model = copy.deepcopy(state.model)
+
+    train(state, data, recipe, 0, accelerator, callbacks)
+
+    (inputs,) = splits.train.inputs.batches([torch.arange(len(splits.train))], None)
+    norms, plan = [], plan_epoch(len(splits.train), 30, 0, 0)
+    weight, bias = model.parameters()
+    for step, batch in enumerate(plan):
+        loss = F.cross_entropy(model(inputs[batch]), splits.train.labels[batch])
+        slope, of_bias = torch.autograd.grad(loss, (weight, bias))
+        norms.append(float(slope.norm()))
+        shrink = 0.01 / math.hypot(norms[-1], float(of_bias.norm()))
+        rate = 0.05 * rate_at(step, len(plan), 1, recipe.schedule)
+        with torch.no_grad():
+            weight -= rate * shrink * slope
+            bias -= rate * shrink * of_bias
+    (record,) = records
+    assert record["norm_last_gradient"] == pytest.approx(sum(norms) / len(norms), rel=1e-4)
+    assert record["norm_last_weights"] == pytest.approx(float(weight.detach().norm()), rel=1e-4)
