@@ -34,7 +34,7 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
         MissingPackage: The kind needs an optional package.
     """
     kind = detect_kind(location, options.boundary, options.split)
-    if options.text_column is not None and kind != "table":
+    if options.text_column is not None and kind not in ("table", "hugging-face"):
         raise DatasetError(
             f"{location!r} is of the kind {kind}, and texts are read from tables",
             "name a Parquet, CSV or JSON Lines file with a column of texts",

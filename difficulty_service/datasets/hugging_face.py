@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.datasets.detection import HUB_PREFIX
-from difficulty_service.datasets.image_openers import cell_opener
+from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import index_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
@@ -108,12 +108,14 @@ def open_rows(
         skipped=[(ids[row], reason) for row, reason in labels.unlabelled],
         warnings=(several_labels_warning(columns.label, others),) if others else (),
     )
-    open_at = partial(_open_at, _Images(images, columns.image, place), labels.rows)
+    open_rows_at = _open_at if options.text_column is None else _open_texts
+    open_at = partial(open_rows_at, _Images(images, columns.image, place), labels.rows)
 
     def describe_sample(position: int) -> str:
         return describe(int(labels.rows[position]))
 
-    return build_dataset(location, options, listing, open_at, describe_sample)
+    opened = build_dataset(location, options, listing, open_at, describe_sample)
+    return replace(opened, modality=options.modality)
 
 
 def _package() -> Any:  # noqa: ANN401 - the package ships no types
@@ -218,3 +220,11 @@ def _open_at(
         chosen = rows[positions[start : start + _ROWS_PER_READ]]
         for cell in images.rows[chosen.tolist()].column(images.column).to_pylist():
             yield cell_opener(cell, images.folder)
+
+
+def _open_texts(
+    texts: _Images, rows: NDArray[np.int64], positions: NDArray[np.int64]
+) -> Iterator[ImageOpener]:
+    for start in range(0, len(positions), _ROWS_PER_READ):
+        chosen = rows[positions[start : start + _ROWS_PER_READ]]
+        yield from map(text_opener, texts.rows[chosen.tolist()].column(texts.column).to_pylist())

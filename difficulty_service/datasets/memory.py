@@ -7,7 +7,7 @@ when they are opened.
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO
 
@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from difficulty_service.datasets.image_openers import cell_opener, open_image, refusing
+from difficulty_service.datasets.image_openers import (
+    cell_opener,
+    open_image,
+    refusing,
+    text_opener,
+)
 from difficulty_service.datasets.listing import Listing, build_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import resolve
@@ -52,7 +57,7 @@ def open_memory(images: ImagesInMemory, location: str, options: DatasetOptions) 
     Args:
         images: The images.
         location: Description of where they come from.
-        options: Options, of which the limit and the shard size apply.
+        options: Options, of which the limit, the shard size and the modality apply.
 
     Raises:
         DatasetError: There are no images.
@@ -63,19 +68,20 @@ def open_memory(images: ImagesInMemory, location: str, options: DatasetOptions) 
 
     def open_at(positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
         for position in positions.tolist():
-            yield partial(_open_at, images.read_image, position)
+            yield partial(_open_at, images.read_image, position, options.modality)
 
-    return build_dataset(location, options, listing, open_at, "row {}".format)
+    opened = build_dataset(location, options, listing, open_at, "row {}".format)
+    return replace(opened, modality=options.modality)
 
 
-def _open_at(read_image: ReadImage, position: int) -> BinaryIO:
+def _open_at(read_image: ReadImage, position: int, modality: str) -> BinaryIO:
     try:
         image = read_image(position)
     except DifficultyError:
         raise
     except Exception as error:
         raise ImageError(f"cannot be read: {type(error).__name__}: {error}") from error
-    return image_opener(image)()
+    return text_opener(image)() if modality == "text" else image_opener(image)()
 
 
 def image_opener(image: object) -> ImageOpener:

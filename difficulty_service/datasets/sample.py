@@ -92,6 +92,11 @@ class DatasetOptions:
     boundary: Boundary | None = None
     limits: TableLimits | None = None
 
+    @property
+    def modality(self) -> str:
+        """`image` or `text`, what the samples are."""
+        return "image" if self.text_column is None else "text"
+
 
 @dataclass(frozen=True)
 class Dataset:

@@ -170,8 +170,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         warnings=(several_labels_warning(columns.label, others),) if others else (),
     )
     rows = TableRows(tuple(_only_images(tables, columns)), rows.starts, keep[labels.rows])
-    modality = "image" if options.text_column is None else "text"
-    return ListedTable(listing, rows, columns.image, modality)
+    return ListedTable(listing, rows, columns.image, options.modality)
 
 
 def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list[str]:

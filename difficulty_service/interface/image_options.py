@@ -9,7 +9,7 @@ import torch
 
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import BackboneError, ImageError
+from difficulty_service.errors import BackboneError, DatasetError, ImageError, Setting
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode
 from difficulty_service.interface.options import require_known
@@ -50,6 +50,8 @@ class ImageOptions(EncoderOptions, total=False):
     """Options of `score_dataset`: those of a backbone, of the dataset and of the statistics.
 
     Attributes:
+        modality: `image` (default), or `text` for texts.
+        text_column: Column of a table with texts; `text` by default.
         split: Sub-folder or named split to use.
         image_column: Column of a table with image bytes or paths.
         label_column: Column of a table with the labels.
@@ -68,6 +70,8 @@ class ImageOptions(EncoderOptions, total=False):
         near_duplicates: As for `score`.
     """
 
+    modality: Literal["image", "text"]
+    text_column: str | None
     split: str | None
     image_column: str | None
     label_column: str | None
@@ -102,6 +106,8 @@ def network_options(options: Mapping[str, Any]) -> BackboneOptions:
     """
     device = choose_device(options.get("device", "auto"))
     precision = options.get("precision", "auto")
+    if precision == "auto" and options.get("modality") == "text":
+        precision = "fp32"  # which encoders of texts compute in
     require_known(precision, ("auto", *PRECISIONS), "precision", BackboneError)
     weights = options.get("weights")
     return BackboneOptions(
@@ -141,8 +147,24 @@ def extract_options(options: Mapping[str, Any]) -> ExtractOptions:
 
 
 def dataset_options(options: Mapping[str, Any]) -> DatasetOptions:
-    """How a dataset is read."""
+    """How a dataset is read.
+
+    Raises:
+        DatasetError: The modality is unknown, or there is a column of texts without that modality.
+    """
+    modality, text_column = options.get("modality", "image"), options.get("text_column")
+    require_known(modality, ("image", "text"), "modality", DatasetError)
+    if modality == "text":
+        text_column = text_column or "text"
+    elif text_column is not None:
+        raise DatasetError(
+            "text_column does not apply to images",
+            "set ",
+            Setting("modality", "text"),
+            parameter="text_column",
+        )
     return DatasetOptions(
+        text_column=text_column,
         split=options.get("split"),
         image_column=options.get("image_column"),
         label_column=options.get("label_column"),

@@ -45,6 +45,8 @@ def open_images(images: LabelledImages, options: DatasetOptions) -> tuple[Datase
         return _of_splits(images, options), []
     if package is not None and isinstance(images, package.Dataset):
         return open_rows(images, resolve("."), "a Hugging Face dataset in memory", options), []
+    if options.text_column not in (None, "text"):
+        check_options(options, "pairs of texts and labels", ("text_column",))
     if not hasattr(images, "__len__") or not hasattr(images, "__getitem__"):
         raise DatasetError(
             f"an object of type {type(images).__name__} has no length or no elements by position",
@@ -75,7 +77,7 @@ def _of_pairs(pairs: Any, options: DatasetOptions) -> tuple[Dataset, list[str]]:
     warnings = [f"{unlabelled:,} of {len(pairs):,} images are left out: they have no label"]
     in_memory = ImagesInMemory(
         _reader(pairs, kept.tolist()),
-        _sample_ids(pairs, kept.tolist()),
+        _sample_ids(pairs, kept.tolist(), options.modality),
         classes.indices.numpy()[kept].astype(np.int32),
         classes.names,
     )
@@ -120,9 +122,9 @@ def _label(pair: Any, position: int) -> object:  # noqa: ANN401
     return label.item() if hasattr(label, "item") else label
 
 
-def _sample_ids(pairs: Any, kept: Sequence[int]) -> list[str]:  # noqa: ANN401
+def _sample_ids(pairs: Any, kept: Sequence[int], modality: str) -> list[str]:  # noqa: ANN401
     """The paths of a list of paths if they differ, otherwise the positions."""
-    if isinstance(pairs, list | tuple):
+    if modality == "image" and isinstance(pairs, list | tuple):
         images = [pairs[position][0] for position in kept]
         if all(isinstance(image, str | os.PathLike) for image in images):
             paths = [str(image) for image in images]

@@ -28,7 +28,7 @@ from difficulty_service.score_file import read_scores
 def score_dataset(
     images: LabelledImages,
     *,
-    backbone: str = "builtin",
+    backbone: str | None = None,
     out: str | Path | None = None,
     progress: bool = True,
     **options: Unpack[ImageOptions],
@@ -40,8 +40,11 @@ def score_dataset(
             `DatasetDict` with `split`; or a map-style Dataset of torch, list or other object
             with a length whose elements are pairs of an image and a label. Such an image is a PIL
             image, a uint8 array or tensor, encoded bytes or a path; a label is an integer or text.
-        backbone: Name of the backbone; `difficulty backbones` lists them. The default works
-            offline and is small; others tell photographs apart better.
+            With `modality="text"`, the samples of a table, of a Hugging Face dataset or of pairs
+            are texts.
+        backbone: Name of the backbone; `difficulty backbones` lists them. The default, `builtin`,
+            or `builtin-text` for texts, works offline and is small; others tell photographs apart
+            better.
         out: Score file to write. The features are kept beside it, as `difficulty score` does;
             without it they are in a temporary folder until the call ends.
         progress: Whether to show a progress bar.
@@ -65,7 +68,7 @@ def score_dataset(
         request = ExtractRequest(
             location=dataset.location,
             out=Path(out).with_suffix(".features"),
-            backbone=backbone,
+            backbone=backbone or ("builtin" if dataset.modality == "image" else "builtin-text"),
             dataset=dataset_options(options),
             network=network_options(options),
             options=extract_options(options),
@@ -84,8 +87,8 @@ def score_dataset(
         scores = Scores(read_scores(Path(out)), extracted.bad_images)
     if scores.bad_images.num_rows:
         warnings.append(
-            f"{scores.bad_images.num_rows:,} of {extracted.num_samples:,} images could not be "
-            "read; bad_images lists each with its reason"
+            f"{scores.bad_images.num_rows:,} of {extracted.num_samples:,} {dataset.modality}s "
+            "could not be read; bad_images lists each with its reason"
         )
     scores.warnings = (*warnings, *scores.warnings)
     warn(scores.warnings)
