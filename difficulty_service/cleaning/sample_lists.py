@@ -136,7 +136,8 @@ def changed_names(path: Path, labels: list[str]) -> list[str]:
         path: The CSV file.
         labels: Its column `label`.
     """
-    read = pyarrow.csv.read_csv(path)["label"]
+    multiline = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    read = pyarrow.csv.read_csv(path, parse_options=multiline)["label"]
     if is_text(read.type):
         return []
     if not pa.types.is_integer(read.type):

@@ -17,7 +17,7 @@ from difficulty_service.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from difficulty_service.statistics.gaussian import Gaussians
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
 
 def fit(
@@ -37,16 +37,18 @@ def fit(
     options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
     fitted = fit_store(open_features(store), options)
     fitted.save(out)
-    report_fit(fitted.gaussians, verbose=verbose)
+    report_fit(fitted, verbose=verbose)
     print_warnings(fitted.warnings)
     console.print(f"Gaussians are in {out}", markup=False)
 
 
-def report_fit(gaussians: "Gaussians", *, verbose: bool) -> None:
+def report_fit(fitted: "FittedGaussians", *, verbose: bool) -> None:
     """Prints what the Gaussians were fitted to, and with `verbose` how the covariances came out."""
+    gaussians = fitted.gaussians
     moments, options = gaussians.moments, gaussians.options
+    samples = f"{fitted.description.get('modality', 'image')}s"
     num_images, num_classes = moments.num_samples // options.runs, int((moments.counts > 0).sum())
-    console.print(f"fitted to {num_images:,} images of {num_classes:,} classes")
+    console.print(f"fitted to {num_images:,} {samples} of {num_classes:,} classes")
     if not verbose:
         return
     console.print(

@@ -49,6 +49,6 @@ def merge_files(files: list[Path], out: Path, *, verbose: bool) -> None:
     FittedGaussians.require_file_name(out)
     fitted = merge_gaussians(files)
     fitted.save(out)
-    report_fit(fitted.gaussians, verbose=verbose)
+    report_fit(fitted, verbose=verbose)
     print_warnings(fitted.warnings)
     console.print(f"Gaussians are in {out}", markup=False)

@@ -128,7 +128,7 @@ def score(
     if is_file or is_store(Path(source)) or holds_only_parts(Path(source)):
         refuse_extraction_options(context, source)
         features = open_features(Path(source), labels)
-        callbacks = Callbacks(fitted=lambda fitted: report_fit(fitted.gaussians, verbose=verbose))
+        callbacks = Callbacks(fitted=lambda fitted: report_fit(fitted, verbose=verbose))
         summary = score_features(features, scoring, callbacks)
     else:
         request = build_request(source, out.with_suffix(".features"), extraction)
@@ -205,6 +205,6 @@ def run_score(
         callbacks = Callbacks(
             bar.update,
             on_extracted,
-            lambda fitted: report_fit(fitted.gaussians, verbose=verbose),
+            lambda fitted: report_fit(fitted, verbose=verbose),
         )
         return score_dataset(extraction, scoring, callbacks, dataset).scores

@@ -30,18 +30,18 @@ LEAVE_OUT = (
 )
 """The next step where images look more like another class than their own."""
 LOOK = (
-    "look at the images in a browser, and mark wrong labels",
+    "look at the {samples} in a browser, and mark wrong labels",
     "difficulty report {scores}",
 )
 """The first step, unless the report exists."""
 NEXT_STEPS = (
     ("look at all of them by order and filters in a browser", "difficulty explore {scores}"),
     (
-        "look at the images in another tool",
+        "look at the {samples} in another tool",
         "difficulty export {scores} --to fiftyone|labelstudio|cleanlab|... --out PLACE",
     ),
     (
-        "compare the scores with what is known about the images",
+        "compare the scores with what is known about the {samples}",
         "difficulty audit {scores} --against FILE --join COLUMN --column COLUMN",
     ),
 )
@@ -50,8 +50,9 @@ NEXT_STEPS = (
 
 def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = False) -> None:
     """Prints where the scores are, the images to look at, and the warnings."""
+    samples = f"{summary.num_samples:,} {summary.modality}s"
     out.print(
-        f"{summary.num_scored:,} of {summary.num_samples:,} images are scored in {scores}",
+        f"{summary.num_scored:,} of {samples} are scored in {scores}",
         markup=False,
     )
     if summary.num_duplicates:
@@ -65,9 +66,11 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
         )
     if summary.num_compared:
         report_doubtful(summary)
-        report_extremes("hardest images, whatever their label", summary.hardest[:EXTREMES_SHOWN])
+        report_extremes(
+            f"hardest {summary.modality}s, whatever their label", summary.hardest[:EXTREMES_SHOWN]
+        )
         if verbose:
-            report_extremes("easiest images", summary.easiest[-EXTREMES_SHOWN:])
+            report_extremes(f"easiest {summary.modality}s", summary.easiest[-EXTREMES_SHOWN:])
     if summary.warnings:
         err.print()
     print_warnings(summary.warnings)
@@ -77,14 +80,15 @@ def report_doubtful(summary: "ScoreSummary") -> None:
     """Prints how many images look more like another class than their own, and the clearest."""
     if not summary.num_doubtful:
         out.print(
-            f"\nnone of {summary.num_compared:,} images looks more like another class than its own"
+            f"\nnone of {summary.num_compared:,} {summary.modality}s looks more like another "
+            "class than its own"
         )
         return
     verb = "looks" if summary.num_doubtful == 1 else "look"
     own = "its" if summary.num_doubtful == 1 else "their"
     out.print(
-        f"\n{summary.num_doubtful:,} of {summary.num_compared:,} images {verb} more like another "
-        f"class than {own} own ({summary.evidence} above 0)"
+        f"\n{summary.num_doubtful:,} of {summary.num_compared:,} {summary.modality}s {verb} more "
+        f"like another class than {own} own ({summary.evidence} above 0)"
     )
     rows = summary.doubtful[:DOUBTFUL_SHOWN].to_pylist()
     if len(rows) < summary.num_doubtful:
@@ -130,4 +134,5 @@ def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = 
     steps = (LOOK, *([] if cut is None else [LEAVE_OUT]), *NEXT_STEPS)
     for purpose, command in steps[1:] if reported else steps:
         filled = command.format(scores=shlex.quote(str(scores)), cut=cut, evidence=summary.evidence)
-        out.print(f"  {purpose}:\n    {filled}", markup=False)
+        named = purpose.format(samples=f"{summary.modality}s")
+        out.print(f"  {named}:\n    {filled}", markup=False)

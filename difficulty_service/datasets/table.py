@@ -203,7 +203,12 @@ def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
     special = (options.image_column, options.text_column, options.id_column, "label_name", "split")
     text_columns = tuple(name for name in (*special, *IMAGE_NAMES) if name)
     opened = (
-        open_table_file(file, posixpath.relpath(file.place.path, folder), text_columns)
+        open_table_file(
+            file,
+            posixpath.relpath(file.place.path, folder),
+            text_columns,
+            multiline=options.text_column is not None,
+        )
         for file in files
     )
     return [replace(table, limits=options.limits) for table in opened]

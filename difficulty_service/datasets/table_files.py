@@ -23,7 +23,7 @@ from difficulty_service.errors import DatasetError
 TABLE_EXTENSIONS = (".parquet", ".csv", ".jsonl", ".ndjson")
 
 _ROWS_PER_BATCH = 64
-_JSON_BLOCK = 64 << 20  # maximum length of a line
+_BLOCK = 64 << 20  # maximum length of a line, or of a row with line breaks
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,16 @@ class TableFile:
         return self.name.lower().endswith((".jsonl", ".ndjson"))
 
 
-def open_table_file(file: StoredFile, name: str, text_columns: tuple[str, ...]) -> TableFile:
+def open_table_file(
+    file: StoredFile, name: str, text_columns: tuple[str, ...], *, multiline: bool = False
+) -> TableFile:
     """Reads the schema of a Parquet file, or all rows of a CSV or JSON Lines file.
 
     Args:
         file: Path and size of the file.
         name: Name of the file in ids and messages.
         text_columns: Columns of a CSV file that are read as text even if they look like numbers.
+        multiline: Whether quoted cells of a CSV file may have line breaks, as texts have.
 
     Raises:
         DatasetError: The file cannot be read.
@@ -70,7 +73,7 @@ def open_table_file(file: StoredFile, name: str, text_columns: tuple[str, ...]) 
                 schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
                 _decode_names(schema)
                 return TableFile(file, name, schema, rows, None)
-            table = _read_text(source, name, text_columns)
+            table = _read_text(source, name, text_columns, multiline=multiline)
             _decode_names(table.schema)
     except (OSError, pa.ArrowException, UnicodeError) as error:
         raise DatasetError(f"{file.place.path!r} cannot be read as a table: {error}") from error
@@ -86,9 +89,11 @@ def _decode_names(fields: Iterable[pa.Field]) -> None:
             _decode_names(field.type.field(index) for index in range(field.type.num_fields))
 
 
-def _read_text(source: pa.NativeFile, name: str, text_columns: tuple[str, ...]) -> pa.Table:
+def _read_text(
+    source: pa.NativeFile, name: str, text_columns: tuple[str, ...], *, multiline: bool
+) -> pa.Table:
     if not name.lower().endswith(".csv"):
-        options = pyarrow.json.ReadOptions(block_size=_JSON_BLOCK)
+        options = pyarrow.json.ReadOptions(block_size=_BLOCK)
         return pyarrow.json.read_json(source, read_options=options)
     # Only an empty cell is null, because a class may be called "NA" or "null".
     convert = pyarrow.csv.ConvertOptions(
@@ -96,7 +101,10 @@ def _read_text(source: pa.NativeFile, name: str, text_columns: tuple[str, ...]) 
         null_values=[""],
         strings_can_be_null=True,
     )
-    return pyarrow.csv.read_csv(source, convert_options=convert)
+    # Only where texts are expected: an open quote elsewhere would swallow the rows below it.
+    parse = pyarrow.csv.ParseOptions(newlines_in_values=multiline)
+    read = pyarrow.csv.ReadOptions(block_size=_BLOCK if multiline else None)
+    return pyarrow.csv.read_csv(source, read, parse, convert)
 
 
 def read_columns(table: TableFile, columns: list[str]) -> pa.Table:

@@ -75,7 +75,7 @@ def score_dataset(
             resume=options.get("resume", not is_pairs(images)),
         )
         settled = settle_precision(
-            ExtractionTask(dataset, backbone, request.network, request.options),
+            ExtractionTask(dataset, request.backbone, request.network, request.options),
             request.out if request.resume else None,
         )
         request = replace(request, network=settled.network, options=settled.options)

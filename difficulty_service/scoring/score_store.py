@@ -51,6 +51,7 @@ class ScoreSummary:
         num_duplicates: Number of rows whose features are those of an earlier row.
         num_near_duplicates: Number of rows that are near duplicates of an earlier row; None where
             they were not looked for.
+        modality: What the samples are: image or text.
         warnings: Warnings for the reader of the scores, one sentence each.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
         easiest: The easiest samples, from hard to easy.
@@ -65,6 +66,7 @@ class ScoreSummary:
     num_doubtful: int
     num_duplicates: int
     num_near_duplicates: int | None
+    modality: str
     warnings: tuple[str, ...]
     hardest: pa.Table
     easiest: pa.Table
@@ -119,6 +121,7 @@ def score_store(
         num_doubtful=rows.counts.by_evidence,
         num_duplicates=rows.counts.duplicates,
         num_near_duplicates=rows.counts.near_duplicates,
+        modality=description.get("modality", "image"),
         warnings=tuple(description["warnings"]),
         hardest=extremes.hardest,
         easiest=extremes.easiest,

@@ -19,7 +19,9 @@ SPACE = ("orbit", "rocket", "moon", "launch", "probe", "comet", "lander", "shutt
 def table(tmp_path: Path) -> Path:
     random = np.random.default_rng(0)
     texts: list[str | None] = [
-        " ".join(random.choice(words, 12)) for words in (SPORT, SPACE) for _ in range(60)
+        f'{" ".join(random.choice(words, 12))}\nsaid "so",\nand left'
+        for words in (SPORT, SPACE)
+        for _ in range(60)
     ]
     labels = ["sport"] * 60 + ["space"] * 60
     labels[3] = "space"
@@ -41,6 +43,8 @@ def test_a_wrong_label_among_texts_is_the_most_suspicious(
 
     assert ran.returncode == 0, ran.stderr
     assert "118 of 120 texts have features" in ran.stdout
+    assert "texts look more like another class" in ran.stdout or "texts looks" in ran.stdout
+    assert "image" not in ran.stdout
     scores = read_scores(out)
     rows = scores.table.sort_by([("suspicion", "descending")]).to_pylist()
     assert rows[0]["sample_id"] == "t3"
