@@ -51,6 +51,9 @@ def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Bac
             parameter="backbone",
         )
     padding = int(tokenizer.pad_token_id)
+    prepare = Tokens(tokenizer, length)
+    # The first call sets the truncation, which threads that share a tokenizer must not do at once.
+    prepare("")
     settings = {
         "model": model if not Path(model).exists() else Path(model).name,
         "max_tokens": length,
@@ -62,7 +65,7 @@ def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Bac
     return TextEncoder(
         name=name,
         feature_dim=hidden,
-        preprocessing=TextPreprocessing(length, Tokens(tokenizer, length, padding), settings),
+        preprocessing=TextPreprocessing(length, prepare, settings),
         weights_sha256=_digest(folder),
         network=MeanOfTokens(network, padding),
     )
@@ -75,12 +78,10 @@ class Tokens:
     Attributes:
         tokenizer: Tokenizer of transformers.
         length: Number of tokens to cut or pad to.
-        padding: Marks places without a token in what it returns, as -1 for all tokenizers.
     """
 
     tokenizer: Any
     length: int
-    padding: int
 
     def __call__(self, text: str) -> Tensor:
         """Ids of the tokens of a text, -1 after its end. Shape (length,), int64."""
