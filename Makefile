@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture docs figures screenshots bench gpu fuzz campaign evidence study-quick study-scratch format clean
+.PHONY: help demo test check lint types architecture docs figures screenshots bench gpu fuzz campaign evidence papers-quick study-quick study-scratch format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databa
 
 evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence.md (three hours, resumes)
 	$(BIN)/python -m benchmarks.evidence.run
+
+papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (half an hour, resumes)
+	$(BIN)/python -m benchmarks.papers_quick
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (an hour)
 	$(BIN)/python -m benchmarks.studies.quick

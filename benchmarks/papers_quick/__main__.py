@@ -1,0 +1,84 @@
+"""Runs every row of docs/papers.md in a reduced form: few samples, one epoch, the same commands.
+
+    make papers-quick
+    python -m benchmarks.papers_quick --only focal-cifar10
+
+A row that succeeded is not run again. Each has a folder in runs/papers-quick with what its commands
+wrote and printed. What comes out is too small to be compared with a paper; it shows that the
+commands of the page run to their end.
+"""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+from benchmarks.papers_quick.rows import ROWS, Row
+from benchmarks.papers_quick.small_data import prepare
+
+DONE, LOG = "done", "log.txt"
+
+
+def main() -> None:
+    """Runs the rows that have not succeeded yet, and prints one line for each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--only", metavar="ROW", action="append", choices=[row.name for row in ROWS]
+    )
+    parser.add_argument("--folder", type=Path, default=Path("runs/papers-quick"))
+    arguments = parser.parse_args()
+    shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+    if not (shared / "data/cifar10_test.parquet").exists():
+        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+    places = prepare(shared, arguments.folder)
+    failed = [
+        row.name
+        for row in ROWS
+        if (not arguments.only or row.name in arguments.only)
+        and not run(row, arguments.folder / row.name, places)
+    ]
+    if failed:
+        sys.exit(f"{len(failed)} failed: {', '.join(failed)}; see {LOG} in the folder of each")
+
+
+def run(row: Row, folder: Path, places: dict[str, str]) -> bool:
+    """Runs the commands of a row until one fails.
+
+    Args:
+        row: The row.
+        folder: Folder for what its commands write.
+        places: Locations of data by the names that commands have for them.
+
+    Returns:
+        Whether all succeeded, now or before.
+    """
+    if (folder / DONE).exists():
+        print(f"{row.name:24} ok, done before", flush=True)
+        return True
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    with (folder / LOG).open("w") as log:
+        succeeded = all(
+            _succeeds(command.format(out=folder, **places), log) for command in row.commands
+        )
+    print(
+        f"{row.name:24} {'ok' if succeeded else 'failed'}, {time.monotonic() - began:.0f} s",
+        flush=True,
+    )
+    if succeeded:
+        (folder / DONE).touch()
+    return succeeded
+
+
+def _succeeds(command: str, log: TextIO) -> bool:
+    print(f"$ difficulty {command}", file=log, flush=True)
+    words = [sys.executable, "-m", "difficulty_service", *shlex.split(command)]
+    return subprocess.run(words, stdout=log, stderr=log, check=False).returncode == 0  # noqa: S603
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""The rows of docs/papers.md, each with commands that do the same with few samples."""
+
+from dataclasses import dataclass
+
+BRIEF = "--set training.epochs=1 --set training.seeds=[0] --set data.validation=0.2"
+CIFAR10 = f"--set data.train={{cifar10}} --set data.test={{cifar10_test}} {BRIEF}"
+CIFAR100 = f"--set data.train={{cifar100}} --set data.test={{cifar100_test}} {BRIEF}"
+TINY = f"--set data.train={{tiny}} --set data.test={{tiny}} {BRIEF}"
+NEWS = (
+    "--set data.train={news} --set data.split=train --set data.test={news} "
+    f"--set data.test_split=test {BRIEF}"
+)
+SST = (
+    "--set data.train={sst} --set data.test={sst} --set data.validation={sst} "
+    "--set training.epochs=1 --set training.seeds=[0]"
+)
+STEPS = "--set schedule.milestones=[0.5]"
+"""Of recipes whose learning rate falls after so many epochs."""
+
+SMALL = f"cifar10_small_resnet {CIFAR10}"
+ALONE = "--set model.embeddings= --set model.freeze_embeddings=false"
+"""Word vectors that are learned, because no file of GloVe is at hand."""
+
+SCORE = "score {cifar10} --backbone builtin --out {out}/train.parquet"
+SCORE_TEST = "score {cifar10_test} --backbone builtin --out {out}/test.parquet"
+BY_SCORES = (
+    "--scores {out}/train.parquet --set regulariser.weights=scores --set regulariser.alpha=0.3"
+)
+PLAIN = f"train {SMALL} --out {{out}}/plain"
+WEIGHTED = f"train {SMALL} {BY_SCORES} --out {{out}}/weighted"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table or figure of a paper.
+
+    Attributes:
+        name: Name on the page.
+        commands: What follows `difficulty`, one command after another; `{out}` is the folder of the
+            row, and other names in braces are data.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+
+
+def _train(name: str, recipe: str, data: str) -> Row:
+    return Row(name, (f"train {recipe} {data} --out {{out}}/run", "evaluate {out}/run"))
+
+
+SAMPLE_DIFFICULTY = (
+    Row("difficulty-sheets", (SCORE, "figures {out}/train.parquet --out {out}/figures")),
+    Row(
+        "difficulty-severity",
+        (
+            "extract {cifar10} --backbone builtin --out {out}/clean",
+            "fit {out}/clean --out {out}/clean.safetensors",
+            *(
+                f"score {{cifar10_test}} --backbone builtin --corrupt fog:{severity} "
+                f"--gaussians {{out}}/clean.safetensors --out {{out}}/fog-{severity}.parquet"
+                for severity in (1, 5)
+            ),
+            "figures {out}/fog-1.parquet {out}/fog-5.parquet --out {out}/figures",
+        ),
+    ),
+    Row(
+        "difficulty-calibration",
+        (
+            SCORE,
+            *(
+                f"train {SMALL} {settings} --out {{out}}/{name}"
+                for name, settings in (
+                    ("plain", ""),
+                    ("smoothing", "--set loss.name=label_smoothing --set loss.smoothing=0.05"),
+                    ("focal", "--set loss.name=focal --set loss.gamma=3"),
+                    ("poly", "--set loss.name=poly_loss"),
+                    ("l1", "--set loss.name=logit_l1"),
+                    ("crl", "--set loss.name=correctness_ranking"),
+                    ("entropy", "--set regulariser.alpha=0.1"),
+                    ("weighted", BY_SCORES),
+                )
+            ),
+            "compare {out}/plain {out}/smoothing {out}/focal {out}/poly {out}/l1 {out}/crl "
+            "{out}/entropy {out}/weighted --resamples 50 --out {out}/comparison.md",
+        ),
+    ),
+    Row(
+        "difficulty-imagenet",
+        (
+            "score {tiny} --backbone builtin --out {out}/train.parquet",
+            f"train sample_difficulty_imagenet {TINY} {STEPS} --set data.image_size=32 "
+            "--set training.batch_size=32 --scores {out}/train.parquet --out {out}/run",
+        ),
+    ),
+    Row(
+        "difficulty-errors",
+        (SCORE_TEST, PLAIN, "figures {out}/plain {out}/test.parquet --out {out}/figures"),
+    ),
+    Row("difficulty-shift", (PLAIN, "evaluate {out}/plain --corruptions --resamples 20")),
+    Row("difficulty-rejection", (PLAIN, "figures {out}/plain --out {out}/figures")),
+    Row("difficulty-misclassified", (PLAIN, "evaluate {out}/plain --resamples 50")),
+    Row("difficulty-ood", (PLAIN, "evaluate {out}/plain --ood {mnist} --resamples 50")),
+    Row(
+        "difficulty-alpha",
+        (
+            SCORE,
+            f"sweep {SMALL} --scores {{out}}/train.parquet --set regulariser.weights=scores "
+            "--over regulariser.alpha=0,0.1,0.3 --resamples 50 --out {out}/sweep",
+        ),
+    ),
+    Row(
+        "difficulty-backbones",
+        (
+            SCORE,
+            "score {cifar10} --backbone timm:mobilenetv2_100 --weights {mobilenet} "
+            "--out {out}/mobilenet.parquet",
+            "compare-scores {out}/train.parquet {out}/mobilenet.parquet --out {out}/page.html",
+        ),
+    ),
+    Row(
+        "difficulty-correctness",
+        (
+            SCORE_TEST,
+            PLAIN,
+            "audit {out}/test.parquet --against {out}/plain/seed-0/test.npz --column wrong",
+        ),
+    ),
+    Row(
+        "difficulty-measures",
+        (
+            "score {cifar10} --backbone builtin --scorers rmd,kmeans,knn --out {out}/train.parquet",
+            *(
+                f"train {SMALL} {BY_SCORES} --set regulariser.column={column} "
+                f"--out {{out}}/{column}"
+                for column in ("md", "kmeans", "knn")
+            ),
+        ),
+    ),
+    Row(
+        "difficulty-networks",
+        (
+            SCORE,
+            *(
+                f"train sample_difficulty_cifar10 {CIFAR10} {STEPS} --scores {{out}}/train.parquet "
+                f"--set model.name={model} --out {{out}}/{model}"
+                for model in ("densenet121", "wide_resnet")
+            ),
+        ),
+    ),
+    Row(
+        "difficulty-of-a-run",
+        (
+            PLAIN,
+            "evaluate {out}/plain --data {cifar10} --write-scores {out}/train.parquet",
+            f"train {SMALL} {BY_SCORES} --set regulariser.column=loss --out {{out}}/by-loss",
+            f"train {SMALL} {BY_SCORES} --set regulariser.column=doubt --out {{out}}/by-doubt",
+            "score {cifar10} --backbone run:{out}/plain --out {out}/own.parquet",
+        ),
+    ),
+)
+
+FOCAL = (
+    _train("focal-cifar10", "focal_cifar10", f"{CIFAR10} {STEPS}"),
+    _train("focal-cifar100", "focal_cifar100", f"{CIFAR100} {STEPS}"),
+    _train("focal-tiny", "focal_tiny_imagenet", f"{TINY} {STEPS}"),
+    _train("focal-newsgroups", f"focal_newsgroups {ALONE}", NEWS),
+    _train("focal-sst", "tree_lstm_sst --set loss.name=flsd_53", f"{SST} {ALONE}"),
+    _train("focal-mmce", "mmce_cifar10", f"{CIFAR10} {STEPS}"),
+    _train("focal-brier", "brier_cifar10", f"{CIFAR10} {STEPS}"),
+    Row(
+        "focal-epochs",
+        (
+            f"train {SMALL} --set training.epochs=3 --set loss.name=focal --set loss.gamma=3 "
+            "--out {out}/focal",
+            "figures {out}/focal --out {out}/figures",
+        ),
+    ),
+    Row(
+        "focal-ood",
+        (
+            PLAIN,
+            "evaluate {out}/plain --ood {mnist} --resamples 50",
+            "figures {out}/plain --out {out}/figures",
+        ),
+    ),
+)
+
+ADAFOCAL = (
+    _train("adafocal-cifar10", "adafocal_cifar10", f"{CIFAR10} {STEPS}"),
+    _train(
+        "adafocal-cifar100",
+        "focal_cifar100 --set loss.name=adafocal",
+        f"{CIFAR100} {STEPS}",
+    ),
+    _train("adafocal-tiny", "focal_tiny_imagenet --set loss.name=adafocal", f"{TINY} {STEPS}"),
+    _train("adafocal-newsgroups", f"focal_newsgroups {ALONE} --set loss.name=adafocal", NEWS),
+    Row(
+        "adafocal-gammas",
+        (
+            f"train {SMALL} --set training.epochs=3 --set loss.name=adafocal --out {{out}}/run",
+            "figures {out}/run --out {out}/figures",
+        ),
+    ),
+    Row(
+        "adafocal-ood",
+        (
+            f"train {SMALL} --set loss.name=adafocal --out {{out}}/run",
+            "evaluate {out}/run --ood {mnist} --resamples 50",
+        ),
+    ),
+)
+
+GRADIENTS = (
+    _train("bsce-cifar10", "bsce_gra_cifar10", f"{CIFAR10} {STEPS}"),
+    _train("bsce-cifar100", "focal_cifar100 --set loss.name=bsce_gra", f"{CIFAR100} {STEPS}"),
+    _train("bsce-tiny", "focal_tiny_imagenet --set loss.name=bsce_gra", f"{TINY} {STEPS}"),
+    _train("bsce-dual-focal", "dual_focal_cifar10", f"{CIFAR10} {STEPS}"),
+)
+
+UNCERTAINTY = (
+    Row(
+        "uncertainty-zero-shot",
+        (
+            "extract {cifar100} --backbone builtin --augment-runs 2 --out {out}/train",
+            "extract {cifar10_test} --backbone builtin --out {out}/test",
+            "train uncertainty --set data.train={out}/train --set data.test= "
+            "--set training.epochs=1 --set uncertainty.epochs=1 --out {out}/head",
+            "uncertainty {out}/head {out}/test --out {out}/uncertainty.parquet",
+        ),
+    ),
+)
+
+ROWS = (*SAMPLE_DIFFICULTY, *FOCAL, *ADAFOCAL, *GRADIENTS, *UNCERTAINTY)
