@@ -53,6 +53,7 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
     values = job.values("Summary") | {
         "summary": overview.summary,
         "num_classes": overview.num_classes,
+        "measure": job.samples.measure,
         "backbone": job.job.request.get("backbone"),
         "kinds": {
             name: job.cards(rows)

@@ -20,6 +20,7 @@ STEPS = "--set schedule.milestones=[0.5]"
 SMALL = f"cifar10_small_resnet {CIFAR10}"
 ALONE = "--set model.embeddings= --set model.freeze_embeddings=false"
 """Word vectors that are learned, because no file of GloVe is at hand."""
+EPOCHS = SMALL.replace("training.epochs=1", "training.epochs=3")
 
 SCORE = "score {cifar10} --backbone builtin --out {out}/train.parquet"
 SCORE_TEST = "score {cifar10_test} --backbone builtin --out {out}/test.parquet"
@@ -170,8 +171,7 @@ FOCAL = (
     Row(
         "focal-epochs",
         (
-            f"train {SMALL} --set training.epochs=3 --set loss.name=focal --set loss.gamma=3 "
-            "--out {out}/focal",
+            f"train {EPOCHS} --set loss.name=focal --set loss.gamma=3 --out {{out}}/focal",
             "figures {out}/focal --out {out}/figures",
         ),
     ),
@@ -197,7 +197,7 @@ ADAFOCAL = (
     Row(
         "adafocal-gammas",
         (
-            f"train {SMALL} --set training.epochs=3 --set loss.name=adafocal --out {{out}}/run",
+            f"train {EPOCHS} --set loss.name=adafocal --out {{out}}/run",
             "figures {out}/run --out {out}/figures",
         ),
     ),
