@@ -183,12 +183,21 @@ def _load(name: str, folder: Path) -> tuple[Any, Any]:
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        network = transformers.AutoModel.from_pretrained(folder, local_files_only=True)
+        network, loaded = transformers.AutoModel.from_pretrained(
+            folder, local_files_only=True, output_loading_info=True
+        )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BackboneError(
             f"{name} cannot be loaded from {folder}: {reason}", parameter="backbone"
         ) from error
+    # Many saved models lack the pooler, which adds nothing to the features; others would be random.
+    missing = sorted(each for each in loaded["missing_keys"] if not each.startswith("pooler."))
+    if missing:
+        raise BackboneError(
+            f"{name} has no weights for {len(missing)} of its parameters, such as {missing[0]}",
+            parameter="backbone",
+        )
     return tokenizer, network
 
 

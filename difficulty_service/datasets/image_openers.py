@@ -133,7 +133,10 @@ def text_opener(cell: object) -> ImageOpener:
         return refusing("no text: the cell is empty")
     if not cell.strip():
         return refusing("no text: only white space")
-    return partial(open_bytes, cell.encode())
+    try:
+        return partial(open_bytes, cell.encode())
+    except UnicodeEncodeError:  # half of a surrogate pair, which texts of Python may have
+        return refusing("no text: it has a character that UTF-8 does not have")
 
 
 def _reference_opener(reference: str, folder: StoredPath) -> ImageOpener:

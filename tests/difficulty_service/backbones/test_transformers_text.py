@@ -72,6 +72,17 @@ def test_other_weights_have_another_digest(folder: Path, tmp_path: Path) -> None
     assert first.weights_sha256 != second.weights_sha256
 
 
+def test_a_model_that_lacks_some_weights_is_refused(folder: Path, tmp_path: Path) -> None:
+    model = transformers.AutoModel.from_pretrained(folder)
+    weights = model.state_dict()
+    del weights["encoder.layer.1.output.dense.weight"]
+    model.save_pretrained(tmp_path, state_dict=weights)
+    transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
+
+    with pytest.raises(BackboneError, match=r"no weights for 1 of .* encoder\.layer\.1\.output"):
+        load_backbone(f"transformers:{tmp_path}", BackboneOptions())
+
+
 def test_a_folder_without_weights_is_named(tmp_path: Path) -> None:
     with pytest.raises(BackboneError, match=r"no file config\.json and no file model"):
         load_backbone(f"transformers:{tmp_path}", BackboneOptions())

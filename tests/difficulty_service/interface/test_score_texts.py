@@ -40,6 +40,13 @@ def test_a_text_that_is_none_is_listed() -> None:
     ]
 
 
+def test_a_text_that_utf_8_cannot_write_is_listed() -> None:
+    with pytest.warns(UserWarning, match="1 of 41 texts could not be read"):
+        scores = ds.score_dataset([*PAIRS, ("\ud800 cat", "cat")], modality="text", progress=False)
+
+    assert "UTF-8" in scores.bad_images["reason"][0].as_py()
+
+
 def test_what_does_not_fit_texts_is_an_error() -> None:
     with pytest.raises(BackboneError, match="builtin encodes images"):
         ds.score_dataset(PAIRS, modality="text", backbone="builtin", progress=False)
