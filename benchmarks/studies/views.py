@@ -11,18 +11,17 @@ since they are no densities. All files are in runs/evidence.
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import entropy
 
-from benchmarks.evidence.data import LARGE_MOBILENET, Study, extract, read_images, require_data
+from benchmarks.evidence.data import Study, extract, read_images, require_data
 from benchmarks.evidence.measures import mean_of_ranks, rank_agreement
 from benchmarks.evidence.peers import training_dynamics
 from benchmarks.evidence.samples import Samples
+from benchmarks.evidence.views import SEVERAL, SINGLE, View, name_of
 from benchmarks.studies.cifar10 import shared_folder
 from benchmarks.studies.consensus import columns_of, numbers, score_file
 from difficulty_service.score_file import read_scores
@@ -32,32 +31,6 @@ SOURCE = "cifar10-test"
 SCORES = ("rmd", "label_margin", "suspicion", "agree")
 
 Numbers = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class View:
-    """Features of images by one backbone.
-
-    Attributes:
-        backbone: Name of the backbone in the evidence study.
-        flip: Whether the features are averaged with those of the mirror images.
-    """
-
-    backbone: str
-    flip: bool = False
-
-    @property
-    def name(self) -> str:
-        """Name for people."""
-        return self.backbone + (" + flip" if self.flip else "")
-
-
-PLAIN = (View("builtin"), View("MobileNetV2"))
-COMBINED = (
-    View("builtin", flip=True),
-    View("MobileNetV2", flip=True),
-    View(LARGE_MOBILENET),
-)
 
 
 def el2n(study: Study, view: View, ids: Sequence[object]) -> Numbers:
@@ -86,20 +59,19 @@ def main() -> None:
     ids, votes = table["index"], entropy(np.array(table["human_counts"]), axis=1)
     print(f"| views | {' | '.join(SCORES)} | EL2N |\n{'| --- ' * (len(SCORES) + 2)}|", flush=True)
     peers: dict[View, Numbers] = {}
-    for view in (*PLAIN, *COMBINED):
+    for view in SINGLE:
         extract(study, SOURCE, view.backbone, flip=view.flip)
         peers[view] = el2n(study, view, ids)
         store = study.store(SOURCE, view.backbone, flip=view.flip)
         file = read_scores(score_file(store, ["suspicion", "agree"]))
         columns = [numbers(file, score, ids) for score in SCORES]
         print_row(view.name, [*columns, peers[view]], votes)
-    several = [PLAIN, *combinations(COMBINED, 2), COMBINED]
-    for views in several:
+    for views in SEVERAL:
         stores = [study.store(SOURCE, view.backbone, flip=view.flip) for view in views]
         file = consensus_of(stores)
         columns = [numbers(file, score, ids) for score in SCORES]
         columns.append(mean_of_ranks([peers[view] for view in views]))
-        print_row(", ".join(view.name for view in views), columns, votes)
+        print_row(name_of(views), columns, votes)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,6 @@ def run_benchmark(
     """
     from difficulty_service.backbones import BACKBONES
     from difficulty_service.backbones.backbone import choose_device
-    from difficulty_service.backbones.text_encoders import modality_of
     from difficulty_service.commands.console import err, out, print_table
     from difficulty_service.commands.machine import choose_precision
     from difficulty_service.extraction.speed import HEIGHT, SECONDS, WIDTH, measure_speed
@@ -104,8 +103,7 @@ def run_benchmark(
 
     device = choose_device(device_name)
     dtype = choose_precision(precision, device)
-    images_only = [name for name in BACKBONES if modality_of(name) == "image"]
-    names = list(dict.fromkeys(only or images_only))
+    names = list(dict.fromkeys(only or BACKBONES))
     networks = {name: network_to_measure(name) for name in names}
     rows = []
     for number, (name, network) in enumerate(networks.items(), start=1):

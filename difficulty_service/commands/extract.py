@@ -225,11 +225,6 @@ def with_backbone(request: "ExtractRequest", backbone: str) -> "ExtractRequest":
     return replace(request, backbone=backbone)
 
 
-def samples_word(request: "ExtractRequest") -> str:
-    """What one sample is called."""
-    return "image" if request.dataset.text_column is None else "text"
-
-
 def report_reuse(reuse: "Reuse", num_features: int, samples: str) -> None:
     """Prints how many features of earlier runs are kept."""
     new = f"{reuse.num_new:,} {samples}{' is' if reuse.num_new == 1 else 's are'} new"
@@ -246,7 +241,7 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
     """Prints the number of images with features, and the list of the others."""
     from difficulty_service.files.wording import count_of
 
-    samples = samples_word(request)
+    samples = request.dataset.modality
     total, bad, skipped = (
         extracted.num_samples,
         len(extracted.bad_images),

@@ -114,8 +114,7 @@ def open_rows(
     def describe_sample(position: int) -> str:
         return describe(int(labels.rows[position]))
 
-    opened = build_dataset(location, options, listing, open_at, describe_sample)
-    return replace(opened, modality=options.modality)
+    return build_dataset(location, options, listing, open_at, describe_sample)
 
 
 def _package() -> Any:  # noqa: ANN401 - the package ships no types

@@ -83,7 +83,7 @@ def build_dataset(
 
     Args:
         location: Location of the dataset.
-        options: Options, of which the limit and the shard size are used.
+        options: Options, of which the limit, the shard size and the modality are used.
         listing: All samples.
         open_at: Function that opens images by their position in the listing.
         describe: Function that describes where the sample at a position is, for messages.
@@ -118,6 +118,7 @@ def build_dataset(
         fingerprint=fingerprint(listing),
         shard_size=options.shard_size,
         open_images=partial(_open_chosen, open_at, chosen),
+        modality=options.modality,
         skipped=listing.skipped,
         warnings=warnings,
     )

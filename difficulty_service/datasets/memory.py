@@ -7,7 +7,7 @@ when they are opened.
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
 
@@ -70,8 +70,7 @@ def open_memory(images: ImagesInMemory, location: str, options: DatasetOptions) 
         for position in positions.tolist():
             yield partial(_open_at, images.read_image, position, options.modality)
 
-    opened = build_dataset(location, options, listing, open_at, "row {}".format)
-    return replace(opened, modality=options.modality)
+    return build_dataset(location, options, listing, open_at, "row {}".format)
 
 
 def _open_at(read_image: ReadImage, position: int, modality: str) -> BinaryIO:

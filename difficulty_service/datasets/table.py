@@ -88,13 +88,11 @@ class ListedTable:
         listing: Ids, labels and skipped rows.
         rows: Rows of the samples.
         image_column: Column with the images or texts.
-        modality: `image` or `text`, what that column holds.
     """
 
     listing: Listing
     rows: TableRows
     image_column: str
-    modality: str = "image"
 
 
 def open_table(location: str, options: DatasetOptions) -> Dataset:
@@ -113,15 +111,9 @@ def open_table(location: str, options: DatasetOptions) -> Dataset:
 
 def build_table(table: ListedTable, location: str, options: DatasetOptions) -> Dataset:
     """Makes a dataset of a listed table; arguments and errors as for `open_table`."""
-    open_at = partial(_open_texts if table.modality == "text" else _open_at, table.rows)
-    opened = build_dataset(
-        location,
-        options,
-        table.listing,
-        partial(open_at, table.image_column),
-        table.rows.describe,
-    )
-    return replace(opened, modality=table.modality)
+    open_cells = _open_texts if options.modality == "text" else _open_at
+    open_at = partial(open_cells, table.rows, table.image_column)
+    return build_dataset(location, options, table.listing, open_at, table.rows.describe)
 
 
 def list_table(location: str, options: DatasetOptions) -> ListedTable:
@@ -170,7 +162,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         warnings=(several_labels_warning(columns.label, others),) if others else (),
     )
     rows = TableRows(tuple(_only_images(tables, columns)), rows.starts, keep[labels.rows])
-    return ListedTable(listing, rows, columns.image, options.modality)
+    return ListedTable(listing, rows, columns.image)
 
 
 def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list[str]:

@@ -13,7 +13,6 @@ import torch
 
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.backbones.text_encoders import modality_of
 from difficulty_service.extraction.precision_pilot import compare_precisions
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.feature_store.description import (
@@ -133,7 +132,7 @@ def settle_precision(
         return _follow(given, fitted_on, "the features of the Gaussians are")
     if not alone or task.network.device.type != "cpu" or not computes_in_bfloat16():
         return given
-    if len(task.dataset.labels) < LEAST_IMAGES or modality_of(task.backbone) == "text":
+    if len(task.dataset.labels) < LEAST_IMAGES or task.dataset.modality == "text":
         return given
     pilot = PrecisionPilot(**compare_precisions(task, load))
     return SettledPrecision(
