@@ -25,7 +25,7 @@ from api.results.image_query import (
     matching_rows,
     neighbours,
 )
-from api.results.overview import typical_rows
+from api.results.overview import BINS, typical_rows
 from api.results.score_pages import BadQuery
 from api.results.similar_images import SimilarImages
 from api.results.thumbnails import Wanted
@@ -42,7 +42,6 @@ router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
 PAGE = 60
 TYPICAL = 6
-BINS = 48
 MOST_CLASSES = 1000
 """Number of classes that the filters suggest."""
 
@@ -269,10 +268,9 @@ def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:
     columns = job.open_scores.get(job.job)
     if columns.scale is None or not page.num_matching:
         return []
-    rmd = columns.samples.rmd
-    return list(
-        histogram(rmd if page.matching is None else rmd[page.matching], columns.scale, BINS)
-    )
+    if page.matching is None:
+        return list(columns.overview.bars)
+    return list(histogram(columns.samples.rmd[page.matching], columns.scale, BINS))
 
 
 def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:

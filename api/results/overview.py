@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.reporting.charts import Bar, Scale
+from difficulty_service.reporting.charts import Bar, Scale, histogram
 from difficulty_service.reporting.classes import ClassFacts, rank_classes
 from difficulty_service.reporting.pairs import ConfusedPair
 from difficulty_service.reporting.samples import ScoredSamples
@@ -23,6 +23,9 @@ from difficulty_service.reporting.sections import (
 from difficulty_service.reporting.selection import SHOWN_CLASSES, Limits, Selection, select
 
 LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8)
+
+BINS = 48
+"""Number of bars of the histograms above the images."""
 
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -39,6 +42,7 @@ class Overview:
         summary: The numbers of the summary.
         class_rows: The hardest classes with the outlines of their scores, the hardest first.
         matrix: Confusions of all classes; None where there are too many.
+        bars: Histogram of `rmd` over all samples; empty where the scores do not differ.
     """
 
     num_classes: int
@@ -46,6 +50,7 @@ class Overview:
     summary: Summary
     class_rows: Sequence[ClassRow]
     matrix: Sequence[Sequence[MatrixCell]] | None
+    bars: Sequence[Bar]
 
     @property
     def pictured_classes(self) -> Sequence[ClassFacts]:
@@ -71,6 +76,7 @@ def make_overview(samples: ScoredSamples) -> Overview:
         ),
         [replace(row, facts=replace(row.facts, rows=NO_ROWS)) for row in rows],
         matrix_of(samples),
+        [] if summary.scale is None else histogram(samples.rmd, summary.scale, BINS),
     )
 
 
@@ -94,6 +100,7 @@ def from_json(text: str) -> Overview:
         _summary(values["summary"]),
         rows,
         None if matrix is None else [[MatrixCell(**cell) for cell in row] for row in matrix],
+        [Bar(**bar) for bar in values["bars"]],
     )
 
 

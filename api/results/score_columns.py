@@ -22,7 +22,7 @@ from difficulty_service.reporting.charts import Scale
 from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.score_file import ScoreFile
 
-FORMAT = 4
+FORMAT = 5
 """Version of the layout; a file of another version is made anew."""
 
 _KEY = b"difficulty-columns"

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from api.results import image_query
 from api.results.image_query import SORTS, ImageQuery, find_images, neighbours
 from api.results.score_pages import BadQuery
 from difficulty_service.reporting.samples import ScoredSamples
@@ -66,6 +67,19 @@ def test_the_pages_together_are_the_whole_order(samples: ScoredSamples, sort: st
     }
 
     assert walk(samples, ImageQuery(sort=sort)) == expected[sort]
+
+
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("limit", [1, 7, 40])
+def test_the_first_of_many_images_are_those_of_the_whole_order(
+    samples: ScoredSamples, sort: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = walk(samples, ImageQuery(sort=sort))
+    monkeypatch.setattr(image_query, "BLOCK", 3)
+
+    page = find_images(samples, ImageQuery(sort=sort), (), limit)
+
+    assert page.rows == whole[:limit]
 
 
 def test_suspicion_orders_and_filters_the_images_where_the_scores_have_it(
