@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture docs figures screenshots bench gpu fuzz campaign evidence papers-quick study-quick study-scratch format clean
+.PHONY: help demo test check lint types architecture docs figures screenshots bench gpu fuzz campaign evidence papers-quick study-quick study-scratch study-losses format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong label
 
 study-scratch: $(INSTALLED) ## train small networks on CIFAR-10 from scratch (hours, resumes)
 	$(BIN)/python -m benchmarks.studies.scratch
+
+study-losses: $(INSTALLED) ## train small networks with every loss and three seeds (an hour, resumes)
+	$(BIN)/python -m benchmarks.studies.losses
 
 format: $(INSTALLED) ## lay out the code and fix what can be fixed
 	$(BIN)/ruff check --fix .

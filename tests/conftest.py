@@ -24,6 +24,12 @@ PRELOADED = [
     *("pandas", "pillow_heif", "pyarrow.dataset", "torchcodec.decoders"),
 ]
 
+BERT_WORDS = (
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *("the", "cat", "sat", "dog", "##s", "ran"),
+)
+"""Vocabulary of `small_bert`."""
+
 FORKED_COMMAND = """
 import os, signal, sys
 
@@ -129,3 +135,23 @@ def write_features() -> Callable[..., str]:
         return str(folder)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def small_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a random BERT of two layers for texts of at most ten words, with its tokenizer."""
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("bert")
+    tokens = {word: number for number, word in enumerate(BERT_WORDS)}
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(tokens),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=12,
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    transformers.BertTokenizer(vocab=tokens).save_pretrained(folder)
+    return folder

@@ -50,7 +50,8 @@ class DataConfig:
         augmentation: Random augmentation of training images.
         crop_padding: Width in pixels of the black border added before a "flip_crop".
         label_noise: Fraction of training labels replaced by another class at random.
-        text_length: Maximum number of words of a text; the rest is cut off.
+        text_length: Maximum number of words of a text, or of tokens of a pretrained network; the
+            rest is cut off.
         vocabulary_size: Maximum number of words with their own token: the most frequent ones of
             the training texts.
         phrases: Whether every labelled phrase of a tree is a training sample, not only the whole
@@ -91,7 +92,7 @@ class ModelConfig:
     """The classifier.
 
     Attributes:
-        name: A key of `trainer.models.MODELS`, or `timm:NAME`.
+        name: A key of `trainer.models.MODELS`, `timm:NAME` or `transformers:NAME`.
         options: Options of its builder that differ from their defaults.
     """
 

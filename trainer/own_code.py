@@ -17,6 +17,9 @@ from typing import Any
 
 from difficulty_service.errors import ConfigError
 
+LIBRARIES = ("timm:", "transformers:")
+"""What the names of models begin with that are networks of another library."""
+
 OBJECT_PREFIX = "object:"
 
 REQUIRED = inspect.Parameter.empty
@@ -45,7 +48,7 @@ def is_object(name: str) -> bool:
 
 def is_own(name: str) -> bool:
     """Whether a model or a loss of this name comes from outside the package."""
-    return ":" in name and not name.startswith("timm:")
+    return ":" in name and not name.startswith(LIBRARIES)
 
 
 @contextmanager

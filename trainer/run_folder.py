@@ -128,6 +128,8 @@ def write_inputs(path: Path, spec: InputSpec, class_names: Sequence[str]) -> Non
         "mean": None if spec.mean is None else spec.mean.tolist(),
         "std": None if spec.std is None else spec.std.tolist(),
         "vocabulary": list(spec.vocabulary),
+        "tokenizer": spec.tokenizer,
+        "padding": spec.padding,
         "class_names": list(class_names),
     }
     write_json(path, values)
@@ -144,7 +146,14 @@ def read_inputs(path: Path) -> tuple[InputSpec, tuple[str, ...]]:
         mean, std = (
             None if values[name] is None else torch.tensor(values[name]) for name in ("mean", "std")
         )
-        spec = InputSpec(tuple(values["shape"]), mean, std, tuple(values["vocabulary"]))
+        spec = InputSpec(
+            tuple(values["shape"]),
+            mean,
+            std,
+            tuple(values["vocabulary"]),
+            values.get("tokenizer"),  # runs of earlier versions have neither
+            values.get("padding"),
+        )
         return spec, tuple(values["class_names"])
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise TrainingError(f"{path} is damaged ({error!r})", "train again") from error

@@ -41,12 +41,17 @@ class InputSpec:
             for texts and trees.
         std: Standard deviation of the training samples, likewise.
         vocabulary: Word of each token of a text or tree; empty for other inputs.
+        tokenizer: Name or folder of the pretrained network whose tokens texts consist of; None
+            where they are words.
+        padding: Its token after the end of a text; None without one.
     """
 
     shape: tuple[int, ...]
     mean: Tensor | None = None
     std: Tensor | None = None
     vocabulary: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    padding: int | None = None
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,10 @@ def run(row: Row, folder: Path, places: dict[str, str]) -> bool:
 
 
 def _succeeds(command: str, log: TextIO) -> bool:
-    print(f"$ difficulty {command}", file=log, flush=True)
-    words = [sys.executable, "-m", "difficulty_service", *shlex.split(command)]
+    is_study = command.startswith("benchmarks.")
+    print(f"$ {'python -m' if is_study else 'difficulty'} {command}", file=log, flush=True)
+    module = [] if is_study else ["difficulty_service"]
+    words = [sys.executable, "-m", *module, *shlex.split(command)]
     return subprocess.run(words, stdout=log, stderr=log, check=False).returncode == 0  # noqa: S603
 
 

@@ -37,8 +37,9 @@ class Row:
 
     Attributes:
         name: Name on the page.
-        commands: What follows `difficulty`, one command after another; `{out}` is the folder of the
-            row, and other names in braces are data.
+        commands: What follows `difficulty`, or `python -m` where it begins with `benchmarks.`, one
+            command after another; `{out}` is the folder of the row, and other names in braces are
+            data.
     """
 
     name: str
@@ -168,6 +169,7 @@ FOCAL = (
     _train("focal-sst", "tree_lstm_sst --set loss.name=flsd_53", f"{SST} {ALONE}"),
     _train("focal-mmce", "mmce_cifar10", f"{CIFAR10} {STEPS}"),
     _train("focal-brier", "brier_cifar10", f"{CIFAR10} {STEPS}"),
+    Row("focal-linear", ("benchmarks.studies.toys --seeds 2 --only linear",)),
     Row(
         "focal-epochs",
         (
@@ -187,13 +189,19 @@ FOCAL = (
 
 ADAFOCAL = (
     _train("adafocal-cifar10", "adafocal_cifar10", f"{CIFAR10} {STEPS}"),
+    _train("adafocal-cifar100", "adafocal_cifar100", f"{CIFAR100} {STEPS}"),
     _train(
-        "adafocal-cifar100",
-        "focal_cifar100 --set loss.name=adafocal",
-        f"{CIFAR100} {STEPS}",
+        "adafocal-imagenet",
+        "adafocal_imagenet --set data.image_size=32 --set training.batch_size=32",
+        f"{TINY} {STEPS}",
     ),
     _train("adafocal-tiny", "focal_tiny_imagenet --set loss.name=adafocal", f"{TINY} {STEPS}"),
     _train("adafocal-newsgroups", f"focal_newsgroups {ALONE} --set loss.name=adafocal", NEWS),
+    _train(
+        "adafocal-bert",
+        "adafocal_newsgroups_bert --set model.name=transformers:{bert}",
+        NEWS,
+    ),
     Row(
         "adafocal-gammas",
         (
@@ -212,9 +220,11 @@ ADAFOCAL = (
 
 GRADIENTS = (
     _train("bsce-cifar10", "bsce_gra_cifar10", f"{CIFAR10} {STEPS}"),
-    _train("bsce-cifar100", "focal_cifar100 --set loss.name=bsce_gra", f"{CIFAR100} {STEPS}"),
+    _train("bsce-cifar100", "bsce_gra_cifar100", f"{CIFAR100} {STEPS}"),
     _train("bsce-tiny", "focal_tiny_imagenet --set loss.name=bsce_gra", f"{TINY} {STEPS}"),
+    Row("bsce-weights", ("benchmarks.studies.toys --seeds 2 --only weights",)),
     _train("bsce-dual-focal", "dual_focal_cifar10", f"{CIFAR10} {STEPS}"),
+    _train("bsce-dual-focal-cifar100", "dual_focal_cifar100", f"{CIFAR100} {STEPS}"),
 )
 
 UNCERTAINTY = (

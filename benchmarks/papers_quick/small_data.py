@@ -1,11 +1,14 @@
 """Small tables of the data sets of the papers, cut from the real ones."""
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 TRAINING, TEST = 300, 120
+VOCABULARY = 2000
 SOURCES = {
     "cifar10": ("cifar10_train_1", TRAINING),
     "cifar10_test": ("cifar10_test", TEST),
@@ -27,7 +30,7 @@ def prepare(shared: Path, folder: Path) -> dict[str, str]:
         folder: Folder for the small ones.
 
     Returns:
-        Locations by name: the tables, and `mobilenet`, weights.
+        Locations by name: the tables, `mobilenet`, weights, and `bert`, a random network of texts.
     """
     small = folder / "data"
     small.mkdir(parents=True, exist_ok=True)
@@ -39,7 +42,29 @@ def prepare(shared: Path, folder: Path) -> dict[str, str]:
             pq.write_table(_evenly(table, rows), path)
         found[name] = str(path)
     weights = shared / "weights/mobilenetv2_100.imagenet1k.safetensors"
-    return {**found, "mobilenet": str(weights)}
+    bert = small / "bert"
+    if not (bert / "config.json").exists():
+        _write_bert(bert, pq.read_table(found["news"], columns=["text"])["text"].to_pylist())
+    return {**found, "mobilenet": str(weights), "bert": str(bert)}
+
+
+def _write_bert(folder: Path, texts: Sequence[str]) -> None:
+    """A small random BERT, with a tokenizer that knows the frequent words of some texts."""
+    import transformers
+
+    counts = Counter(word for text in texts for word in text.lower().split() if word.isalpha())
+    frequent = [word for word, _ in counts.most_common(VOCABULARY)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *frequent]
+    config = transformers.BertConfig(
+        vocab_size=len(words),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+    )
+    tokens = {word: number for number, word in enumerate(words)}
+    transformers.BertTokenizer(vocab=tokens).save_pretrained(folder)
+    transformers.BertModel(config).save_pretrained(folder)
 
 
 def _evenly(table: pa.Table, rows: int) -> pa.Table:

@@ -42,17 +42,23 @@ LABELLED: dict[Kind, Callable[..., Samples]] = {
 }
 
 
-def open_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
+def open_splits(
+    config: DataConfig, seed: int, device: torch.device, tokenizer: str | None = None
+) -> Splits:
     """Opens the training, validation and test samples of a recipe.
 
     Args:
         config: Data of the recipe.
         seed: Seed of the validation split and of label noise.
         device: Device of the batches, and of inputs that are kept in memory.
+        tokenizer: Name or folder of the pretrained network whose tokens texts are split into.
 
     Raises:
         DatasetError: A dataset cannot be read, or the datasets do not fit together.
+        ConfigError: There is no such tokenizer.
     """
+    if config.kind == "text":
+        return open_text_splits(config, seed, device, tokenizer)
     return SPLITS[config.kind](config, seed, device)
 
 

@@ -1,15 +1,18 @@
 """Labelled texts from tables as splits of tokens."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from trainer.config import DataConfig
+from trainer.data.splits import Splits
 from trainer.data.text_tables import Encoding, TextTable
-from trainer.data.vocabulary import build_vocabulary, encode_texts, split_words
+from trainer.data.vocabulary import build_vocabulary, encode_texts, pad, split_words
 from trainer.samples import InputSpec, Samples
+from trainer.transformers_files import load_subwords
 
 TEXT_NAMES = ("text", "sentence", "document", "content")
 """Names of the column of texts, in order of preference."""
@@ -36,7 +39,12 @@ class TextInputs:
 
 def _encode(table: TextTable, positions: Tensor, spec: InputSpec, device: torch.device) -> Samples:
     """The samples of a table at some positions, as tokens."""
-    tokens, lengths = encode_texts(table.texts_at(positions), spec.vocabulary, spec.shape[0])
+    texts, length = table.texts_at(positions), spec.shape[0]
+    if spec.tokenizer is None:
+        tokens, lengths = encode_texts(texts, spec.vocabulary, length)
+    else:
+        subwords = load_subwords(spec.tokenizer)
+        tokens, lengths = pad(subwords.encode(texts, length), subwords.padding)
     return Samples(
         sample_ids=table.ids_at(positions),
         labels=table.labels_at(positions),
@@ -56,7 +64,35 @@ def _encode_training(
     return _encode(table, positions, spec, device), spec
 
 
+def _encode_training_subwords(
+    tokenizer: str, config: DataConfig, table: TextTable, positions: Tensor, device: torch.device
+) -> tuple[Samples, InputSpec]:
+    """The same by the tokens of a pretrained network."""
+    subwords = load_subwords(tokenizer)
+    length = min(config.text_length, subwords.length)
+    spec = InputSpec((length,), None, None, subwords.vocabulary, tokenizer, subwords.padding)
+    return _encode(table, positions, spec, device), spec
+
+
 TEXTS = Encoding(TEXT_NAMES, _encode, _encode_training)
 
-open_text_splits = TEXTS.open_splits
+
+def open_text_splits(
+    config: DataConfig, seed: int, device: torch.device, tokenizer: str | None = None
+) -> Splits:
+    """Opens and splits tables of texts; see `Encoding.open_splits`.
+
+    Args:
+        config: Data of the recipe, whose datasets are tables.
+        seed: Seed of the validation split and of label noise.
+        device: Device of the inputs.
+        tokenizer: Name or folder of the pretrained network whose tokens the texts are split into;
+            None splits them into words.
+    """
+    if tokenizer is None:
+        return TEXTS.open_splits(config, seed, device)
+    training = partial(_encode_training_subwords, tokenizer)
+    return replace(TEXTS, encode_training=training).open_splits(config, seed, device)
+
+
 open_text_samples = TEXTS.open_samples

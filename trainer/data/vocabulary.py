@@ -7,7 +7,7 @@ is not in the vocabulary, to the words in order of descending frequency.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -56,14 +56,28 @@ def encode_texts(
         words of each text, int64, of shape (samples,).
     """
     token_of = tokens_of(vocabulary)
-    rows = [
-        np.array([token_of.get(word, UNKNOWN) for word in split_words(text, length)], np.int32)
-        for text in texts
-    ]
+    return pad(
+        [[token_of.get(word, UNKNOWN) for word in split_words(text, length)] for text in texts],
+        PADDING,
+    )
+
+
+def pad(texts: Iterable[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
+    """Tokens of texts as one tensor.
+
+    Args:
+        texts: Tokens of each text.
+        padding: Token after the end of a text.
+
+    Returns:
+        Tokens, int32, of shape (samples, longest), and the number of tokens of each text, int64, of
+        shape (samples,).
+    """
+    rows = [np.array(tokens, np.int32) for tokens in texts]
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-    tokens = np.full((len(rows), max([1, *lengths.tolist()])), PADDING, dtype=np.int32)
-    for row, words in zip(tokens, rows, strict=True):
-        row[: len(words)] = words
+    tokens = np.full((len(rows), max([1, *lengths.tolist()])), padding, dtype=np.int32)
+    for row, values in zip(tokens, rows, strict=True):
+        row[: len(values)] = values
     return torch.from_numpy(tokens), lengths
 
 

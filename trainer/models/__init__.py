@@ -33,10 +33,12 @@ from trainer.models.resnet import (
 )
 from trainer.models.text_cnn import text_cnn
 from trainer.models.timm_models import timm_model
+from trainer.models.transformers_models import transformers_model
 from trainer.models.tree_lstm import tree_lstm
 from trainer.models.wide_resnet import wide_resnet, wide_resnet_post_activation
 from trainer.own_code import is_own
 from trainer.samples import InputSpec
+from trainer.transformers_files import PREFIX as TRANSFORMERS_PREFIX
 
 Builder = Callable[..., nn.Module]
 
@@ -65,15 +67,23 @@ AMBIGUOUS = {
 
 TIMM_PREFIX = "timm:"
 
+PREFIXES = (TIMM_PREFIX, TRANSFORMERS_PREFIX)
+"""What the names of models begin with that are networks of another library."""
+
 # Kind of the inputs of a model, where these are not images.
 KINDS: dict[str, Kind] = {"probe": "features", "text_cnn": "text", "tree_lstm": "trees"}
+
+
+def kind_of_model(name: str) -> Kind:
+    """Kind of the inputs of a model of MODELS, timm or transformers."""
+    return "text" if name.startswith(TRANSFORMERS_PREFIX) else KINDS.get(name, "images")
 
 
 def model_options(name: str) -> dict[str, Any]:
     """The options of a model and their default values, by name.
 
     Args:
-        name: A key of `MODELS`, `timm:NAME`, or `package.module:name`.
+        name: A key of `MODELS`, `timm:NAME`, `transformers:NAME`, or `package.module:name`.
 
     Raises:
         ConfigError: No model has that name.
@@ -127,6 +137,8 @@ def build_model(config: ModelConfig, spec: InputSpec, num_classes: int) -> nn.Mo
 def _builder(name: str) -> Builder:
     if name.startswith(TIMM_PREFIX):
         return partial(timm_model, name.removeprefix(TIMM_PREFIX))
+    if name.startswith(TRANSFORMERS_PREFIX):
+        return partial(transformers_model, name.removeprefix(TRANSFORMERS_PREFIX))
     if is_own(name):
         return partial(own_model, name)
     if name not in MODELS:
@@ -135,17 +147,18 @@ def _builder(name: str) -> Builder:
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(
             f"no model {name!r}",
-            f"{hint}choose one of {', '.join(choices)}, {TIMM_PREFIX}NAME, or package.module:name",
+            f"{hint}choose one of {', '.join(choices)}, {TIMM_PREFIX}NAME, "
+            f"{TRANSFORMERS_PREFIX}NAME, or package.module:name",
         )
     return MODELS[name]
 
 
 def _require_kind(name: str, spec: InputSpec) -> None:
     given = _kind_of(spec)
-    needed = KINDS.get(name, "images")
+    needed = kind_of_model(name)
     if given != needed:
         choices = MODELS.keys() - AMBIGUOUS
-        fitting = sorted(model for model in choices if KINDS.get(model, "images") == given)
+        fitting = sorted(model for model in choices if kind_of_model(model) == given)
         raise ConfigError(
             f"model {name!r} takes {needed}, and the data are {given} of shape {spec.shape}",
             f"choose {' or '.join(fitting)}",

@@ -8,7 +8,7 @@ import torch
 from trainer.config import LossConfig, Recipe
 from trainer.losses import LOSSES_WITH_MEMORY, Loss, make_loss
 from trainer.losses.focal import ScheduledFocal
-from trainer.models import AMBIGUOUS, KINDS, MODELS
+from trainer.models import AMBIGUOUS, MODELS, kind_of_model
 from trainer.own_code import is_own
 from trainer.recipes.effects import keys_without_effect, messages_of
 from trainer.recipes.messages import wrong_value
@@ -44,10 +44,10 @@ def _check_model(recipe: Recipe) -> Iterator[str]:
     name, kind = recipe.model.name, recipe.data.kind
     if is_own(name):
         return
-    needed = KINDS.get(name, "images")
+    needed = kind_of_model(name)
     if kind != needed:
         choices = MODELS.keys() - AMBIGUOUS
-        fitting = sorted(model for model in choices if KINDS.get(model, "images") == kind)
+        fitting = sorted(model for model in choices if kind_of_model(model) == kind)
         remedy = f'takes {needed}, and data.kind is "{kind}"; choose {" or ".join(fitting)}'
         yield wrong_value("model.name", name, remedy)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from trainer.config import Recipe
 from trainer.recipes.messages import wrong_value
+from trainer.transformers_files import encoder_of
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,11 @@ WORDS = Condition(
     lambda recipe: recipe.data.kind in {"text", "trees"},
     KIND.format('text" or "trees'),
     ("data.kind",),
+)
+OWN_WORDS = Condition(
+    lambda recipe: encoder_of(recipe.model.name) is None,
+    'has no effect with model.name = "{0.model.name}", which has its own vocabulary; remove it',
+    ("model.name",),
 )
 TABLES_OF_SAMPLES = Condition(
     lambda recipe: recipe.data.kind != "features" or recipe.data.labels is not None,
@@ -145,7 +151,7 @@ CONDITIONS: Mapping[str, tuple[Condition, ...]] = {
     "data.augmentation": (IMAGES,),
     "data.crop_padding": (IMAGES, FLIP_CROP),
     "data.text_length": (TEXT,),
-    "data.vocabulary_size": (WORDS,),
+    "data.vocabulary_size": (WORDS, OWN_WORDS),
     "data.phrases": (TREES,),
     "data.in_memory": (IMAGES,),
     "data.workers": (IMAGES, NOT_IN_MEMORY),

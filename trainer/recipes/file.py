@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from difficulty_service.errors import ConfigError
 from trainer.config import LossConfig, Recipe
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
-from trainer.models import AMBIGUOUS, MODELS, TIMM_PREFIX, model_options
+from trainer.models import AMBIGUOUS, MODELS, PREFIXES, model_options
 from trainer.own_code import is_own
 from trainer.recipes.checks import contradictions
 from trainer.recipes.effects import changed_keys, keys_without_effect, with_defaults
@@ -240,9 +240,9 @@ def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> li
     if is_own(name):
         return wrong_own_settings(table, name, settings)
     names = sorted(MODELS) if table == "model" else sorted(LOSSES | LOSSES_WITH_MEMORY)
-    if name not in names and not (table == "model" and name.startswith(TIMM_PREFIX)):
+    if name not in names and not (table == "model" and name.startswith(PREFIXES)):
         offered = [name for name in names if name not in AMBIGUOUS]
-        patterns = [f"{TIMM_PREFIX}NAME"] if table == "model" else []
+        patterns = [f"{prefix}NAME" for prefix in PREFIXES] if table == "model" else []
         choices = ", ".join([*offered, *patterns, "package.module:name"])
         choice = f"no such {table}{did_you_mean(name, offered)} Choose one of {choices}"
         return [wrong_value(f"{table}.name", name, choice)]

@@ -10,7 +10,7 @@ from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.checked_safetensors import read_tensors, write_tensors
 from trainer import run_folder
 from trainer.config import ModelConfig, Recipe
-from trainer.models import build_model
+from trainer.models import build_model, model_options
 from trainer.recipes.file import recipe_from_dict
 from trainer.samples import InputSpec
 
@@ -97,4 +97,6 @@ def _without_files(config: ModelConfig) -> ModelConfig:
     options = {
         name: value for name, value in config.options.items() if name not in INITIAL_PARAMETERS
     }
+    if "pretrained" in model_options(config.name):
+        options["pretrained"] = False
     return replace(config, options=options)

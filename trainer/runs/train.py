@@ -26,6 +26,7 @@ from trainer.training.loop import Callbacks, train
 from trainer.training.objective import TRUSTED
 from trainer.training.state import make_train_state, resume_train_state, save_train_state
 from trainer.training.step import TrainingData
+from trainer.transformers_files import encoder_of
 from trainer.weights.formula import WeightsDistribution
 from trainer.weights.from_scores import weights_of_samples
 from trainer.weights.supervision import LabelBeliefs, Supervision, label_beliefs
@@ -106,7 +107,8 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     recipe, folder = request.recipe, run_folder.seed_folder(request.out, request.seed)
     _require_fresh(folder, resume=request.resume)
     accelerator = make_accelerator(request.device, recipe.training.precision)
-    splits = open_splits(recipe.data, request.seed, accelerator.device)
+    tokenizer = encoder_of(recipe.model.name)
+    splits = open_splits(recipe.data, request.seed, accelerator.device, tokenizer)
     weights, distribution = _weights(splits, recipe)
     beliefs = _beliefs(splits.train, recipe.loss)
     supervision = TRUSTED if beliefs is None else beliefs.supervision(recipe.loss)

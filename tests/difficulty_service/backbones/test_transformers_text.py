@@ -11,26 +11,10 @@ from difficulty_service.errors import BackboneError
 
 transformers = pytest.importorskip("transformers")
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "dog", "##s", "ran"]
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bert")
-    (folder / "vocab.txt").write_text("\n".join(WORDS))
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=12,
-    )
-    transformers.BertModel(config).save_pretrained(folder)
-    tokens = {word: number for number, word in enumerate(WORDS)}
-    transformers.BertTokenizer(vocab=tokens).save_pretrained(folder)
-    return folder
+@pytest.fixture
+def folder(small_bert: Path) -> Path:
+    return small_bert
 
 
 def encode(folder: Path, texts: list[str]) -> torch.Tensor:

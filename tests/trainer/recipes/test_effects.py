@@ -21,6 +21,7 @@ RECIPES = {
     "tested": ["model.name=resnet18", "data.test=test"],
     "validated": ["model.name=resnet18", "data.validation=validation"],
     "text": ["data.kind=text", "model.name=text_cnn"],
+    "subwords": ["data.kind=text", "model.name=transformers:bert"],
     "trees": ["data.kind=trees", "model.name=tree_lstm"],
     "scores": ["model.name=resnet18", "regulariser={alpha=0.3, weights='scores'}"],
     "raw scores": [
@@ -40,7 +41,7 @@ RECIPES = {
 EVERY = set(RECIPES)
 HEADS = {"ranked", "squared"}
 OF_FEATURES = {"features", "labels", *HEADS}
-WORDS = {"text", "trees"}
+WORDS = {"text", "subwords", "trees"}
 OF_IMAGES = EVERY - OF_FEATURES - WORDS
 OF_TABLES = EVERY - {"features", *HEADS}
 SCORED = {"scores", "raw scores"}
@@ -68,8 +69,8 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
     "data.augmentation": ("none", OF_IMAGES),
     "data.crop_padding": ("4", {"crops"}),
     "data.label_noise": ("0.0", EVERY),
-    "data.text_length": ("1000", {"text"}),
-    "data.vocabulary_size": ("30000", WORDS),
+    "data.text_length": ("1000", {"text", "subwords"}),
+    "data.vocabulary_size": ("30000", WORDS - {"subwords"}),
     "data.phrases": ("true", {"trees"}),
     "data.in_memory": ("true", OF_IMAGES),
     "data.workers": ("2", OF_IMAGES - {"memory"}),

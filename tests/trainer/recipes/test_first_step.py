@@ -19,10 +19,17 @@ from trainer.recipes.file import read_recipe, shipped_recipes
 from trainer.training.loop import Callbacks, train
 from trainer.training.state import make_train_state
 from trainer.training.step import TrainingData
+from trainer.transformers_files import encoder_of
 from trainer.weights.from_scores import weights_of_samples
 
-SIDES = {"focal_tiny_imagenet": 64, "sample_difficulty_imagenet": 64}
-"""Height and width of the images that are not 32x32; the recipe of ImageNet enlarges its own."""
+SIDES = {
+    "adafocal_imagenet": 64,
+    "fine_tune_resnet50": 64,
+    "fine_tune_vit_b": 64,
+    "focal_tiny_imagenet": 64,
+    "sample_difficulty_imagenet": 64,
+}
+"""Height and width of the images that are not 32x32; some recipes enlarge them."""
 
 DIMS = {"focal_newsgroups": 100, "tree_lstm_sst": 300}
 """Dimension of the word vectors that a recipe reads from a file."""
@@ -86,6 +93,7 @@ def small(
     trees: str,
     features: str,
     write_glove: Callable[[int], str],
+    small_bert: Path,
 ) -> Callable[[str], Recipe]:
     """Reads a recipe for small data and batches of two."""
 
@@ -96,6 +104,10 @@ def small(
         changes = [f"data.train={train}", "data.test=", "training.batch_size=2"]
         if kind == "trees":
             changes += ["data.test_split=", f"data.validation={train}", "data.phrases=false"]
+        if name.startswith("fine_tune"):
+            changes.append("model.pretrained=false")
+        if name.endswith("_bert"):
+            changes.append(f"model.name=transformers:{small_bert}")
         if name in DIMS:
             changes.append(f"model.embeddings={write_glove(DIMS[name])}")
         return read_recipe(name, changes)
@@ -123,7 +135,8 @@ def test_every_shipped_recipe_takes_a_step(
     small: Callable[[str], Recipe], accelerator: Accelerator, tmp_path: Path, name: str
 ) -> None:
     recipe = small(name)
-    splits = open_splits(recipe.data, 0, torch.device("cpu"))
+    tokenizer = encoder_of(recipe.model.name)
+    splits = open_splits(recipe.data, 0, torch.device("cpu"), tokenizer)
     state = make_train_state(recipe, 0, splits, accelerator)
     parameters = dict(state.model.named_parameters())
     before = {key: value.detach().clone() for key, value in parameters.items()}

@@ -18,9 +18,12 @@ from trainer.samples import InputSpec
 
 FOCAL_FAMILY = (
     "adafocal_cifar10",
+    "adafocal_cifar100",
     "bsce_gra_cifar10",
+    "bsce_gra_cifar100",
     "cross_entropy_cifar10",
     "dual_focal_cifar10",
+    "dual_focal_cifar100",
     "focal_cifar10",
     "focal_cifar100",
     "mmce_cifar10",
@@ -28,7 +31,7 @@ FOCAL_FAMILY = (
 SPECS = {
     "images": InputSpec((3, 32, 32), torch.zeros(3), torch.ones(3)),
     "features": InputSpec((8,), torch.zeros(8), torch.ones(8)),
-    "text": InputSpec((20,), vocabulary=("padding", "unknown", "word")),
+    "text": InputSpec((20,), vocabulary=("padding", "unknown", "word"), padding=0),
     "trees": InputSpec((), vocabulary=("padding", "unknown", "word")),
 }
 RECIPES = tuple(shipped_recipes())
@@ -37,23 +40,35 @@ LIST = r"([a-z]\S*(?:,? (?:or )?[a-z][\w:]*)*)"
 OURS = (
     "cifar10_resnet34_gpu",
     "cifar10_small_resnet",
+    "fine_tune_resnet50",
+    "fine_tune_vit_b",
     "newsgroups_quick",
     "probe_quick",
     "sst_quick",
     "uncertainty",
 )
+PRETRAINED = ("adafocal_newsgroups_bert", "fine_tune_resnet50", "fine_tune_vit_b")
 OF_PAPERS = tuple(name for name in RECIPES if name not in OURS)
 
 # Classes of the data, and trainable parameters of the published code's network for them: counted
 # from its layers, or for ResNet-34, of which no code was published, those that are usual.
 PARAMETERS = {
     "adafocal_cifar10": (10, 23_520_842),
+    "adafocal_cifar100": (100, 23_705_252),
+    "adafocal_imagenet": (1000, 25_557_032),
+    # BERT-base has 109,482,240, and 590,592 of them above the first token, which are not used.
+    "adafocal_newsgroups_bert": (20, 109_482_240 - 590_592 + 20 * 769),
     "brier_cifar10": (10, 23_520_842),
     "bsce_gra_cifar10": (10, 23_520_842),
+    "bsce_gra_cifar100": (100, 23_705_252),
     "cifar10_resnet34_gpu": (10, 21_282_122),
     "cifar10_small_resnet": (10, 2_154_090),
     "cross_entropy_cifar10": (10, 23_520_842),
     "dual_focal_cifar10": (10, 23_520_842),
+    "dual_focal_cifar100": (100, 23_705_252),
+    # As torchvision's, without the classifier for 1,000 classes.
+    "fine_tune_resnet50": (10, 25_557_032 - 990 * 2049),
+    "fine_tune_vit_b": (10, 86_567_656 - 990 * 769),
     "focal_cifar10": (10, 23_520_842),
     "focal_cifar100": (100, 23_705_252),
     # Frozen vectors; 100 -> 128 -> 128 -> 128 channels, five words wide, and 128 -> 128 -> 20.
@@ -170,6 +185,11 @@ def test_the_model_of_every_shipped_recipe_has_the_parameters_of_its_reference(
     dims = {"focal_newsgroups": 100, "tree_lstm_sst": 300}
     glove.write_text("word" + " 0.5" * dims.get(name, 0) + "\n")
     changes = [f"model.embeddings={glove}"] if name in dims else []
+    changes += ["model.pretrained=false"] if name in PRETRAINED else []
+    if name.endswith("_bert"):
+        transformers = pytest.importorskip("transformers")
+        transformers.BertConfig().save_pretrained(tmp_path / "bert")
+        changes.append(f"model.name=transformers:{tmp_path / 'bert'}")
     recipe = read_recipe(name, changes)
 
     with torch.device("meta" if recipe.data.kind == "images" else "cpu"):

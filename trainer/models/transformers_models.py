@@ -1,0 +1,94 @@
+"""Networks of the library transformers with a classifier."""
+
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from difficulty_service.errors import ConfigError
+from trainer.samples import InputSpec
+from trainer.transformers_files import PREFIX, load_network
+
+
+class TextTransformer(nn.Module):
+    """An encoder of texts, one vector per text, dropout, and a linear classifier.
+
+    Args:
+        encoder: Network that takes `input_ids` and `attention_mask`.
+        padding: Token after the end of a text.
+        num_classes: Number of logits.
+        pooling: "first" takes the state of the first token, "mean" the mean over all tokens.
+        dropout: Fraction of that vector set to zero in training.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,  # noqa: ANN401 - a class without types
+        padding: int,
+        num_classes: int,
+        *,
+        pooling: Literal["first", "mean"],
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.padding = padding
+        self.pooling = pooling
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(encoder.config.hidden_size, num_classes)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Computes logits of texts; padding does not change them.
+
+        Args:
+            tokens: Int64 of shape (samples, length).
+
+        Returns:
+            Shape (samples, num_classes).
+        """
+        is_token = tokens != self.padding
+        states = self.encoder(input_ids=tokens, attention_mask=is_token.long()).last_hidden_state
+        if self.pooling == "first":
+            pooled = states[:, 0]
+        else:
+            weights = is_token.unsqueeze(2).to(states.dtype)
+            pooled = (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+        return self.classifier(self.dropout(pooled))
+
+
+def transformers_model(
+    name: str,
+    spec: InputSpec,
+    num_classes: int,
+    *,
+    pretrained: bool = True,
+    pooling: Literal["first", "mean"] = "first",
+    dropout: float = 0.1,
+) -> nn.Module:
+    """Builds a network of transformers with a classifier for the given number of classes.
+
+    Args:
+        name: Name on the Hugging Face hub, or a folder that `save_pretrained` wrote.
+        spec: Specification of texts, with the padding of the network's tokenizer.
+        num_classes: Number of logits.
+        pretrained: Whether to start from its parameters, which are downloaded once.
+        pooling: "first" classifies the state of the first token, as in the paper of BERT; "mean"
+            the mean over all tokens.
+        dropout: Fraction of that vector set to zero in training.
+
+    Returns:
+        A network from tokens of shape (samples, length) to logits of shape (samples, num_classes).
+
+    Raises:
+        ConfigError: The network cannot be loaded, or there is no such pooling.
+        MissingPackage: transformers is not installed.
+    """
+    if pooling not in {"first", "mean"}:
+        raise ConfigError(
+            f"{PREFIX}{name}: pooling = {pooling!r} does not exist", 'choose "first" or "mean"'
+        )
+    encoder = load_network(name, pretrained=pretrained)
+    if not isinstance(getattr(encoder.config, "hidden_size", None), int):
+        raise ConfigError(f"{PREFIX}{name} is no encoder of texts: it has no hidden size")
+    if spec.padding is None:
+        raise ConfigError(f"{PREFIX}{name} takes the tokens of its own tokenizer")
+    return TextTransformer(encoder, spec.padding, num_classes, pooling=pooling, dropout=dropout)
