@@ -1,0 +1,137 @@
+"""What an uncertainty head that was trained on CIFAR-100 knows of images of other classes.
+
+    python -m benchmarks.studies.zero_shot_uncertainty [--seeds 2] [--folder runs/zero-shot]
+
+R-AUROC on test images of CIFAR-100, CIFAR-10 and Tiny ImageNet, beside the entropy of the
+classifier, which needs no labels either, and beside RMD of the scored images, which knows the label
+of each. Then rank correlations on CIFAR-10: with RMD, and with the entropy of the votes of about
+fifty people. Features are those of the built-in encoder. What was made before is not made again.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from scipy.stats import entropy, spearmanr
+from torch import Tensor
+
+from benchmarks.studies.cifar10 import shared_folder
+from difficulty_service.score_file import read_scores
+from trainer.runs.model_file import read_model
+from trainer.uncertainty.cached_features import CachedFeatures, read_cached_features
+from trainer.uncertainty.retrieval import evaluate_retrieval
+from trainer.uncertainty.uncertainty_file import read_uncertainties
+
+TRAINING, RUNS = "cifar100_train_*.parquet", 3
+TESTS = {
+    "CIFAR-100": ("cifar100_test.parquet", ("--label-column", "label")),
+    "CIFAR-10": ("cifar10_test.parquet", ("--id-column", "index", "--label-column", "label")),
+    "Tiny ImageNet": ("tiny_imagenet_val2000.parquet", ("--label-column", "label")),
+}
+PEOPLE = "CIFAR-10"
+
+
+def extract(images: Path, out: Path, *options: str) -> Path:
+    """Features of the built-in encoder."""
+    if not (out / "errors.parquet").exists():
+        _difficulty("extract", images, "--backbone", "builtin", *options, "--out", out)
+    return out
+
+
+def train_heads(train: Path, test: Path, seeds: int, folder: Path) -> None:
+    """Trains a classifier and a head with every seed."""
+    for seed in range(seeds):
+        if not (folder / f"seed-{seed}" / "head.safetensors").exists():
+            _difficulty(
+                *("train", "uncertainty", "--set", f"data.train={train}"),
+                *("--set", f"data.test={test}", "--seed", seed, "--out", folder),
+            )
+
+
+def uncertainties_of(head: Path, features: Path, out: Path) -> Tensor:
+    """What a head says of features, in their order."""
+    if not out.exists():
+        _difficulty("uncertainty", head, features, "--out", out, "--no-r-auroc")
+    return torch.from_numpy(read_uncertainties(out).table["uncertainty"].to_numpy().copy())
+
+
+def entropy_of_classifier(head: Path, features: Tensor) -> Tensor:
+    """Entropy of the predictions of the classifier that a head was trained with."""
+    model = read_model(head).model.eval()
+    with torch.inference_mode():
+        probabilities = model(features).softmax(1)
+    return torch.special.entr(probabilities).sum(1)
+
+
+def rmd_of(features: Path, cached: CachedFeatures) -> Tensor:
+    """RMD of the product by default, in the order of the features."""
+    out = features.with_suffix(".scores.parquet")
+    if not out.exists():
+        _difficulty("score", features, "--out", out)
+    table = read_scores(out, ("sample_id", "rmd")).table
+    value_of = dict(zip(table["sample_id"].to_pylist(), table["rmd"].to_pylist(), strict=True))
+    return torch.tensor([value_of[each] for each in cached.sample_ids])
+
+
+def votes(cached: CachedFeatures) -> np.ndarray:
+    """Entropy of the votes of people on the test images of CIFAR-10, in the order of features."""
+    table = pq.read_table(shared_folder() / "data" / TESTS[PEOPLE][0])
+    found = entropy(np.array(table["human_counts"].to_pylist(), float), axis=1)
+    value_of = dict(zip(map(str, table["index"].to_pylist()), found, strict=True))
+    return np.array([value_of[each] for each in cached.sample_ids])
+
+
+def main() -> None:
+    """Makes what is missing, then prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--folder", type=Path, default=Path("runs/zero-shot"))
+    arguments = parser.parse_args()
+    folder, seeds, data = arguments.folder, arguments.seeds, shared_folder() / "data"
+    if not (data / TESTS[PEOPLE][0]).exists():
+        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+    columns = ("--label-column", "label", "--augment-runs", str(RUNS))
+    train = extract(data / TRAINING, folder / "train", *columns)
+    stores = {
+        name: extract(data / table, folder / name.lower().replace(" ", "-"), *options)
+        for name, (table, options) in TESTS.items()
+    }
+    train_heads(train, stores["CIFAR-100"], seeds, folder / "heads")
+    names = [*(f"head, seed {seed}" for seed in range(seeds)), "entropy, seed 0", "RMD"]
+    print(f"| R-AUROC | nearest neighbour is right | {' | '.join(names)} |")
+    print("| --- | --- |" + " --- |" * len(names))
+    people = ""
+    for name, store in stores.items():
+        cached, _ = read_cached_features(str(store))
+        features = cached.features[:, 0]
+        scores = [
+            uncertainties_of(
+                folder / "heads" / f"seed-{seed}", store, store.with_suffix(f".{seed}.parquet")
+            )
+            for seed in range(seeds)
+        ]
+        scores += [entropy_of_classifier(folder / "heads/seed-0", features), rmd_of(store, cached)]
+        found = [evaluate_retrieval(each, features, cached.labels) for each in scores]
+        cells = " | ".join(f"{each.r_auroc:.3f}" for each in found)
+        print(f"| {name} | {found[0].recall_at_1:.1%} | {cells} |")
+        if name == PEOPLE:
+            known, rmd = votes(cached), scores[-1]
+            for label, each in zip(names, scores, strict=True):
+                people += (
+                    f"| {label} | {spearmanr(each, rmd).statistic:.3f} "
+                    f"| {spearmanr(each, known).statistic:.3f} |\n"
+                )
+    print(f"\n| {PEOPLE}: Spearman with | RMD | entropy of votes |\n| --- | --- | --- |\n{people}")
+
+
+def _difficulty(*arguments: object) -> None:
+    command = Path(sys.executable).with_name("difficulty")
+    subprocess.run([command, *map(str, arguments)], check=True)  # noqa: S603 - our own command
+
+
+if __name__ == "__main__":
+    main()
