@@ -17,7 +17,7 @@ from difficulty_service.datasets.boundary import Boundary
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
 from difficulty_service.errors import DatasetError, Setting
 
-DATASET_OPTIONS = ("split", "image_column", "label_column", "id_column", "limit")
+DATASET_OPTIONS = ("split", "image_column", "text_column", "label_column", "id_column", "limit")
 """Fields of a request that are options of the dataset."""
 
 MAX_NAMES_LENGTH = 2_000_000

@@ -53,6 +53,16 @@ class Job:
     error: Mapping[str, Any] | None
     result: Mapping[str, Any] | None
 
+    @property
+    def is_text(self) -> bool:
+        """Whether its samples are texts; a job of an earlier version has images."""
+        return self.request.get("text_column") is not None
+
+    @property
+    def kind(self) -> str:
+        """What its samples are, in a word."""
+        return "text" if self.is_text else "image"
+
 
 @dataclass(frozen=True)
 class Event:

@@ -13,7 +13,11 @@ from api.schemas.jobs import JobCreate, JobDataset
 from api.settings import Settings
 from api.uploads.store import get_upload
 from difficulty_service.backbones import find_loader
-from difficulty_service.backbones.text_encoders import require_modality
+from difficulty_service.backbones.text_encoders import (
+    BUILTIN_TEXT,
+    TRANSFORMERS_PREFIX,
+    require_modality,
+)
 from difficulty_service.errors import BackboneError, DatasetError, as_keyword
 from difficulty_service.files.glob_pattern import parse_glob
 
@@ -45,8 +49,9 @@ def validate_submission(
             "this server only shows finished jobs",
             "score with `difficulty score`, or submit the job to a service that takes jobs",
         )
-    backbone = body.backbone or settings.default_backbone
-    _check_backbone(backbone, settings)
+    is_text = body.modality == "text"
+    backbone = body.backbone or (BUILTIN_TEXT if is_text else settings.default_backbone)
+    _check_backbone(backbone, body.modality, settings)
     _check_dataset(body.dataset, settings, engine, owner)
     if body.gaussians is not None:
         _check_gaussians(body.gaussians, backbone, get_job(engine, owner, body.gaussians))
@@ -56,15 +61,22 @@ def validate_submission(
     }
 
 
-def _check_backbone(name: str, settings: Settings) -> None:
+def _check_backbone(name: str, modality: str, settings: Settings) -> None:
     if settings.backbones and name not in settings.backbones:
         raise _invalid(
             "backbone",
             f"backbone {name!r} is not offered here; these are: {', '.join(settings.backbones)}",
             "name one of them, or have the operator add it to DIFFICULTY_BACKBONES",
         )
+    # transformers takes names for folders of this server, so that only the operator may choose.
+    if name.startswith(TRANSFORMERS_PREFIX) and name not in settings.backbones:
+        raise _invalid(
+            "backbone",
+            f"backbone {name!r} is not offered here",
+            f"name {BUILTIN_TEXT!r}, or have the operator add it to DIFFICULTY_BACKBONES",
+        )
     try:
-        require_modality(name, "image")
+        require_modality(name, modality)
         find_loader(name)
     except BackboneError as error:
         raise _invalid("backbone", error.problem, "see GET /v1/backbones") from None

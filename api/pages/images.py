@@ -13,9 +13,9 @@ from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
 from api.http.public_text import hide_paths, public_names
 from api.jobs.marks import SampleMark, set_marks
-from api.pages.placeholders import placeholder
+from api.pages.placeholders import placeholder, text_picture
 from api.pages.rendering import is_fragment, query_of, redirect, render
-from api.pages.scored import ScoredJob, scored_job
+from api.pages.scored import IMAGES, ScoredJob, scored_job
 from api.results.image_query import (
     MARKS,
     SORTS,
@@ -30,7 +30,7 @@ from api.results.score_pages import BadQuery
 from api.results.similar_images import SimilarImages
 from api.results.thumbnails import Wanted
 from api.routes.marks import apply_changes
-from api.routes.thumbnails import send_thumbnail
+from api.routes.thumbnails import read_text, send_thumbnail
 from api.schemas.marks import Decision, MarkChange
 from difficulty_service.cleaning.marks import Mark
 from difficulty_service.errors import DatasetError, ImageError
@@ -42,6 +42,7 @@ router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
 PAGE = 60
 TYPICAL = 6
+SMALLEST = 16
 MOST_CLASSES = 1000
 """Number of classes that the filters suggest."""
 
@@ -133,6 +134,19 @@ def mark_matching(
     return redirect(f"{job.address}/images{_query(query)}")
 
 
+@router.get("/{row}/text")
+async def show_text(job_id: str, row: Row, request: Request, key: ReadKey) -> Response:
+    """The beginning of a sample that is a text, as part of the page of the sample."""
+    wanted = await run_in_threadpool(_wanted, job_id, row, request, key, SMALLEST)
+    try:
+        text = await read_text(request, key, wanted) if wanted.job.is_text else None
+    except (DatasetError, ImageError):
+        text = None
+    if text is None:
+        raise not_found("sample", str(row))
+    return await run_in_threadpool(render, request, "whole_text", {"text": text})
+
+
 @router.get("/{row}")
 def show_image(
     job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
@@ -155,7 +169,7 @@ def show_similar(
     if not is_fragment(request):
         return _image_page(job, row, query, is_searched=True)
     _existing(job, row)
-    return render(request, "similar", job.values("Images") | _similar_values(job, row))
+    return render(request, "similar", job.values(IMAGES) | _similar_values(job, row))
 
 
 def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: bool) -> Response:
@@ -171,7 +185,7 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
         for label in dict.fromkeys((card.label, card.nearest))
         if label >= 0
     ]
-    values = job.values("Images") | {
+    values = job.values(IMAGES) | {
         "card": card,
         "marks": job.marks_of([row]),
         "agnostic": float(samples.agnostic[row]),
@@ -218,12 +232,16 @@ async def show_picture(
     row: Row,
     request: Request,
     key: ReadKey,
-    size: Annotated[int, Query(ge=16, le=512)] = 224,
+    size: Annotated[int, Query(ge=SMALLEST, le=512)] = 224,
 ) -> Response:
     """A small version of an image; the reason as a picture where it cannot be shown."""
     wanted = await run_in_threadpool(_wanted, job_id, row, request, key, size)
     try:
-        answer = await send_thumbnail(request, key, wanted)
+        if wanted.job.is_text:
+            text = await read_text(request, key, wanted)
+            answer = None if text is None else text_picture(text)
+        else:
+            answer = await send_thumbnail(request, key, wanted)
     except ImageError as error:
         return placeholder(422, hide_paths(error.problem, public_names(request.app.state.settings)))
     except Problem as problem:
@@ -233,7 +251,7 @@ async def show_picture(
     except DatasetError:
         return placeholder(410, UNREADABLE)
     if answer is None:
-        return placeholder(404, "the image is no longer in the dataset")
+        return placeholder(404, f"the {wanted.job.kind} is no longer in the dataset")
     return answer
 
 
@@ -245,7 +263,7 @@ def _wanted(job_id: str, row: int, request: Request, key: Principal, size: int) 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:
     samples = job.samples
     names = list(samples.names.values())
-    return job.values("Images") | {
+    return job.values(IMAGES) | {
         "cards": job.cards(page.rows),
         "marks": job.marks_of(page.rows),
         "num_matching": page.num_matching,

@@ -36,6 +36,7 @@ class NewJob(BaseModel):
     path: str = ""
     upload: str = ""
     backbone: str = ""
+    text_column: str = ""
     limit: str = ""
     augment_runs: str = ""
     flip: str = ""
@@ -60,6 +61,8 @@ class NewJob(BaseModel):
             body["backbone"] = self.backbone
         if self.flip:
             body["flip"] = True
+        if text_column := self.text_column.strip():
+            body["text_column"] = text_column
         for name in ("limit", "augment_runs"):
             if text := getattr(self, name).strip():
                 body[name] = int(text)

@@ -23,6 +23,9 @@ from difficulty_service.reporting.map import ImageMap
 from difficulty_service.reporting.samples import ScoredSamples
 from difficulty_service.scoring.wrong_labels import Proportion
 
+IMAGES = "Images"
+"""Name of the page of all samples, which are texts in some jobs."""
+
 CHECKED_FOR_A_SHARE = 5
 """Number of marks from which the share of wrong labels among them is shown."""
 
@@ -106,10 +109,11 @@ class ScoredJob:
         engine = self.request.app.state.engine
         return {
             "job": self.job,
+            "noun": self.job.kind,
             "name": job_name(self.job),
             "address": self.address,
             "by_suspicion": self.samples.suspicion is not None,
-            "current": current,
+            "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
             "tray": describe_marks(count_marks(engine, self.key.owner, self.job.id)),
             "class_name": self.samples.name_of,
             "can_score_again": self._can_score_again,

@@ -38,6 +38,7 @@ def show_job(job_id: str, request: Request, key: ReadKey) -> Response:
     state = request.app.state
     values = {
         "job": job,
+        "noun": job.kind,
         "name": job_name(job),
         "progress": rest.public(job).progress,
         "no_worker": job.state == "queued" and not live_workers(state.engine, state.settings.lease),

@@ -14,10 +14,14 @@ from api.jobs.rows import Job
 from api.results.picture_processes import PictureProcesses
 from api.settings import Settings
 from difficulty_service.datasets.sample import Dataset, ImageOpener
+from difficulty_service.errors import ImageError
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.images.header import read_encoded
 
 MAX_DATASETS = 4
+MOST_TEXT_BYTES = 20_000
+"""Number of bytes of a text that are shown."""
+
 AT_ONCE = 2
 """Number of thumbnails made at once; together they hold that many decoded images in memory."""
 
@@ -69,6 +73,8 @@ class Thumbnails:
         path = self._path(wanted)
         if path.exists():
             return path
+        if wanted.job.is_text:
+            raise ImageError("it is a text, which has no thumbnail")
         opener = self._find(wanted)
         if opener is None:
             return None
@@ -78,6 +84,20 @@ class Thumbnails:
         with replacing(path) as temporary:
             temporary.write_bytes(picture)
         return path
+
+    def read_text(self, wanted: Wanted) -> str | None:
+        """A sample that is a text, instead of its thumbnail; None if there is no such sample.
+
+        Raises:
+            ImageError: The text cannot be read.
+            Problem: The dataset no longer exists.
+            DatasetError: The dataset can no longer be read.
+        """
+        opener = self._find(wanted)
+        if opener is None:
+            return None
+        with opener() as file:
+            return file.read(MOST_TEXT_BYTES).decode(errors="ignore")
 
     def close(self) -> None:
         """Ends the processes that make them."""

@@ -17,6 +17,11 @@ from api.storage.artifacts import Artifacts
 from api.storage.database import require_current
 from api.storage.worker_registry import live_workers
 from difficulty_service.backbones import BackboneListing, list_backbones
+from difficulty_service.backbones.text_encoders import (
+    BUILTIN_TEXT,
+    TRANSFORMERS_PREFIX,
+    modality_of,
+)
 
 router = APIRouter(tags=["service"])
 
@@ -64,7 +69,11 @@ async def get_metrics(request: Request, _key: ReadKey) -> Response:
 def get_backbones(request: Request, _key: ReadKey) -> Backbones:
     """The backbones that jobs may ask for, and whether their weights are on this machine."""
     settings: Settings = request.app.state.settings
-    known = {each.name: each for each in list_backbones() if each.modality == "image"}
+    known = {
+        each.name: each
+        for each in list_backbones()
+        if not each.name.startswith(TRANSFORMERS_PREFIX)  # only those that the operator names
+    }
     names = settings.backbones or tuple(known)
     return Backbones(
         backbones=[
@@ -76,7 +85,8 @@ def get_backbones(request: Request, _key: ReadKey) -> Backbones:
 
 def _of_library(name: str) -> BackboneListing:
     library = name.partition(":")[0]
-    return BackboneListing(name, f"a pretrained network of {library}", None, "any")
+    modality = modality_of(name)
+    return BackboneListing(name, f"a pretrained network of {library}", None, "any", modality)
 
 
 def _public(listing: BackboneListing, default: str) -> BackbonePublic:
@@ -85,7 +95,8 @@ def _public(listing: BackboneListing, default: str) -> BackbonePublic:
         description=listing.description,
         feature_dim=listing.feature_dim,
         weights=listing.weights,
-        default=listing.name == default,
+        default=listing.name in {default, BUILTIN_TEXT},
+        modality=listing.modality,
     )
 
 

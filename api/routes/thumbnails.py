@@ -81,6 +81,22 @@ async def send_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Re
         raise not_found("job", wanted.job.id) from None
 
 
+async def read_text(request: Request, key: Principal, wanted: Wanted) -> str | None:
+    """The beginning of a text, in place of a thumbnail; waits for the caller's turn.
+
+    Returns:
+        The text; None if there is no such sample.
+
+    Raises:
+        ImageError, Problem, DatasetError: As `send_thumbnail`.
+    """
+    thumbnails: Thumbnails = request.app.state.thumbnails
+    turns: FairQueue = request.app.state.thumbnail_queue
+    client = client_of(key.owner, request.scope)
+    with turns.request(client):
+        return await turns.run(client, thumbnails.read_text, wanted)
+
+
 async def _find_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Path | None:
     thumbnails: Thumbnails = request.app.state.thumbnails
     turns: FairQueue = request.app.state.thumbnail_queue

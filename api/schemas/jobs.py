@@ -11,7 +11,9 @@ LARGEST_SEED = 2**31 - 1
 MOST_SAMPLES = 10**12
 MOST_RUNS = 64
 ID_PATTERN = "^[0-9a-hjkmnp-z]{26}$"
-BACKBONE_PATTERN = r"^(open_clip:[\w.-]+/[\w.-]+|timm:[\w.-]+|[a-z0-9.-]+)$"
+BACKBONE_PATTERN = (
+    r"^(open_clip:[\w.-]+/[\w.-]+|timm:[\w.-]+|transformers:[\w.-]+(/[\w.-]+)?|[a-z0-9.-]+)$"
+)
 """Names only: with more colons or slashes a library could read them as a path of this server."""
 
 Column = Annotated[str, Field(min_length=1, max_length=500)]
@@ -30,7 +32,7 @@ EITHER_OR: dict[str, Any] = {
 
 
 class JobDataset(BaseModel):
-    """The location of the images: below a root of the server, or in an upload."""
+    """The location of the images or texts: below a root of the server, or in an upload."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -89,6 +91,10 @@ class JobCreate(BaseModel):
     image_column: Column | None = Field(
         default=None, description="Column of a table with image bytes or paths; null detects it"
     )
+    text_column: Column | None = Field(
+        default=None,
+        description="Column of a table whose texts are the samples, in place of images",
+    )
     label_column: Column | None = Field(
         default=None, description="Column of a table with labels; null detects it"
     )
@@ -100,7 +106,8 @@ class JobCreate(BaseModel):
         default=None, description="Score this many samples, evenly spaced over the dataset"
     )
     backbone: Annotated[str, Field(max_length=200, pattern=BACKBONE_PATTERN)] | None = Field(
-        default=None, description="Name from GET /v1/backbones; null is the default of the server"
+        default=None,
+        description="Name from GET /v1/backbones; null is the default for images or for texts",
     )
     scorers: Annotated[
         list[Scorer],
@@ -130,6 +137,20 @@ class JobCreate(BaseModel):
     on_error: Literal["skip", "stop"] = Field(
         default="skip", description="What to do with an image that cannot be read"
     )
+
+    @model_validator(mode="after")
+    def _has_no_image_options_for_texts(self) -> Self:
+        given = (self.image_column is not None, self.flip, self.augment_runs > 0)
+        names = ("image_column", "flip", "augment_runs")
+        wrong = [name for name, is_given in zip(names, given, strict=True) if is_given]
+        if self.text_column is not None and wrong:
+            raise ValueError(f"text_column: {' and '.join(wrong)} apply to images only")
+        return self
+
+    @property
+    def modality(self) -> Literal["image", "text"]:
+        """What the samples are."""
+        return "image" if self.text_column is None else "text"
 
     @model_validator(mode="after")
     def _names_each_scorer_once(self) -> Self:

@@ -48,7 +48,7 @@ class Readiness(BaseModel):
 
 
 class BackbonePublic(BaseModel):
-    """A pretrained network that turns images into features."""
+    """An encoder that turns images or texts into features."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -59,6 +59,7 @@ class BackbonePublic(BaseModel):
                     "feature_dim": 768,
                     "weights": "cached",
                     "default": True,
+                    "modality": "image",
                 }
             ]
         }
@@ -71,6 +72,7 @@ class BackbonePublic(BaseModel):
         description="`in the package`, `cached`, `to download`, or `any` for a whole library"
     )
     default: bool = Field(description="Whether jobs that name no backbone use this one")
+    modality: str = Field(description="What it encodes: `image` or `text`")
 
 
 class Backbones(BaseModel):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
@@ -36,6 +37,7 @@ from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.errors_file import write_errors
+from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS
 from difficulty_service.pipeline import (
     Callbacks,
     ExtractedDataset,
@@ -171,6 +173,8 @@ def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path
     else:
         device = choose_device(settings.device)
         precision = best_precision(device)
+    if job.is_text:
+        precision = torch.float32  # the built-in encoder of texts has no other
     return ExtractRequest(
         location=source.name,
         out=out,
@@ -183,7 +187,7 @@ def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path
         options=ExtractOptions(
             augment_runs=job.request["augment_runs"],
             seed=job.request["seed"],
-            max_pixels=settings.max_pixels,
+            max_pixels=DEFAULT_MAX_PIXELS if job.is_text else settings.max_pixels,
             stop_on_error=job.request["on_error"] == "stop",
         ),
         cluster=cluster,

@@ -79,7 +79,7 @@ def score_dataset(
             request.out if request.resume else None,
         )
         request = replace(request, network=settled.network, options=settled.options)
-        update = stack.enter_context(progress_bar(shown=progress))
+        update = stack.enter_context(progress_bar(dataset.modality, shown=progress))
         scoring = ScoreRequest(
             Path(out), scorers, fit, near_duplicates=options.get("near_duplicates")
         )

@@ -10,8 +10,16 @@ SMALLEST_TROUBLESOME = 1e8
 """Condition number above which rounding in float32 can reorder scores."""
 
 
+def noun_of(provenance: Mapping[str, Any]) -> str:
+    """What the samples are in a word: image or text."""
+    options = provenance.get("dataset_options") or {}
+    is_text = provenance.get("modality") == "text" or options.get("text_column") is not None
+    return "text" if is_text else "image"
+
+
 def describe_provenance(provenance: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     """Name and value of each known fact about the origin of scores."""
+    noun = noun_of(provenance)
     facts = {
         "Dataset": provenance.get("dataset"),
         "Backbone": provenance.get("backbone"),
@@ -19,15 +27,15 @@ def describe_provenance(provenance: Mapping[str, Any]) -> Sequence[tuple[str, st
         "Features": _features(provenance),
         "Mirror images": "averaged with the images" if provenance.get("flip") else None,
         "Corruption": provenance.get("corruption"),
-        "Images": _count(provenance.get("num_samples")),
-        "Images with a score": _count(provenance.get("num_scored")),
-        "Images that could not be read": _count(provenance.get("num_bad_images")),
+        f"{noun.capitalize()}s": _count(provenance.get("num_samples")),
+        f"{noun.capitalize()}s with a score": _count(provenance.get("num_scored")),
+        f"{noun.capitalize()}s that could not be read": _count(provenance.get("num_bad_images")),
         "Fitted on": _fitted_on(provenance),
         "Shrinkage": provenance.get("shrinkage"),
         "Augmented copies of each image": _count(provenance.get("augment_runs") or None),
         "Condition within classes": _condition(provenance.get("within_condition")),
-        "Condition of all images": _condition(provenance.get("agnostic_condition")),
-        "Enough images to trust the scores": _yes_or_no(provenance.get("reliable")),
+        f"Condition of all {noun}s": _condition(provenance.get("agnostic_condition")),
+        f"Enough {noun}s to trust the scores": _yes_or_no(provenance.get("reliable")),
         "SHA-256 of the weights": _hash(provenance.get("weights_sha256")),
         "Fingerprint of the dataset": _hash(provenance.get("fingerprint")),
         "Version": provenance.get("package_version"),
@@ -52,7 +60,7 @@ def _fitted_on(provenance: Mapping[str, Any]) -> str | None:
     fitted = provenance.get("fitted_on") or {}
     if not fitted or fitted.get("fingerprint") == provenance.get("fingerprint"):
         return None
-    return f"{fitted.get('dataset')}, {_count(fitted.get('num_samples'))} images"
+    return f"{fitted.get('dataset')}, {_count(fitted.get('num_samples'))} {noun_of(provenance)}s"
 
 
 def _count(number: int | None) -> str | None:

@@ -23,7 +23,7 @@ from difficulty_service.reporting.explained import (
 from difficulty_service.reporting.map import ImageMap
 from difficulty_service.reporting.page import render_page
 from difficulty_service.reporting.pictures import Pictures, dataset_name, read_pictures
-from difficulty_service.reporting.provenance import describe_provenance
+from difficulty_service.reporting.provenance import describe_provenance, noun_of
 from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.reporting.sections import (
     LISTED_CLASSES,
@@ -246,6 +246,7 @@ def _values(
         "num_copies": len(samples.copy_of) - samples.copy_of.null_count,
         "near": provenance.get("near_duplicates"),
         "facts": describe_provenance(provenance),
+        "noun": noun_of(provenance),
         "warnings": provenance.get("warnings", ()),
         "notes": parts.notes,
         "elsewhere": cards(dict.fromkeys(selection.typical_elsewhere())),

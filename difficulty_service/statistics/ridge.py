@@ -62,6 +62,9 @@ ACCURACY_OF_SCALE = 1e-9
 DISTANCES_AT_ONCE = 1 << 18
 """Approximate number of distances that are computed at a time, in several copies."""
 
+SAME_LIKELIHOOD = 1e-10
+"""Difference in nats that does not count: of labels that any ridge explains, rounding decides."""
+
 FARTHEST_RIDGES = (1e-6, 1e4)
 """Ends of the ridges that are tried where the likelihood still grows at an end of RIDGES."""
 
@@ -145,10 +148,13 @@ def likeliest_ridge(sample: LabelledRows, moments: Moments) -> RidgeChoice:
 
 
 def _best(choices: Iterable[RidgeChoice]) -> RidgeChoice:
-    """The choice with the largest likelihood; the largest of RIDGES where none has any."""
+    """The largest ridge with the largest likelihood; the largest of RIDGES where none has any."""
     known = [each for each in choices if not math.isnan(each.likelihood)]
-    fallback = RidgeChoice(RIDGES[-1], 1.0, math.nan)
-    return max(known, key=lambda each: each.likelihood, default=fallback)
+    if not known:
+        return RidgeChoice(RIDGES[-1], 1.0, math.nan)
+    largest = max(each.likelihood for each in known)
+    equal = (each for each in known if each.likelihood >= largest - SAME_LIKELIHOOD)
+    return max(equal, key=lambda each: each.ridge)
 
 
 class _RidgeSearch:

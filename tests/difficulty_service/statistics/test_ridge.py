@@ -29,12 +29,13 @@ def overlapping_classes(
     return (centres[labels] + noise) * scales, labels
 
 
-def extended(features: Tensor, labels: Tensor) -> RidgeChoice:
+def extended(features: Tensor, labels: Tensor, runs: int = 1) -> RidgeChoice:
     """The ridge that may lie beyond RIDGES."""
+    rows = labels.repeat_interleave(runs)
     moments = compute_moments(
-        features, labels, pilot_of(features), int(labels.max()) + 1, matmul_dtype=torch.float64
+        features, rows, pilot_of(features), int(labels.max()) + 1, matmul_dtype=torch.float64
     )
-    return likeliest_ridge(LabelledRows(features, labels), moments)
+    return likeliest_ridge(LabelledRows(features, labels, runs), moments)
 
 
 def chosen(features: Tensor, labels: Tensor, runs: int = 1) -> float:
@@ -101,7 +102,9 @@ def test_the_runs_of_a_sample_are_left_out_together() -> None:
     repeated = features.repeat_interleave(runs, dim=0) + jitter
 
     assert chosen(repeated, labels, runs) == pytest.approx(chosen(features, labels), rel=4)
-    assert chosen(repeated, labels, runs) > chosen(repeated, labels.repeat_interleave(runs), runs=1)
+    alone = extended(repeated, labels.repeat_interleave(runs))
+    assert alone.likelihood == pytest.approx(0, abs=1e-6)
+    assert extended(repeated, labels, runs).likelihood < -0.1
 
 
 def test_classes_of_one_sample_and_empty_classes_are_passed_over() -> None:
@@ -165,3 +168,14 @@ def test_the_extended_choice_has_nothing_to_compare_in_one_class() -> None:
 
     assert choice.ridge == RIDGES[-1]
     assert choice.likelihood != choice.likelihood
+
+
+def test_of_ridges_that_explain_all_labels_the_largest_is_chosen() -> None:
+    features, labels = overlapping_classes(each=10)
+    apart = torch.nn.functional.one_hot(labels, features.shape[1]) * 1e3
+    separable = features + apart
+
+    reverse = torch.arange(len(labels) - 1, -1, -1)
+
+    assert chosen(separable, labels) == RIDGES[-1]
+    assert chosen(separable[reverse], labels[reverse]) == RIDGES[-1]

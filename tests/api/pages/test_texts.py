@@ -1,0 +1,165 @@
+"""A job whose samples are texts: what it scores, and what its pages show of them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.jobs.queue import claim, succeed
+from api.jobs.rows import Job
+from api.settings import Settings
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
+from difficulty_service.interface.score_images import score_dataset
+
+SUBJECTS = {
+    "cooking": "boil the water, add salt and pepper, stir the soup and bake the bread",
+    "sailing": "hoist the sail, mind the wind and the tide, steer the boat into the harbour",
+}
+HOSTILE = "<script>alert(1)</script> & stir the soup"
+EACH = 20
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    """A service with a table of texts on two subjects, the first of which looks like HTML."""
+    texts, labels = [], []
+    for name, sentence in SUBJECTS.items():
+        words = sentence.split()
+        for number in range(EACH):
+            texts.append(" ".join(words[number % 5 :] + words[: number % 7]))
+            labels.append(name)
+    texts[0] = HOSTILE
+    (tmp_path / "texts").mkdir()
+    pq.write_table(pa.table({"body": texts, "label": labels}), tmp_path / "texts/t.parquet")
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        roots={"texts": str(tmp_path / "texts")},
+        default_backbone="builtin",
+        device="cpu",
+        max_pixels=1000,  # applies to images only
+    )
+    with TestClient(
+        create_app(settings), base_url="http://localhost", follow_redirects=False
+    ) as client:
+        yield client
+
+
+def submitted(client: TestClient, **fields: Any) -> Any:  # noqa: ANN401 - an answer
+    body = {"dataset": {"root": "texts", "path": "t.parquet"}, "text_column": "body", **fields}
+    return client.post("/v1/jobs", json=body)
+
+
+@pytest.fixture
+def job(client: TestClient) -> Job:
+    """A job of texts that was run as a worker runs it."""
+    submitted(client).raise_for_status()
+    return run(client)
+
+
+def run(client: TestClient) -> Job:
+    state = client.app.state  # type: ignore[attr-defined]
+    job = claim(state.engine, "worker", "cpu", 600.0)
+    assert job is not None
+    result = run_job(job, state.settings, state.engine, state.artifacts, Observer())
+    assert succeed(state.engine, job, result)
+    return job
+
+
+def test_texts_are_scored_as_by_the_interface(client: TestClient, job: Job, tmp_path: Path) -> None:
+    expected = score_dataset(
+        str(tmp_path / "texts/t.parquet"), modality="text", text_column="body"
+    ).table
+
+    rows = client.get(f"/v1/jobs/{job.id}/scores?limit=100&sort=label").json()["samples"]
+
+    assert job.request["backbone"] == "builtin-text"
+    found = {row["sample_id"]: row["rmd"] for row in rows}
+    names = expected["sample_id"].to_pylist()
+    assert found == pytest.approx(dict(zip(names, expected["rmd"].to_pylist(), strict=True)))
+
+
+def test_the_picture_of_a_text_shows_its_words_and_no_markup(client: TestClient, job: Job) -> None:
+    picture = client.get(f"/jobs/{job.id}/images/0/picture")
+
+    assert picture.headers["content-type"] == "image/svg+xml"
+    shown = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", picture.text))
+    assert shown == "&lt;script&gt;alert(1)&lt;/script&gt; &amp; stir the soup"
+
+
+def test_the_page_of_a_text_has_the_whole_of_it(client: TestClient, job: Job) -> None:
+    page = client.get(f"/jobs/{job.id}/images/0").raise_for_status().text
+    (address,) = re.findall(r'hx-get="([^"]*/text)"', page)
+
+    part = client.get(address, headers={"HX-Request": "true"}).raise_for_status().text
+
+    assert part.strip() == (
+        '<p class="whole-text" dir="auto">&lt;script&gt;alert(1)&lt;/script&gt; &amp; stir the '
+        "soup</p>"
+    )
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["", "/images", "/images?q=nothing", "/classes", "/pairs", "/pairs/0/1", "/map", "/errors"],
+)
+def test_pages_of_texts_do_not_speak_of_images(client: TestClient, job: Job, page: str) -> None:
+    shown = client.get(f"/jobs/{job.id}{page}").raise_for_status().text
+    words = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", shown, flags=re.DOTALL)
+
+    assert re.findall(r"(?i).{0,20}\bimages?\b.{0,20}", words) == []
+    assert "text" in words
+
+
+def test_a_text_has_no_thumbnail_and_no_row_beyond_the_last(client: TestClient, job: Job) -> None:
+    thumbnail = client.get(f"/v1/jobs/{job.id}/thumbnails/t.parquet%230")
+
+    assert thumbnail.status_code == 422
+    assert "it is a text" in thumbnail.json()["detail"]
+    assert client.get(f"/jobs/{job.id}/images/{2 * EACH}/text").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"flip": True}, "flip apply to images only"),
+        ({"augment_runs": 2, "image_column": "body"}, "image_column and augment_runs apply"),
+        ({"backbone": "builtin"}, "builtin encodes images, and the samples are texts"),
+        ({"backbone": "transformers:../data"}, "is not offered here"),
+        ({"text_column": None, "backbone": "builtin-text"}, "encodes texts"),
+    ],
+)
+def test_what_does_not_fit_texts_is_refused(
+    client: TestClient, fields: dict[str, Any], problem: str
+) -> None:
+    answer = submitted(client, **fields)
+
+    assert answer.status_code == 422
+    assert problem in str(answer.json())
+
+
+def test_the_form_takes_a_column_of_texts(client: TestClient) -> None:
+    form = {"source": "root", "root": "texts", "path": "t.parquet", "text_column": "body"}
+    refused = client.post("/", data=form | {"limit": "many"})
+
+    sent = client.post("/", data=form)
+
+    assert 'name="text_column" value="body"' in refused.text
+    assert sent.status_code == 303
+    (listed,) = client.get("/v1/jobs").json()["jobs"]
+    assert listed["request"]["text_column"] == "body"
+    assert run(client).result is None  # it runs to its end
+
+
+def test_backbones_say_what_they_encode(client: TestClient) -> None:
+    listed = client.get("/v1/backbones").json()["backbones"]
+
+    by_modality = {each["name"]: each["modality"] for each in listed}
+    assert (by_modality["builtin"], by_modality["builtin-text"]) == ("image", "text")
+    assert {each["name"] for each in listed if each["default"]} == {"builtin", "builtin-text"}
