@@ -1,5 +1,7 @@
 """Texts through the command line: from a table to features, scores and cleaned lists."""
 
+import json
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +151,21 @@ def test_a_cleaned_list_has_the_texts_and_is_scored_again(
     assert ran.returncode == 0, ran.stderr
     assert again.returncode == 0, again.stderr
     assert "117 of 117 texts have features" in again.stdout
+
+
+def test_texts_are_tasks_of_label_studio(
+    difficulty: Command, scores: Path, table: Path, tmp_path: Path
+) -> None:
+    ran = difficulty("export", scores, "--to", "labelstudio", "--out", tmp_path / "exported")
+
+    assert ran.returncode == 0, ran.stderr
+    tasks = json.loads((tmp_path / "exported" / "tasks.json").read_text())
+    assert tasks[0]["data"]["text"] == pq.read_table(table)["text"][0].as_py()
+    (result,) = tasks[0]["predictions"][0]["result"]
+    assert (result["to_name"], result["value"]["choices"]) == ("text", [tasks[0]["data"]["label"]])
+    view = ET.fromstring((tmp_path / "exported" / "label_config.xml").read_text())  # noqa: S314
+    assert view.find("Text").attrib == {"name": "text", "value": "$text"}
+    assert view.find("Choices").get("toName") == "text"
 
 
 def test_texts_are_exported_to_a_hugging_face_dataset(

@@ -41,10 +41,10 @@ def export_folder(name: str, scores: ScoreFile, images: ImageSource, out: Path) 
     Raises:
         CleaningError: The samples are texts, and the format holds images only.
     """
-    if images.is_text and name != "huggingface":
+    if images.is_text and name == "fiftyone":
         raise CleaningError(
             f"the format {name} holds images, and the samples are texts",
-            f"choose one of huggingface, {', '.join(TABLES)}",
+            f"choose one of huggingface, labelstudio, {', '.join(TABLES)}",
             parameter="to",
         )
     with filling(out) as folder:

@@ -32,7 +32,7 @@ def write_label_studio(
 
     The prediction of a task is its label, with a score from 0 to 1 that is low where another class
     fits better; all columns of the score file are the `meta` of the task. Images in files of their
-    own stay where they are; others are copied into the folder.
+    own stay where they are, others are copied into the folder; texts are part of the tasks.
 
     Args:
         scores: The score file.
@@ -42,6 +42,12 @@ def write_label_studio(
     """
     missing = MissingImages()
     rows = sample_rows(scores)
+    version = f"difficulty-service {scores.provenance.get('package_version', '')}".strip()
+    if images.is_text:
+        texts = images.images(list(rows), missing.add)
+        tasks = [_task(rows[key], "text", text.read().decode(), version) for key, text in texts]
+        _write(folder, tasks, label_config(class_list(scores), "text"))
+        return Exported(missing.warnings())
     copies = folder / "images"
     copies.mkdir()
     files = {
@@ -49,12 +55,11 @@ def write_label_studio(
         for sample_id, path in image_files(images, list(rows), copies, missing)
     }
     root = _document_root(list(files.values()), final)
-    version = f"difficulty-service {scores.provenance.get('package_version', '')}".strip()
     tasks = [
-        _task(rows[sample_id], _address(path, root), version) for sample_id, path in files.items()
+        _task(rows[sample_id], "image", _address(path, root), version)
+        for sample_id, path in files.items()
     ]
-    (folder / "tasks.json").write_text(json.dumps(tasks, indent=1, ensure_ascii=False), "utf-8")
-    (folder / "label_config.xml").write_text(label_config(class_list(scores)), "utf-8")
+    _write(folder, tasks, label_config(class_list(scores), "image"))
     served = (
         "Label Studio serves the images if it is started with "
         "LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
@@ -63,20 +68,25 @@ def write_label_studio(
     return Exported(missing.warnings(), [served])
 
 
-def label_config(names: Sequence[str]) -> str:
-    """The labelling interface: the image, and a choice of one class."""
+def _write(folder: Path, tasks: Sequence[Mapping[str, Any]], interface: str) -> None:
+    (folder / "tasks.json").write_text(json.dumps(tasks, indent=1, ensure_ascii=False), "utf-8")
+    (folder / "label_config.xml").write_text(interface, "utf-8")
+
+
+def label_config(names: Sequence[str], kind: str) -> str:
+    """The labelling interface: the sample, an `image` or a `text`, and a choice of one class."""
     choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in names)
     return (
-        '<View>\n  <Image name="image" value="$image"/>\n'
-        f'  <Choices name="label" toName="image" choice="single">\n{choices}\n'
+        f'<View>\n  <{kind.capitalize()} name="{kind}" value="${kind}"/>\n'
+        f'  <Choices name="label" toName="{kind}" choice="single">\n{choices}\n'
         "  </Choices>\n</View>\n"
     )
 
 
-def _task(row: Mapping[str, Any], address: str, version: str) -> dict[str, Any]:
+def _task(row: Mapping[str, Any], kind: str, sample: str, version: str) -> dict[str, Any]:
     choice = {
         "from_name": "label",
-        "to_name": "image",
+        "to_name": kind,
         "type": "choices",
         "value": {"choices": [row["label"]]},
     }
@@ -84,7 +94,7 @@ def _task(row: Mapping[str, Any], address: str, version: str) -> dict[str, Any]:
     if "label_score" in row:
         prediction["score"] = row["label_score"]
     return {
-        "data": {"image": address, **{name: row[name] for name in SHOWN if name in row}},
+        "data": {kind: sample, **{name: row[name] for name in SHOWN if name in row}},
         "meta": dict(row),
         "predictions": [prediction],
     }
