@@ -55,7 +55,8 @@ class Settings(BaseSettings):
         remote_images: Whether tables may refer to images by https URLs.
         max_body_bytes: Maximum number of bytes of a request that is not an upload.
         max_upload_bytes: Maximum number of bytes of an upload.
-        max_images_per_request: Maximum number of images in a request that scores single images.
+        max_images_per_request: Maximum number of images or texts in a request that scores single
+            ones.
         max_vectors_per_request: Maximum number of feature vectors in a request.
         max_image_bytes: Maximum number of bytes of an image.
         max_pixels: Maximum number of pixels of an image.

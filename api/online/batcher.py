@@ -1,4 +1,4 @@
-"""Batches the images of concurrent requests for one backbone.
+"""Batches the samples of concurrent requests for one backbone.
 
 Requests queue up while the device runs a batch; the next batch takes what is in the queue. So no
 request waits for others, and a busy service still runs full batches.
@@ -16,9 +16,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Submission:
-    """Images of one request and the future of their features."""
+    """Prepared samples of one request and the future of their features."""
 
-    views: Tensor
+    samples: Tensor
     features: "Future[Tensor]"
 
 
@@ -26,8 +26,9 @@ class Batcher:
     """A thread that runs a backbone on batches.
 
     Args:
-        encode: Gives features (images, dim) of uint8 views of shape (images, 3, size, size).
-        batch_size: Maximum number of images in a pass; only a single larger submission exceeds it.
+        encode: Gives features, of shape (samples, dim), of prepared samples: uint8 views of images,
+            of shape (samples, 3, size, size), or texts, of shape (samples, length).
+        batch_size: Maximum number of samples in a pass; only a single larger submission exceeds it.
     """
 
     def __init__(self, encode: Callable[[Tensor], Tensor], batch_size: int) -> None:
@@ -38,16 +39,16 @@ class Batcher:
         self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
         self._thread.start()
 
-    def submit(self, views: Tensor) -> "Future[Tensor]":
-        """Queues images, which stay together in one pass.
+    def submit(self, samples: Tensor) -> "Future[Tensor]":
+        """Queues samples, which stay together in one pass.
 
         Args:
-            views: Prepared images, uint8. Shape (images, 3, size, size).
+            samples: Prepared samples, as `encode` takes them. Shape (samples, ...).
 
         Returns:
-            Future of the features, of shape (images, dim).
+            Future of the features, of shape (samples, dim).
         """
-        submission = Submission(views, Future())
+        submission = Submission(samples, Future())
         self._queue.put(submission)
         return submission.features
 
@@ -60,12 +61,12 @@ class Batcher:
         while batch := self._take():
             try:
                 with torch.inference_mode():
-                    rows = self._encode(torch.cat([each.views for each in batch]))
+                    rows = self._encode(torch.cat([each.samples for each in batch]))
             except Exception as error:  # noqa: BLE001 - every error goes to the callers
                 for each in batch:
                     each.features.set_exception(error)
                 continue
-            parts = rows.split([len(each.views) for each in batch])
+            parts = rows.split([len(each.samples) for each in batch])
             for each, part in zip(batch, parts, strict=True):
                 each.features.set_result(part)
 
@@ -76,7 +77,7 @@ class Batcher:
         batch: list[Submission] = []
         room = self._batch_size
         while submission is not None:
-            room -= len(submission.views)
+            room -= len(submission.samples)
             if batch and room < 0:
                 self._remainder = submission
                 return batch
@@ -86,6 +87,6 @@ class Batcher:
             except queue.Empty:
                 return batch
         if batch:
-            # The end mark came after images that must still be encoded.
+            # The end mark came after samples that must still be encoded.
             self._queue.put(None)
         return batch

@@ -1,4 +1,4 @@
-"""Encodes single images with the backbone of a finished job."""
+"""Encodes single images or texts with the backbone of a finished job."""
 
 import io
 from collections import deque
@@ -16,12 +16,18 @@ from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
 from api.online.batcher import Batcher
 from difficulty_service.backbones import load_backbone
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions, image_preprocessing
+from difficulty_service.backbones.backbone import (
+    Backbone,
+    BackboneOptions,
+    TextPreprocessing,
+    image_preprocessing,
+)
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.errors import ImageError
+from difficulty_service.extraction.batches import read_text, stack_samples
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.schedules import suitable_batch_size
-from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread, stack
+from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread
 from difficulty_service.runtime.parallel import num_workers
 
 IMAGES_PER_TASK = 4
@@ -63,23 +69,25 @@ class BackbonePool:
     def encode(
         self, openers: Sequence[ImageOpener], description: Mapping[str, Any]
     ) -> list[Tensor | str]:
-        """Features of images, computed like those of a job.
+        """Features of images or texts, computed like those of a job.
 
         Args:
-            openers: Functions that open one image file each.
-            description: Description of the features of the job.
+            openers: Functions that open one image file, or one text as UTF-8, each.
+            description: Description of the features of the job, which says which of the two.
 
         Returns:
-            For each image its features of shape (dim,), or the reason why it cannot be read.
+            For each sample its features of shape (dim,), or the reason why it cannot be read.
 
         Raises:
             Problem: The weights of the backbone are not those that the job used.
         """
         running = self._running_backbone(description)
-        preprocessing = image_preprocessing(running.backbone)
+        preprocessing = running.backbone.preprocessing
 
         def view(opener: ImageOpener) -> Tensor | str:
             try:
+                if isinstance(preprocessing, TextPreprocessing):
+                    return preprocessing.prepare(read_text(opener).decode())
                 with self.watch.working_on("image"):
                     return prepare(opener, preprocessing, description["mode"], self._max_pixels)
             except ImageError as error:
@@ -89,7 +97,7 @@ class BackbonePool:
         for views in self._decoded(view, openers):
             readable = [each for each in views if isinstance(each, Tensor)]
             # The backbone encodes these while the next are decoded.
-            features = running.batcher.submit(stack(readable)) if readable else None
+            features = running.batcher.submit(stack_samples(readable)) if readable else None
             encoded.append((views, features))
         results: list[Tensor | str] = []
         for views, features in encoded:
@@ -130,7 +138,7 @@ class BackbonePool:
                 409,
                 "conflict",
                 f"the weights of {description['backbone']!r} are not those that the job used",
-                "score the dataset again as a new job, or send feature vectors instead of images",
+                "score the dataset again as a new job, or send feature vectors",
             )
         return running
 
@@ -143,17 +151,25 @@ class BackbonePool:
             flip=description.get("flip", False),
         )
         backbone = load_backbone(description["backbone"], options)
+        if isinstance(backbone.preprocessing, TextPreprocessing):
+            return self._running(backbone, lambda texts: texts.to(self._device))
         # What resizing imports takes seconds, which are not those of the first image.
         preprocessing = image_preprocessing(backbone)
         prepare(_one_pixel, preprocessing, description["mode"], self._max_pixels)
+        return self._running(
+            backbone, lambda views: normalise(views.to(self._device), preprocessing, precision)
+        )
 
-        def encode(views: Tensor) -> Tensor:
+    def _running(self, backbone: Backbone, place: Callable[[Tensor], Tensor]) -> RunningBackbone:
+        """A backbone with its thread; `place` puts prepared samples on the device, as its input."""
+
+        def encode(samples: Tensor) -> Tensor:
             torch.set_num_threads(self._torch_threads)  # for the thread of the batcher
-            images = normalise(views.to(self._device), preprocessing, precision)
-            return backbone.encode(images).float().cpu()
+            return backbone.encode(place(samples)).float().cpu()
 
-        batch_size = suitable_batch_size(self._device, backbone)
-        return RunningBackbone(backbone, Batcher(encode, batch_size))
+        return RunningBackbone(
+            backbone, Batcher(encode, suitable_batch_size(self._device, backbone))
+        )
 
 
 def _one_pixel() -> io.BytesIO:

@@ -1,4 +1,4 @@
-"""Feature vectors in the body of a request: JSON, or an Arrow stream."""
+"""Samples in the body of a request: JSON with texts or feature vectors, or an Arrow stream."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +17,19 @@ LONGEST_INTEGER = 1000  # bits of an integer that messages quote
 Label = str | int
 
 
-class FeatureBody(BaseModel):
-    """Feature vectors to score, with labels where they are known."""
+class JsonBody(BaseModel):
+    """Feature vectors, or texts for a job of texts, with labels where they are known."""
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"features": [[0.1, 0.2]], "labels": ["cat"]}]},
+        json_schema_extra={
+            "oneOf": [{"required": ["features"]}, {"required": ["texts"]}],
+            "examples": [{"features": [[0.1, 0.2]], "labels": ["cat"]}],
+        },
     )
 
-    features: list[list[float]] = Field(min_length=1)
+    features: list[list[float]] | None = Field(None, min_length=1)
+    texts: list[str] | None = Field(None, min_length=1)
     labels: list[Label | None] | None = None
 
 
@@ -42,31 +46,42 @@ class Vectors:
     labels: Sequence[Label | None]
 
 
-def read_json(body: bytes, dim: int, max_rows: int) -> Vectors:
-    """Vectors of a JSON body.
+def parse_json(body: bytes) -> JsonBody:
+    """The samples of a JSON body.
+
+    Raises:
+        Problem: The body is not a valid `JsonBody`, or has both vectors and texts, or neither.
+    """
+    try:
+        read = JsonBody.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise invalid(".".join(map(str, first["loc"])) or "body", first["msg"]) from None
+    if (read.features is None) == (read.texts is None):
+        raise invalid("body", "expected either `features` or `texts`")
+    return read
+
+
+def read_json(body: JsonBody, dim: int, max_rows: int) -> Vectors:
+    """Vectors of a JSON body that has some.
 
     Args:
-        body: Body of the request.
+        body: The parsed body.
         dim: Length that every vector must have.
         max_rows: Maximum number of vectors.
 
     Raises:
-        Problem: The body is not a valid `FeatureBody`, has too many vectors, or one of another
-            length.
+        Problem: There are too many vectors, or one of another length.
     """
-    try:
-        read = FeatureBody.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise invalid(".".join(map(str, first["loc"])) or "body", first["msg"]) from None
-    if len(read.features) > max_rows:
-        raise too_many(len(read.features), max_rows)
-    for row, vector in enumerate(read.features):
+    rows = body.features or []
+    if len(rows) > max_rows:
+        raise too_many(len(rows), max_rows)
+    for row, vector in enumerate(rows):
         if len(vector) != dim:
             raise invalid(f"features.{row}", f"{len(vector)} numbers, expected {dim}")
-    labels = read.labels if read.labels is not None else [None] * len(read.features)
+    labels = body.labels if body.labels is not None else [None] * len(rows)
     with np.errstate(over="ignore"):  # which `_checked` finds
-        features = np.array(read.features, np.float32)
+        features = np.array(rows, np.float32)
     return _checked(features, labels)
 
 

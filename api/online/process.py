@@ -1,4 +1,4 @@
-"""The process that scores single samples: it encodes images and has the Gaussians of jobs.
+"""The process that scores single samples: it encodes samples and has the Gaussians of jobs.
 
 In the process of the web server that work would compete with it for Python's interpreter lock,
 which cost a fifth of the rate; importing torch alone would take 300 MB there; and an image that
@@ -22,7 +22,7 @@ from api.http.problems import Problem
 from api.jobs.rows import Job
 from api.logs import set_up_logging
 from api.online.answers import Failure
-from api.online.sample_scores import ImageScores, SampleScores
+from api.online.sample_scores import EncodedScores, SampleScores
 from api.parent_process import call_after_parent
 from api.settings import Settings
 from difficulty_service.runtime.process_setup import keep_freed_memory
@@ -39,7 +39,7 @@ def _make_scorer(settings: Settings) -> object:
     return Scorer(settings)
 
 
-ScoringManager.register("Scorer", _make_scorer, exposed=("describe", "score_images", "score"))
+ScoringManager.register("Scorer", _make_scorer, exposed=("describe", "encode_and_score", "score"))
 
 
 @dataclass(frozen=True)
@@ -71,22 +71,22 @@ class ScoringProcess:
         described: tuple[int, Mapping[str, Any]] = self._call(lambda scorer: scorer.describe(job))
         return described
 
-    def score_images(
-        self, job: Job, images: Sequence[bytes], labels: NDArray[np.int64]
-    ) -> ImageScores:
-        """Scores of images against the Gaussians of a job, from features like those of the job.
+    def encode_and_score(
+        self, job: Job, samples: Sequence[bytes], labels: NDArray[np.int64]
+    ) -> EncodedScores:
+        """Scores of samples against the Gaussians of a job, from features like those of the job.
 
         Args:
             job: A job that has Gaussians.
-            images: Contents of image files.
-            labels: Class indices; -1 where unknown. Shape (images,).
+            samples: Contents of image files, or texts as UTF-8 for a job of texts.
+            labels: Class indices; -1 where unknown. Shape (samples,).
 
         Raises:
             Problem: Its files are gone or damaged, the weights of the backbone are not those that
                 the job used, or the process died.
         """
-        scores: ImageScores = self._call(
-            lambda scorer: scorer.score_images(job, list(images), labels)
+        scores: EncodedScores = self._call(
+            lambda scorer: scorer.encode_and_score(job, list(samples), labels)
         )
         return scores
 
@@ -122,7 +122,7 @@ class ScoringProcess:
                 503,
                 "unavailable",
                 "the process that scores samples ended meanwhile",
-                "send the request again; leave out an image with which it fails each time",
+                "send the request again; leave out a sample with which it fails each time",
                 headers={"Retry-After": "1"},
             ) from None
         if isinstance(answer, Failure):

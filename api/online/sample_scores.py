@@ -61,11 +61,11 @@ class SampleScores:
 
 
 @dataclass(frozen=True)
-class ImageScores:
-    """Scores of images, of which some cannot be read.
+class EncodedScores:
+    """Scores of images or texts, of which some cannot be read.
 
     Attributes:
-        problems: For each image the reason why it cannot be read, or None.
+        problems: For each sample the reason why it cannot be read, or None.
         scores: Scores of the others; None where there is no other.
     """
 
@@ -73,7 +73,7 @@ class ImageScores:
     scores: SampleScores | None
 
     def rows(self, class_names: Sequence[str]) -> list[dict[str, Any]]:
-        """Like `SampleScores.rows`; an image that cannot be read has an `error` instead."""
+        """Like `SampleScores.rows`; a sample that cannot be read has an `error` instead."""
         scored = iter(self.scores.rows(class_names) if self.scores is not None else ())
         return [{"error": each} if each is not None else next(scored) for each in self.problems]
 

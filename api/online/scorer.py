@@ -1,4 +1,4 @@
-"""The object in the other process that encodes images and scores features."""
+"""The object in the other process that encodes samples and scores features."""
 
 import io
 import os
@@ -20,7 +20,7 @@ from api.jobs.rows import Job
 from api.online.answers import Failure
 from api.online.encoder import BackbonePool
 from api.online.loaded_models import LoadedModels
-from api.online.sample_scores import ImageScores, SampleScores
+from api.online.sample_scores import EncodedScores, SampleScores
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from difficulty_service.backbones.backbone import choose_device
@@ -55,24 +55,24 @@ class Scorer:
 
         return _answer(describe)
 
-    def score_images(
-        self, job: Job, images: Sequence[bytes], labels: NDArray[np.int64]
-    ) -> ImageScores | Failure:
-        """Scores of image files in memory, as by `BackbonePool.encode` and `ScoringModel.score`."""
+    def encode_and_score(
+        self, job: Job, samples: Sequence[bytes], labels: NDArray[np.int64]
+    ) -> EncodedScores | Failure:
+        """Scores of files in memory, as by `BackbonePool.encode` and `ScoringModel.score`."""
 
-        def score_images() -> ImageScores:
+        def encode_and_score() -> EncodedScores:
             model = self._models.get(job)
-            openers = [partial(io.BytesIO, image) for image in images]
+            openers = [partial(io.BytesIO, sample) for sample in samples]
             encoded = self._backbones.encode(openers, model.description)
             features = [each for each in encoded if isinstance(each, Tensor)]
             readable = torch.tensor([isinstance(each, Tensor) for each in encoded])
             chosen = torch.from_numpy(labels)[readable]
-            return ImageScores(
+            return EncodedScores(
                 tuple(None if isinstance(each, Tensor) else each for each in encoded),
                 model.score(torch.stack(features), chosen) if features else None,
             )
 
-        return _answer(score_images)
+        return _answer(encode_and_score)
 
     def score(
         self, job: Job, features: NDArray[np.float32], labels: NDArray[np.int64]

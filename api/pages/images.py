@@ -1,21 +1,17 @@
-"""Pages of images: the list, one image, its picture, and marking without a script."""
+"""Pages of images: the list, one image, and marking without a script."""
 
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, Form, Path, Query, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import Principal, ReadKey, WriteKey
-from api.http.problems import Problem, not_found
-from api.http.public_text import hide_paths, public_names
+from api.http.api_keys import ReadKey, WriteKey
+from api.http.problems import Problem
 from api.jobs.marks import SampleMark, set_marks
-from api.pages.placeholders import placeholder, text_picture
 from api.pages.rendering import is_fragment, query_of, redirect, render
-from api.pages.scored import IMAGES, ScoredJob, scored_job
+from api.pages.scored import IMAGES, ScoredJob, existing_card, scored_job
 from api.results.image_query import (
     MARKS,
     SORTS,
@@ -28,13 +24,9 @@ from api.results.image_query import (
 from api.results.overview import BINS, typical_rows
 from api.results.score_pages import BadQuery
 from api.results.similar_images import SimilarImages
-from api.results.thumbnails import Wanted
 from api.routes.marks import apply_changes
-from api.routes.thumbnails import read_text, send_thumbnail
 from api.schemas.marks import Decision, MarkChange
 from difficulty_service.cleaning.marks import Mark
-from difficulty_service.errors import DatasetError, ImageError
-from difficulty_service.reporting.cards import Card
 from difficulty_service.reporting.charts import Bar, histogram
 from difficulty_service.reporting.map import ImageMap
 
@@ -42,11 +34,9 @@ router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
 PAGE = 60
 TYPICAL = 6
-SMALLEST = 16
 MOST_CLASSES = 1000
 """Number of classes that the filters suggest."""
 
-UNREADABLE = "the dataset can no longer be read"
 DIGITS = 9
 MOST_AT_ONCE = 100_000
 """Number of images that can be marked at once."""
@@ -134,19 +124,6 @@ def mark_matching(
     return redirect(f"{job.address}/images{_query(query)}")
 
 
-@router.get("/{row}/text")
-async def show_text(job_id: str, row: Row, request: Request, key: ReadKey) -> Response:
-    """The beginning of a sample that is a text, as part of the page of the sample."""
-    wanted = await run_in_threadpool(_wanted, job_id, row, request, key, SMALLEST)
-    try:
-        text = await read_text(request, key, wanted) if wanted.job.is_text else None
-    except (DatasetError, ImageError):
-        text = None
-    if text is None:
-        raise not_found("sample", str(row))
-    return await run_in_threadpool(render, request, "whole_text", {"text": text})
-
-
 @router.get("/{row}")
 def show_image(
     job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
@@ -154,7 +131,7 @@ def show_image(
     """One image with its scores, the most similar images, and typical ones of two classes."""
     job = scored_job(request, key, job_id)
     if is_fragment(request):
-        _existing(job, row)
+        existing_card(job, row)
         values = _list_values(job, query, ImagePage([row], None, 1, "")) | {"problem": ""}
         return render(request, "cards", values)
     return _image_page(job, row, query, is_searched=len(job.samples) <= MOST_SEARCHED_AT_ONCE)
@@ -168,12 +145,12 @@ def show_similar(
     job = scored_job(request, key, job_id)
     if not is_fragment(request):
         return _image_page(job, row, query, is_searched=True)
-    _existing(job, row)
+    existing_card(job, row)
     return render(request, "similar", job.values(IMAGES) | _similar_values(job, row))
 
 
 def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: bool) -> Response:
-    card = _existing(job, row)
+    card = existing_card(job, row)
     try:
         drawn = _map_for(job, query)
         previous, following = neighbours(job.samples, query, job.marked(query.mark), row, drawn)
@@ -213,7 +190,7 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
 ) -> Response:
     """Marks one image by a form, and shows it again."""
     job = scored_job(request, key, job_id)
-    card = _existing(job, row)
+    card = existing_card(job, row)
     decision = None
     if mark != "none":
         new_label = (label or card.nearest_name) if mark == "relabel" else None
@@ -224,40 +201,6 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
         decision = Decision(mark=Mark(mark), label=new_label)
     apply_changes(request, key, job.job, [MarkChange(row=row, decision=decision)])
     return redirect(f"{job.address}/images/{row}{_query(query)}")
-
-
-@router.get("/{row}/picture")
-async def show_picture(
-    job_id: str,
-    row: Row,
-    request: Request,
-    key: ReadKey,
-    size: Annotated[int, Query(ge=SMALLEST, le=512)] = 224,
-) -> Response:
-    """A small version of an image; the reason as a picture where it cannot be shown."""
-    wanted = await run_in_threadpool(_wanted, job_id, row, request, key, size)
-    try:
-        if wanted.job.is_text:
-            text = await read_text(request, key, wanted)
-            answer = None if text is None else text_picture(text)
-        else:
-            answer = await send_thumbnail(request, key, wanted)
-    except ImageError as error:
-        return placeholder(422, hide_paths(error.problem, public_names(request.app.state.settings)))
-    except Problem as problem:
-        if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise
-        return placeholder(410, UNREADABLE)
-    except DatasetError:
-        return placeholder(410, UNREADABLE)
-    if answer is None:
-        return placeholder(404, f"the {wanted.job.kind} is no longer in the dataset")
-    return answer
-
-
-def _wanted(job_id: str, row: int, request: Request, key: Principal, size: int) -> Wanted:
-    job = scored_job(request, key, job_id)
-    return Wanted(job.job, _existing(job, row).sample_id, size, row)
 
 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:
@@ -303,12 +246,6 @@ def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
 def _map_for(job: ScoredJob, query: ImageQuery) -> ImageMap | None:
     """The map, which is only read where the conditions need it."""
     return job.drawn if query.area else None
-
-
-def _existing(job: ScoredJob, row: int) -> Card:
-    if row >= len(job.samples):
-        raise not_found("sample", str(row))
-    return job.cards([row])[0]
 
 
 def _query(query: ImageQuery) -> str:

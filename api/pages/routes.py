@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from api.pages import api_reference, images, jobs, map_page, sign_in, views
+from api.pages import api_reference, images, jobs, map_page, pictures, sign_in, views
 from api.pages.assets import Assets
 from api.pages.rendering import problem_page
 
@@ -15,6 +15,7 @@ ROUTERS = (
     views.router,
     map_page.router,
     images.router,
+    pictures.router,
     api_reference.router,
 )
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 from fastapi import Request
 
 from api.http.api_keys import Principal
+from api.http.problems import not_found
 from api.jobs.marks import SampleMark, count_marks, marked_rows, marks_of_rows
 from api.jobs.rows import Job
 from api.pages.rendering import job_name
@@ -129,6 +130,17 @@ def scored_job(request: Request, key: Principal, job_id: str) -> ScoredJob:
     """
     job = succeeded_job(request, key, job_id)
     return ScoredJob(request, key, job, request.app.state.open_scores)
+
+
+def existing_card(job: ScoredJob, row: int) -> Card:
+    """The card of a sample.
+
+    Raises:
+        Problem: There is no such row.
+    """
+    if row >= len(job.samples):
+        raise not_found("sample", str(row))
+    return job.cards([row])[0]
 
 
 def describe_marks(counts: Mapping[Mark, int]) -> dict[str, Any]:

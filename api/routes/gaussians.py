@@ -1,13 +1,12 @@
-"""Scores of new images or feature vectors against the Gaussians of a finished job."""
+"""Scores of new images, texts or feature vectors against the Gaussians of a finished job."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
 from fastapi import APIRouter, Request
-from numpy.typing import NDArray
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
@@ -19,10 +18,11 @@ from api.http.problems import CONTENT_TYPE, Problem
 from api.jobs.rows import Job
 from api.online.feature_bodies import (
     ARROW_STREAM,
-    FeatureBody,
+    JsonBody,
     Label,
     Vectors,
     label_indices,
+    parse_json,
     read_arrow,
     read_json,
 )
@@ -35,8 +35,10 @@ router = APIRouter(tags=["single samples"])
 
 MULTIPART = "multipart/form-data"
 JSON = "application/json"
-IMAGES_PER_TURN = 16
-"""Number of images after which the work of another client comes first."""
+SAMPLES_PER_TURN = 16
+"""Number of images or texts after which the work of another client comes first."""
+MAX_TEXT_BYTES = 1_000_000
+"""Largest size of a single text in UTF-8, of which an encoder needs a hundred times its memory."""
 
 
 class ClassLabel(BaseModel):
@@ -88,7 +90,7 @@ REQUEST_BODY = {
     "required": True,
     "content": {
         MULTIPART: {"schema": IMAGES_SCHEMA},
-        JSON: {"schema": FeatureBody.model_json_schema()},
+        JSON: {"schema": JsonBody.model_json_schema()},
         ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
     },
 }
@@ -131,13 +133,13 @@ class Caller:
     "/v1/gaussians/{job_id}/score",
     responses=PROBLEMS,
     openapi_extra={"requestBody": REQUEST_BODY},
-    summary="Score single images or feature vectors",
+    summary="Score single images, texts or feature vectors",
 )
 async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
-    """Scores images (multipart) or feature vectors (JSON or an Arrow stream) immediately.
+    """Scores images (multipart), texts (JSON) or feature vectors (JSON or an Arrow stream) at once.
 
-    Images are encoded by the backbone of the job, together with those of concurrent requests. An
-    image that cannot be read has an `error` instead of scores.
+    Images and texts are encoded by the backbone of the job, together with those of concurrent
+    requests. An image that cannot be read has an `error` instead of scores.
     """
     job = await run_in_threadpool(find_job, request, key, job_id)
     caller = Caller(request.app.state.scoring_queue, client_of(key.owner, request.scope))
@@ -149,32 +151,58 @@ async def _score(job: Job, request: Request, caller: Caller) -> ScoredSamples:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
         return await _score_images(job, request, caller)
-    readers = {JSON: read_json, ARROW_STREAM: read_arrow}
-    if kind not in readers:
+    if kind not in (JSON, ARROW_STREAM):
         raise Problem(
             415,
             "unsupported-media-type",
             f"bodies of {kind or 'no content type'!r} are not supported",
-            f"send {MULTIPART} with images, or {JSON} or {ARROW_STREAM} with feature vectors",
+            f"send {MULTIPART} with images, {JSON} with texts or feature vectors, or "
+            f"{ARROW_STREAM} with feature vectors",
         )
     body = await request.body()
-    return await caller.run(_score_vectors, job, request, readers[kind], body)
+    if kind == ARROW_STREAM:
+        return await caller.run(_score_vectors, job, request, partial(read_arrow, body))
+    parsed = await caller.run(parse_json, body)
+    if parsed.texts is not None:
+        return await _score_texts(job, request, caller, parsed.texts, parsed.labels)
+    return await caller.run(_score_vectors, job, request, partial(read_json, parsed))
 
 
 def _score_vectors(
-    job: Job, request: Request, read: Callable[[bytes, int, int], Vectors], body: bytes
+    job: Job, request: Request, read: Callable[[int, int], Vectors]
 ) -> ScoredSamples:
     models: ScoringModels = request.app.state.scoring_models
     gaussians = models.get(job)
     settings: Settings = request.app.state.settings
-    vectors = read(body, gaussians.dim, settings.max_vectors_per_request)
+    vectors = read(gaussians.dim, settings.max_vectors_per_request)
     labels = label_indices(vectors.labels, gaussians.class_names)
     process: ScoringProcess = request.app.state.scoring_process
     rows = process.score(gaussians.job, vectors.features, labels).rows(gaussians.class_names)
     return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])
 
 
+async def _score_texts(
+    job: Job,
+    request: Request,
+    caller: Caller,
+    texts: Sequence[str],
+    labels: Sequence[Label | None] | None,
+) -> ScoredSamples:
+    _require_kind(job, "text")
+    settings: Settings = request.app.state.settings
+    limit = settings.max_images_per_request
+    if len(texts) > limit:
+        raise Problem(
+            413, "too-large", f"{len(texts):,} texts in a request", f"send at most {limit:,}"
+        )
+    contents = [text.encode() for text in texts]
+    _check(contents, labels, MAX_TEXT_BYTES, "text")
+    rows, gaussians = await _rows(contents, labels, job, request, caller)
+    return ScoredSamples(gaussians=gaussians.job.id, samples=[ScoredSample(**row) for row in rows])
+
+
 async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSamples:
+    _require_kind(job, "image")
     settings: Settings = request.app.state.settings
     limit = settings.max_images_per_request
     try:
@@ -187,57 +215,79 @@ async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSam
         raise Problem(
             400, "bad-request", error.message, f"send at most {limit} files as `images`"
         ) from None
-    _check(contents, labels, settings)
+    _check(contents, labels, settings.max_image_bytes, "image")
+    rows, gaussians = await _rows(contents, labels, job, request, caller)
+    samples = [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
+    return ScoredSamples(gaussians=gaussians.job.id, samples=samples)
+
+
+async def _rows(
+    contents: Sequence[bytes],
+    labels: Sequence[Label | None] | None,
+    job: Job,
+    request: Request,
+    caller: Caller,
+) -> tuple[list[dict[str, Any]], JobGaussians]:
+    """Fields of each image or text: its scores or the reason why there are none.
+
+    Returns:
+        The fields, computed between others' work, and the Gaussians of the job.
+    """
     models: ScoringModels = request.app.state.scoring_models
     gaussians = models.known(job)
     if gaussians is None:
         gaussians = await caller.run(models.get, job)
-    names_or_indices: Sequence[Label | None] = labels or [None] * len(contents)
-    indices = label_indices(names_or_indices, gaussians.class_names)
-    rows = await _image_rows(contents, indices, gaussians, request, caller)
-    samples = [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
-    return ScoredSamples(gaussians=job.id, samples=samples)
-
-
-async def _image_rows(
-    contents: Sequence[bytes],
-    indices: NDArray[np.int64],
-    gaussians: JobGaussians,
-    request: Request,
-    caller: Caller,
-) -> list[dict[str, Any]]:
-    """Fields of each image: its scores or the reason why there are none; between others' work."""
+    indices = label_indices(labels or [None] * len(contents), gaussians.class_names)
     process: ScoringProcess = request.app.state.scoring_process
 
     def score_turn(turn: slice) -> list[dict[str, Any]]:
-        scores = process.score_images(gaussians.job, contents[turn], indices[turn])
+        scores = process.encode_and_score(gaussians.job, contents[turn], indices[turn])
         return scores.rows(gaussians.class_names)
 
-    starts = range(0, len(contents), IMAGES_PER_TURN)
-    turns = [slice(start, start + IMAGES_PER_TURN) for start in starts]
+    starts = range(0, len(contents), SAMPLES_PER_TURN)
+    turns = [slice(start, start + SAMPLES_PER_TURN) for start in starts]
     rows = await asyncio.gather(*(caller.run(score_turn, turn) for turn in turns))
-    return [row for of_turn in rows for row in of_turn]
+    return [row for of_turn in rows for row in of_turn], gaussians
 
 
-def _check(contents: Sequence[bytes], labels: Sequence[str], settings: Settings) -> None:
+def _require_kind(job: Job, kind: str) -> None:
+    """Refuses samples of another kind than those of the job."""
+    if job.kind != kind:
+        instead = f"{JSON} with `texts`" if job.is_text else f"{MULTIPART} with `images`"
+        raise Problem(
+            422,
+            "invalid-request",
+            f"the samples of job {job.id!r} are {job.kind}s",
+            f"send {instead}, or feature vectors",
+            field=f"{kind}s",
+        )
+
+
+def _check(
+    contents: Sequence[bytes], labels: Sequence[Label | None] | None, max_bytes: int, kind: str
+) -> None:
     if not contents:
         raise Problem(
-            422, "invalid-request", "there are no images", "send files as `images`", field="images"
+            422,
+            "invalid-request",
+            f"there are no {kind}s",
+            f"send files as `{kind}s`",
+            field=f"{kind}s",
         )
     if labels and len(labels) != len(contents):
         raise Problem(
             422,
             "invalid-request",
-            f"{len(labels)} labels for {len(contents)} images",
-            "send one label for each image, empty where unknown, or none at all",
+            f"{len(labels)} labels for {len(contents)} {kind}s",
+            f"send one label for each {kind}, empty where unknown, or none at all",
             field="labels",
         )
     for row, content in enumerate(contents):
-        if len(content) > settings.max_image_bytes:
+        if len(content) > max_bytes:
             raise Problem(
                 413,
                 "too-large",
-                f"image {row} is larger than {settings.max_image_bytes:,} bytes",
+                f"{kind} {row} is larger than {max_bytes:,} bytes",
                 "send a smaller one",
-                field=f"images.{row}",
+                field=f"{kind}s.{row}",
             )

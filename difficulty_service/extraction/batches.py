@@ -125,10 +125,11 @@ def prepare_batch(
     if clock:
         reading = clock.seconds_here(READ) - read_before
         clock.add(DECODE, time.perf_counter() - began - reading)
-    return replace(batch, values=_stack(views) if views else None)
+    return replace(batch, values=stack_samples(views) if views else None)
 
 
-def _stack(views: list[Tensor]) -> Tensor:
+def stack_samples(views: list[Tensor]) -> Tensor:
+    """Stacks prepared samples: views of images as by `stack`, or texts of shape (length,)."""
     return stack(views) if views[0].ndim > 1 else torch.stack(views)
 
 

@@ -9,7 +9,17 @@ import pyarrow as pa
 import pytest
 
 from api.http.problems import Problem
-from api.online.feature_bodies import label_indices, read_arrow, read_json
+from api.online.feature_bodies import (
+    Vectors,
+    label_indices,
+    parse_json,
+    read_arrow,
+)
+from api.online.feature_bodies import read_json as read_parsed
+
+
+def read_json(body: bytes, dim: int, max_rows: int) -> Vectors:
+    return read_parsed(parse_json(body), dim, max_rows)
 
 
 def arrow(columns: dict[str, Any]) -> bytes:
@@ -51,6 +61,10 @@ def test_lists_of_any_length_and_half_precision_are_read_from_arrow() -> None:
         (b"{", "body"),
         (b"[]", "body"),
         (b'{"features": []}', "features"),
+        (b'{"texts": []}', "texts"),
+        (b'{"labels": ["cat"]}', "body"),
+        (b'{"features": [[1, 2]], "texts": ["a"]}', "body"),
+        (b'{"texts": ["\\ud800"]}', "body"),
         (b'{"features": [[1, 2]], "extra": 1}', "extra"),
         (b'{"features": [[1, 2, 3]]}', "features.0"),
         (b'{"features": [[1, 2], [1]]}', "features.1"),

@@ -82,7 +82,7 @@ def test_scores_of_images_are_those_of_the_job(
     labels = np.array([0, 0, 0, 1, 1, 1])
     table = pq.read_table(Path(settings.artifact_root, "jobs/six", SCORES_FILE))
 
-    found = scoring.score_images(job, images, labels)
+    found = scoring.encode_and_score(job, images, labels)
 
     assert found.problems == (None,) * 6
     assert found.scores is not None
@@ -100,7 +100,7 @@ def test_scores_of_images_are_those_of_a_job_with_mirror_images(
     flipped = make_job(settings, "flipped", store)
     table = pq.read_table(Path(settings.artifact_root, "jobs/flipped", SCORES_FILE))
 
-    found = scoring.score_images(flipped, images, np.array([0, 0, 0, 1, 1, 1]))
+    found = scoring.encode_and_score(flipped, images, np.array([0, 0, 0, 1, 1, 1]))
 
     assert found.scores is not None
     np.testing.assert_allclose(found.scores.rmd, table["rmd"].to_numpy(), rtol=1e-3, atol=1e-3)
@@ -114,8 +114,8 @@ def test_an_image_that_takes_too_long_to_decode_ends_only_that_process(
 
     with closing(ScoringProcess(impatient)) as scoring:
         with pytest.raises(Problem, match="ended meanwhile") as caught:
-            scoring.score_images(job, [slow], UNKNOWN[:1])
-        found = scoring.score_images(job, images[:1], UNKNOWN[:1])
+            scoring.encode_and_score(job, [slow], UNKNOWN[:1])
+        found = scoring.encode_and_score(job, images[:1], UNKNOWN[:1])
 
     assert caught.value.status == 503
     assert found.problems == (None,)
@@ -126,7 +126,7 @@ def test_an_unreadable_image_has_its_reason_in_its_place(
 ) -> None:
     labels = np.array([0, 1, 1])
 
-    found = scoring.score_images(job, [images[0], b"no image", images[5]], labels)
+    found = scoring.encode_and_score(job, [images[0], b"no image", images[5]], labels)
     rows = found.rows(("ant", "bee"))
 
     assert [each is None for each in found.problems] == [True, False, True]
@@ -139,7 +139,7 @@ def test_an_unreadable_image_has_its_reason_in_its_place(
 def test_where_no_image_can_be_read_there_are_only_reasons(
     scoring: ScoringProcess, job: Job
 ) -> None:
-    found = scoring.score_images(job, [b"no image"], UNKNOWN[:1])
+    found = scoring.encode_and_score(job, [b"no image"], UNKNOWN[:1])
 
     assert found.scores is None
     assert found.rows(("ant", "bee")) == [{"error": found.problems[0]}]
@@ -151,7 +151,7 @@ def test_a_problem_in_the_other_process_is_the_same_problem_here(
     other = make_job(settings, "other", extracted.store, weights_sha256="0" * 64)
 
     with pytest.raises(Problem) as caught:
-        scoring.score_images(other, images[:1], UNKNOWN[:1])
+        scoring.encode_and_score(other, images[:1], UNKNOWN[:1])
 
     assert (caught.value.status, caught.value.type) == (409, "conflict")
 
@@ -159,19 +159,19 @@ def test_a_problem_in_the_other_process_is_the_same_problem_here(
 def test_an_error_of_the_work_is_not_taken_for_the_death_of_the_process(
     scoring: ScoringProcess, settings: Settings, job: Job, images: list[bytes]
 ) -> None:
-    scoring.score_images(job, images[:1], UNKNOWN[:1])
+    scoring.encode_and_score(job, images[:1], UNKNOWN[:1])
     (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
     Path(settings.artifact_root, "jobs", "folder", GAUSSIANS_FILE).mkdir(parents=True)
 
     with pytest.raises(RuntimeError, match="IndexError"):
-        scoring.score_images(job, images[:2], UNKNOWN[:1])
+        scoring.encode_and_score(job, images[:2], UNKNOWN[:1])
     with pytest.raises(Problem, match="gone"):
         scoring.describe(job_with_files_at("jobs/none"))
     with pytest.raises(OSError, match=GAUSSIANS_FILE):
         scoring.describe(job_with_files_at("jobs/folder"))
 
     assert process.is_alive()
-    assert scoring.score_images(job, images[:1], UNKNOWN[:1]).problems == (None,)
+    assert scoring.encode_and_score(job, images[:1], UNKNOWN[:1]).problems == (None,)
 
 
 def test_a_problem_crosses_processes_whole() -> None:
@@ -185,17 +185,17 @@ def test_a_problem_crosses_processes_whole() -> None:
 def test_after_the_process_died_one_request_fails_and_the_next_finds_a_new_one(
     scoring: ScoringProcess, job: Job, images: list[bytes]
 ) -> None:
-    scoring.score_images(job, images, UNKNOWN)
+    scoring.encode_and_score(job, images, UNKNOWN)
     (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join(30)
 
     with pytest.raises(Problem) as caught:
-        scoring.score_images(job, images, UNKNOWN)
+        scoring.encode_and_score(job, images, UNKNOWN)
 
     assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "1"})
-    assert scoring.score_images(job, images, UNKNOWN).problems == (None,) * 6
+    assert scoring.encode_and_score(job, images, UNKNOWN).problems == (None,) * 6
 
 
 def test_nothing_runs_before_the_first_image_or_after_the_end(
@@ -204,7 +204,7 @@ def test_nothing_runs_before_the_first_image_or_after_the_end(
     before = set(active_children())
     scoring = ScoringProcess(settings)
     assert set(active_children()) == before
-    scoring.score_images(job, images[:1], UNKNOWN[:1])
+    scoring.encode_and_score(job, images[:1], UNKNOWN[:1])
     (process,) = set(active_children()) - before
 
     scoring.close()

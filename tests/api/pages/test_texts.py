@@ -51,6 +51,12 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
+def client_table(client: TestClient) -> Path:
+    """The table of the service of a client."""
+    settings: Settings = client.app.state.settings  # type: ignore[attr-defined]
+    return Path(settings.roots["texts"], "t.parquet")
+
+
 def submitted(client: TestClient, **fields: Any) -> Any:  # noqa: ANN401 - an answer
     body = {"dataset": {"root": "texts", "path": "t.parquet"}, "text_column": "body", **fields}
     return client.post("/v1/jobs", json=body)
@@ -142,6 +148,67 @@ def test_what_does_not_fit_texts_is_refused(
 
     assert answer.status_code == 422
     assert problem in str(answer.json())
+
+
+@pytest.fixture
+def scored_job(client: TestClient, job: Job) -> Job:
+    """The job as others find it once it has succeeded."""
+    found: dict[str, Any] = client.get(f"/v1/jobs/{job.id}").json()
+    assert found["state"] == "succeeded"
+    return job
+
+
+def test_single_texts_are_scored_as_those_of_the_job(client: TestClient, scored_job: Job) -> None:
+    texts = pq.read_table(client_table(client))["body"].to_pylist()
+    rows = client.get(f"/v1/jobs/{scored_job.id}/scores?limit=100").json()["samples"]
+    of_job = {row["sample_id"]: row["rmd"] for row in rows}
+    body = {"texts": texts[1:9], "labels": ["cooking"] * 8}
+
+    answer = client.post(f"/v1/gaussians/{scored_job.id}/score", json=body).raise_for_status()
+
+    samples = answer.json()["samples"]
+    expected = [of_job[f"t.parquet#{row}"] for row in range(1, 9)]
+    assert [each["rmd"] for each in samples] == pytest.approx(expected, rel=1e-3, abs=1e-3)
+    assert {each["nearest_label"]["name"] for each in samples} == {"cooking"}
+
+
+def test_a_single_text_without_a_label_has_the_nearest(client: TestClient, scored_job: Job) -> None:
+    body = {"texts": ["steer the boat into the harbour", ""]}
+
+    answer = client.post(f"/v1/gaussians/{scored_job.id}/score", json=body).raise_for_status()
+
+    first, empty = answer.json()["samples"]
+    assert (first["label"], first["nearest_label"]["name"]) == (None, "sailing")
+    assert empty["rmd"] is not None
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ({"texts": ["a"] * 257}, 413, None),
+        ({"texts": ["a" * 1_000_001]}, 413, "texts.0"),
+        ({"texts": ["a"], "labels": ["a", "b"]}, 422, "labels"),
+        ({"texts": ["a"], "labels": ["gardening"]}, 422, "labels.0"),
+        ({"texts": ["a"], "features": [[0.0]]}, 422, "body"),
+        ({"texts": [1]}, 422, "texts.0"),
+    ],
+)
+def test_single_texts_that_cannot_be_scored_name_their_field(
+    client: TestClient, scored_job: Job, body: dict[str, Any], status: int, field: str | None
+) -> None:
+    answer = client.post(f"/v1/gaussians/{scored_job.id}/score", json=body)
+
+    assert (answer.status_code, answer.json().get("field")) == (status, field)
+
+
+def test_images_are_no_samples_of_a_job_of_texts(client: TestClient, scored_job: Job) -> None:
+    files = {"images": ("a.png", b"some image", "image/png")}
+
+    answer = client.post(f"/v1/gaussians/{scored_job.id}/score", files=files)
+
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == f"the samples of job '{scored_job.id}' are texts"
+    assert "`texts`" in answer.json()["remedy"]
 
 
 def test_the_form_takes_a_column_of_texts(client: TestClient) -> None:
