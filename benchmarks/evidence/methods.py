@@ -67,4 +67,7 @@ PEERS: dict[str, Method] = {
     "lof": peers.local_outliers,
 }
 
+NOT_PLANTED = ("lof", "pytorch-ood")
+"""Peers that do not score planted noise, of which they would take more than half of the time."""
+
 METHODS = OWN | WITHOUT_LABELS | PEERS

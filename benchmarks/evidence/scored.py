@@ -7,13 +7,19 @@ import numpy as np
 
 from benchmarks.evidence.cells import Cell, Result, measured, read_arrays, result_file
 from benchmarks.evidence.data import BACKBONES, Study, read_images
-from benchmarks.evidence.label_sets import TEST_SET, LabelSet, Targets, label_samples
+from benchmarks.evidence.label_sets import (
+    PLANTED_SETS,
+    TEST_SET,
+    LabelSet,
+    Targets,
+    label_samples,
+)
 from benchmarks.evidence.measures import (
     detection,
     mean_of_ranks,
     rank_agreement,
 )
-from benchmarks.evidence.methods import METHODS, OWN, PEERS
+from benchmarks.evidence.methods import METHODS, NOT_PLANTED, OWN, PEERS
 from benchmarks.evidence.samples import Verdict
 
 UNCERTAINTY = "uncertainty"
@@ -68,7 +74,10 @@ def agree_on_samples(study: Study, labels: LabelSet, method: str) -> Result:
 
 def methods_for(labels: LabelSet) -> list[str]:
     """Methods that score a set of labels: those without labels are compared with people only."""
-    return list(METHODS if labels == TEST_SET else OWN | PEERS)
+    if labels == TEST_SET:
+        return list(METHODS)
+    left_out = NOT_PLANTED if labels in PLANTED_SETS else ()
+    return [method for method in OWN | PEERS if method not in left_out]
 
 
 def scored_cells(study: Study, backbone: str, sets: Sequence[LabelSet]) -> list[Cell]:
