@@ -3,15 +3,18 @@
     difficulty extract 'cifar10_train_*.parquet' --backbone builtin --id-column index --out train
     python benchmarks/few_samples.py train
 
-5 % of the labels are replaced by others at random, three times. Printed is the mean AUROC of
-finding them, by `label_margin` and `rmd` of each rule and by a logistic regression that is
+5 % of the labels are replaced by others at random, in so many draws that 250 are wrong in all, but
+at least in three. Printed is the mean AUROC of finding them, with half its 95 % interval, by
+columns of score files under each rule of shrinkage and by a logistic regression that is
 cross-validated in five parts (probability of the label; its penalty is chosen by the likelihood of
 the labels left out, as the strength of the ridge is). `--classes 20 --sizes 50` takes other sizes.
 """
 
 import argparse
+import math
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +29,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.statistics.fit_options import FitOptions, Shrinkage
-from difficulty_service.statistics.fitting import fit
-from difficulty_service.statistics.leave_one_out import compare_left_out
+from difficulty_service.interface.score_arrays import score
 
 SIZES = (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-RULES: tuple[Shrinkage, ...] = ("auto", "none", "ledoit-wolf")
-SEEDS = 3
+RULES = ("auto", "none", "ledoit-wolf")
+COLUMNS = ("label_margin", "rmd_loo")
 WRONG = 0.05
+WRONG_IN_ALL = 250
+FEWEST_DRAWS = 3
 PENALTIES = (1e-3, 1e-2, 1e-1)
 LARGEST_PROBE = 2000  # samples; larger ones take minutes
 
@@ -56,14 +58,15 @@ def draw(features: Tensor, labels: Tensor, classes: int, each: int, seed: int) -
     return features[rows], torch.from_numpy(given), wrong
 
 
-def scores(features: Tensor, labels: Tensor, shrinkage: Shrinkage) -> tuple[Tensor, Tensor]:
-    """The margin as score files have it, and RMD."""
-    gaussians = fit(features, labels, int(labels.max()) + 1, FitOptions(shrinkage))
-    distances = relative_mahalanobis(gaussians).distances(features, labels)
-    margin = distances.label_margin
-    if gaussians.within.ridge:
-        margin = compare_left_out(gaussians, features, labels, distances.md_agnostic)[1]
-    return margin, distances.rmd
+def columns(features: Tensor, labels: Tensor, shrinkage: str) -> dict[str, NDArray[np.float64]]:
+    """Columns of a score file, with suspicion where the shrinkage is the default."""
+    scorer, names = (
+        ("suspicion", (*COLUMNS, "suspicion")) if shrinkage == "auto" else ("rmd", COLUMNS)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that there are few samples
+        found = score(features, labels, scorers=(scorer,), shrinkage=shrinkage)
+    return {name: found[name].to_numpy() for name in names}
 
 
 def probe(features: Tensor, labels: Tensor, seed: int) -> NDArray[np.float64]:
@@ -86,12 +89,17 @@ def measure(sample: Draw, seed: int) -> dict[str, float]:
     features, labels, wrong = sample
     found = {}
     for rule in RULES:
-        margin, rmd = scores(features, labels, rule)
-        found[f"{rule} margin"] = roc_auc_score(wrong, margin)
-        found[f"{rule} rmd"] = roc_auc_score(wrong, rmd)
+        for column, values in columns(features, labels, rule).items():
+            # What cannot be scored, such as where a covariance has no inverse, is not suspected.
+            found[f"{rule} {column}"] = roc_auc_score(wrong, np.nan_to_num(values, nan=-1e9))
     if len(labels) <= LARGEST_PROBE:
         found["probe"] = roc_auc_score(wrong, probe(features, labels, seed))
     return found
+
+
+def interval(values: Sequence[float]) -> str:
+    """Mean and half the width of its 95 % interval."""
+    return f"{np.mean(values):.3f} ± {1.96 * np.std(values, ddof=1) / len(values) ** 0.5:.3f}"
 
 
 def main() -> None:
@@ -109,13 +117,14 @@ def main() -> None:
     features = features.float()
     for each in arguments.sizes:
         results = []
-        for seed in range(SEEDS):
+        wrong_in_one = max(1, round(WRONG * each * arguments.classes))
+        for seed in range(max(FEWEST_DRAWS, math.ceil(WRONG_IN_ALL / wrong_in_one))):
             sample = draw(features, labels, arguments.classes, each, seed)
             if sample is not None:
                 results.append(measure(sample, seed))
-        means = {name: np.mean([result[name] for result in results]) for name in results[0]}
-        row = "  ".join(f"{name} {value:.3f}" for name, value in means.items())
-        print(f"{each:5} per class  {row}", flush=True)
+        means = {name: interval([result[name] for result in results]) for name in results[0]}
+        row = "  ".join(f"{name} {value}" for name, value in means.items())
+        print(f"{each:5} per class, {len(results)} draws  {row}", flush=True)
 
 
 if __name__ == "__main__":

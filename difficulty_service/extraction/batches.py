@@ -27,7 +27,7 @@ from difficulty_service.images.preparation import (
     stack,
 )
 
-MAX_TEXT_BYTES = 10_000_000
+MAX_TEXT_BYTES = 2_000_000
 """Largest size of a text, of which an encoder needs many times its memory."""
 
 READ, DECODE, FORWARD, APPEND = "read", "decode and resize", "normalise and forward", "append"
