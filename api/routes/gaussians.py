@@ -26,7 +26,7 @@ from api.online.feature_bodies import (
     read_arrow,
     read_json,
 )
-from api.online.models import JobGaussians, ScoringModels
+from api.online.models import ScoringModels
 from api.online.process import ScoringProcess
 from api.routes.jobs import find_job
 from api.settings import Settings
@@ -197,8 +197,8 @@ async def _score_texts(
         )
     contents = [text.encode() for text in texts]
     _check(contents, labels, MAX_TEXT_BYTES, "text")
-    rows, gaussians = await _rows(contents, labels, job, request, caller)
-    return ScoredSamples(gaussians=gaussians.job.id, samples=[ScoredSample(**row) for row in rows])
+    rows = await _rows(contents, labels, job, request, caller)
+    return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])
 
 
 async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSamples:
@@ -208,17 +208,18 @@ async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSam
     try:
         async with request.form(max_files=limit, max_fields=limit) as form:
             files = [each for each in form.getlist("images") if isinstance(each, UploadFile)]
-            labels = [each for each in form.getlist("labels") if isinstance(each, str)]
+            given = [each for each in form.getlist("labels") if isinstance(each, str)]
             names = [each.filename for each in files]
             contents = [await each.read(settings.max_image_bytes + 1) for each in files]
     except MultiPartException as error:
         raise Problem(
             400, "bad-request", error.message, f"send at most {limit} files as `images`"
         ) from None
+    labels = given or None
     _check(contents, labels, settings.max_image_bytes, "image")
-    rows, gaussians = await _rows(contents, labels, job, request, caller)
+    rows = await _rows(contents, labels, job, request, caller)
     samples = [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
-    return ScoredSamples(gaussians=gaussians.job.id, samples=samples)
+    return ScoredSamples(gaussians=job.id, samples=samples)
 
 
 async def _rows(
@@ -227,17 +228,14 @@ async def _rows(
     job: Job,
     request: Request,
     caller: Caller,
-) -> tuple[list[dict[str, Any]], JobGaussians]:
-    """Fields of each image or text: its scores or the reason why there are none.
-
-    Returns:
-        The fields, computed between others' work, and the Gaussians of the job.
-    """
+) -> list[dict[str, Any]]:
+    """Fields of each sample: its scores or the reason why there are none; between others' work."""
     models: ScoringModels = request.app.state.scoring_models
     gaussians = models.known(job)
     if gaussians is None:
         gaussians = await caller.run(models.get, job)
-    indices = label_indices(labels or [None] * len(contents), gaussians.class_names)
+    known = [None] * len(contents) if labels is None else labels
+    indices = label_indices(known, gaussians.class_names)
     process: ScoringProcess = request.app.state.scoring_process
 
     def score_turn(turn: slice) -> list[dict[str, Any]]:
@@ -247,7 +245,7 @@ async def _rows(
     starts = range(0, len(contents), SAMPLES_PER_TURN)
     turns = [slice(start, start + SAMPLES_PER_TURN) for start in starts]
     rows = await asyncio.gather(*(caller.run(score_turn, turn) for turn in turns))
-    return [row for of_turn in rows for row in of_turn], gaussians
+    return [row for of_turn in rows for row in of_turn]
 
 
 def _require_kind(job: Job, kind: str) -> None:
@@ -274,7 +272,7 @@ def _check(
             f"send files as `{kind}s`",
             field=f"{kind}s",
         )
-    if labels and len(labels) != len(contents):
+    if labels is not None and len(labels) != len(contents):
         raise Problem(
             422,
             "invalid-request",

@@ -188,6 +188,7 @@ def test_a_single_text_without_a_label_has_the_nearest(client: TestClient, score
         ({"texts": ["a"] * 257}, 413, None),
         ({"texts": ["a" * 1_000_001]}, 413, "texts.0"),
         ({"texts": ["a"], "labels": ["a", "b"]}, 422, "labels"),
+        ({"texts": ["a"], "labels": []}, 422, "labels"),
         ({"texts": ["a"], "labels": ["gardening"]}, 422, "labels.0"),
         ({"texts": ["a"], "features": [[0.0]]}, 422, "body"),
         ({"texts": [1]}, 422, "texts.0"),
