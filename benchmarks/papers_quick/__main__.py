@@ -11,6 +11,7 @@ commands of the page run to their end.
 import argparse
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -59,7 +60,9 @@ def run(row: Row, folder: Path, places: dict[str, str]) -> bool:
     if (folder / DONE).exists():
         print(f"{row.name:24} ok, done before", flush=True)
         return True
-    folder.mkdir(parents=True, exist_ok=True)
+    # No command goes on with what an interrupted one has left.
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     began = time.monotonic()
     with (folder / LOG).open("w") as log:
         succeeded = all(

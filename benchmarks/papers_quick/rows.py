@@ -5,7 +5,7 @@ from dataclasses import dataclass
 BRIEF = "--set training.epochs=1 --set training.seeds=[0] --set data.validation=0.2"
 CIFAR10 = f"--set data.train={{cifar10}} --set data.test={{cifar10_test}} {BRIEF}"
 CIFAR100 = f"--set data.train={{cifar100}} --set data.test={{cifar100_test}} {BRIEF}"
-TINY = f"--set data.train={{tiny}} --set data.test={{tiny}} {BRIEF}"
+TINY = f"--set data.train={{tiny}} --set data.test={{tiny}} --set data.image_size=32 {BRIEF}"
 NEWS = (
     "--set data.train={news} --set data.split=train --set data.test={news} "
     f"--set data.test_split=test {BRIEF}"
@@ -90,8 +90,8 @@ SAMPLE_DIFFICULTY = (
         "difficulty-imagenet",
         (
             "score {tiny} --backbone builtin --out {out}/train.parquet",
-            f"train sample_difficulty_imagenet {TINY} {STEPS} --set data.image_size=32 "
-            "--set training.batch_size=32 --scores {out}/train.parquet --out {out}/run",
+            f"train sample_difficulty_imagenet {TINY} {STEPS} --set training.batch_size=32 "
+            "--scores {out}/train.parquet --out {out}/run",
         ),
     ),
     Row(

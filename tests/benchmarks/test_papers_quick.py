@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.papers_quick.__main__ import LOG, run
-from benchmarks.papers_quick.rows import ROWS
+from benchmarks.papers_quick.__main__ import DONE, LOG, run
+from benchmarks.papers_quick.rows import ROWS, Row
 from benchmarks.papers_quick.small_data import prepare
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/papers.md"
@@ -26,3 +26,9 @@ def test_a_reduced_form_runs_and_is_not_run_again(name: str, tmp_path: Path, sha
     written = (tmp_path / name / LOG).stat().st_mtime_ns
     assert run(row, tmp_path / name, places)
     assert (tmp_path / name / LOG).stat().st_mtime_ns == written
+
+
+def test_what_an_interrupted_row_has_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "row" / "run").mkdir(parents=True)
+    assert run(Row("row", ()), tmp_path / "row", {})
+    assert sorted(path.name for path in (tmp_path / "row").iterdir()) == [DONE, LOG]
