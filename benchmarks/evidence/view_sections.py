@@ -37,9 +37,10 @@ def views(results: Results) -> str:
     ]
     return f"""## Several views of the same images
 
-`difficulty consensus` averages the log-densities of several [views](comparing.md#consensus): other
-backbones, images of another size, or [mirror images](images.md#mirror-images) ("+ flip").
-"MobileNetV2-224" has images of 224 pixels, cropped as in its training.
+`difficulty consensus` averages the log-densities of several
+[views](comparing.md#several-backbones-as-one): other backbones, images of another size, or
+[mirror images](images.md#mirror-images) ("+ flip"). "MobileNetV2-224" has images of 224 pixels,
+cropped as in its training.
 
 ### Agreement with people, by view
 
