@@ -1,4 +1,4 @@
-"""Databases to test against: SQLite files, and a PostgreSQL server started for the tests."""
+"""Databases to test against, SQLite files and a PostgreSQL server, and jobs run in the test."""
 
 import os
 import posixpath
@@ -16,11 +16,16 @@ from typing import Any
 
 import psycopg
 import pytest
+from fastapi.testclient import TestClient
 from pyarrow.fs import FileSelector, FileType
 from sqlalchemy import Engine
 
+from api.jobs.queue import claim, succeed
+from api.jobs.rows import Job
 from api.storage.artifacts import Artifacts
 from api.storage.database import connect, migrate
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
 
 START_TIMEOUT = 60.0
 ACCOUNTS = ("postgres", "nobody")  # PostgreSQL refuses to run as root
@@ -96,6 +101,21 @@ def sqlite_engine(sqlite_url: str) -> Iterator[Engine]:
     """An SQLite database with all tables, at `sqlite_url`."""
     with migrated(sqlite_url) as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def run_next_job() -> Callable[[TestClient], Job]:
+    """Runs the next job of a service to its end, as a worker would."""
+
+    def run(client: TestClient) -> Job:
+        state = client.app.state  # type: ignore[attr-defined]
+        job = claim(state.engine, "worker", "cpu", 600.0)
+        assert job is not None
+        result = run_job(job, state.settings, state.engine, state.artifacts, Observer())
+        assert succeed(state.engine, job, result)
+        return job
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """What the pages of a job show by the features of its images: similar images and the map."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +12,12 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from api.app import create_app
 from api.jobs.files import columns_folder, delete_job_files, vectors_file
-from api.jobs.queue import claim, succeed
 from api.jobs.rows import Job
 from api.jobs.store import get_job
 from api.pages import images
 from api.results.similar_images import SimilarImages
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from api.worker.job_observer import Observer
-from api.worker.job_runner import run_job
 from difficulty_service.datasets.storage import StoredPath
 from difficulty_service.reporting.similar import most_similar
 
@@ -53,16 +50,11 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def job(client: TestClient) -> Job:
+def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
     """A job that was run as a worker runs it."""
-    state = client.app.state  # type: ignore[attr-defined]
     body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
     client.post("/v1/jobs", json=body).raise_for_status()
-    job = claim(state.engine, "worker", "cpu", 600.0)
-    assert job is not None
-    result = run_job(job, state.settings, state.engine, state.artifacts, Observer())
-    assert succeed(state.engine, job, result)
-    return job
+    return run_next_job(client)
 
 
 def state_of(client: TestClient) -> tuple[Settings, Artifacts]:

@@ -1,7 +1,7 @@
 """A job whose samples are texts: what it scores, and what its pages show of them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.jobs.queue import claim, succeed
 from api.jobs.rows import Job
 from api.settings import Settings
-from api.worker.job_observer import Observer
-from api.worker.job_runner import run_job
 from difficulty_service.interface.score_images import score_dataset
 
 SUBJECTS = {
@@ -63,19 +60,10 @@ def submitted(client: TestClient, **fields: Any) -> Any:  # noqa: ANN401 - an an
 
 
 @pytest.fixture
-def job(client: TestClient) -> Job:
+def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
     """A job of texts that was run as a worker runs it."""
     submitted(client).raise_for_status()
-    return run(client)
-
-
-def run(client: TestClient) -> Job:
-    state = client.app.state  # type: ignore[attr-defined]
-    job = claim(state.engine, "worker", "cpu", 600.0)
-    assert job is not None
-    result = run_job(job, state.settings, state.engine, state.artifacts, Observer())
-    assert succeed(state.engine, job, result)
-    return job
+    return run_next_job(client)
 
 
 def test_texts_are_scored_as_by_the_interface(client: TestClient, job: Job, tmp_path: Path) -> None:
@@ -212,7 +200,9 @@ def test_images_are_no_samples_of_a_job_of_texts(client: TestClient, scored_job:
     assert "`texts`" in answer.json()["remedy"]
 
 
-def test_the_form_takes_a_column_of_texts(client: TestClient) -> None:
+def test_the_form_takes_a_column_of_texts(
+    client: TestClient, run_next_job: Callable[[TestClient], Job]
+) -> None:
     form = {"source": "root", "root": "texts", "path": "t.parquet", "text_column": "body"}
     refused = client.post("/", data=form | {"limit": "many"})
 
@@ -222,7 +212,8 @@ def test_the_form_takes_a_column_of_texts(client: TestClient) -> None:
     assert sent.status_code == 303
     (listed,) = client.get("/v1/jobs").json()["jobs"]
     assert listed["request"]["text_column"] == "body"
-    assert run(client).result is None  # it runs to its end
+    run_next_job(client)
+    assert client.get("/v1/jobs").json()["jobs"][0]["state"] == "succeeded"
 
 
 def test_backbones_say_what_they_encode(client: TestClient) -> None:

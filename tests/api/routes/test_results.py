@@ -1,7 +1,7 @@
 """A finished job's scores, errors and thumbnails over HTTP."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,12 +11,10 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from api.app import create_app
-from api.jobs.queue import claim, fail, succeed
+from api.jobs.queue import claim, fail
 from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from api.worker.job_observer import Observer
-from api.worker.job_runner import run_job
 
 COLOURS = {"cat": "red", "dog": "blue"}
 EACH = 5
@@ -58,20 +56,11 @@ def client(folder: Path, photos: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def job(client: TestClient) -> Job:
+def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
     """A job that was run as a worker runs it."""
     body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
     client.post("/v1/jobs", json=body).raise_for_status()
-    return work(client)
-
-
-def work(client: TestClient) -> Job:
-    state = client.app.state  # type: ignore[attr-defined]
-    job = claim(state.engine, "worker", "cpu", 600.0)
-    assert job is not None
-    result = run_job(job, state.settings, state.engine, state.artifacts, Observer())
-    assert succeed(state.engine, job, result)
-    return job
+    return run_next_job(client)
 
 
 def test_the_file_is_the_one_that_was_written(client: TestClient, job: Job) -> None:
@@ -159,11 +148,13 @@ def test_images_that_could_not_be_read_are_listed_without_paths_of_the_server(
     assert str(folder) not in answer.text
 
 
-def test_errors_come_in_pages(client: TestClient, photos: Path) -> None:
+def test_errors_come_in_pages(
+    client: TestClient, photos: Path, run_next_job: Callable[[TestClient], Job]
+) -> None:
     for number in range(5):
         (photos / "dog" / f"empty {number}.png").touch()
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.5})
-    job = work(client)
+    job = run_next_job(client)
 
     pages, after = [], 0
     while after is not None:
@@ -249,9 +240,11 @@ def test_a_job_without_results_has_a_reason(client: TestClient) -> None:
     assert "failed" in failed.json()["detail"]
 
 
-def test_missing_files_are_answered_with_gone(client: TestClient) -> None:
+def test_missing_files_are_answered_with_gone(
+    client: TestClient, run_next_job: Callable[[TestClient], Job]
+) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.25})
-    job = work(client)
+    job = run_next_job(client)
     artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
 
     artifacts.delete_prefix(f"jobs/{job.id}")
@@ -274,9 +267,11 @@ def test_damaged_files_are_not_served(client: TestClient, job: Job, name: str) -
     assert (answer.status_code, answer.json()["type"]) == (500, "/problems/damaged")
 
 
-def test_thumbnails_go_with_their_job(client: TestClient, folder: Path) -> None:
+def test_thumbnails_go_with_their_job(
+    client: TestClient, folder: Path, run_next_job: Callable[[TestClient], Job]
+) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.75})
-    job = work(client)
+    job = run_next_job(client)
     client.get(f"/v1/jobs/{job.id}/thumbnails/cat/1.png").raise_for_status()
     assert len(list((kept := folder / "data" / "thumbnails" / job.id).iterdir())) == 1
 
