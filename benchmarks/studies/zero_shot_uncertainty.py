@@ -45,10 +45,12 @@ def extract(images: Path, out: Path, *options: str) -> Path:
 def train_heads(train: Path, test: Path, seeds: int, folder: Path) -> None:
     """Trains a classifier and a head with every seed."""
     for seed in range(seeds):
-        if not (folder / f"seed-{seed}" / "head.safetensors").exists():
+        run = folder / f"seed-{seed}"
+        if not (run / "head.safetensors").exists():
             _difficulty(
                 *("train", "uncertainty", "--set", f"data.train={train}"),
                 *("--set", f"data.test={test}", "--seed", seed, "--out", folder),
+                *(("--resume",) if run.exists() else ()),
             )
 
 

@@ -15,11 +15,8 @@ from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.extraction.precision_pilot import compare_precisions
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
-from difficulty_service.feature_store.description import (
-    LEAST_AGREEMENT,
-    is_store,
-    read_description,
-)
+from difficulty_service.feature_store.description import is_store, read_description
+from difficulty_service.feature_store.kinds import LEAST_AGREEMENT
 
 LEAST_SPEEDUP = 1.2
 """How many times as fast bfloat16 must be: less does not pay for another rounding."""

@@ -9,21 +9,6 @@ from difficulty_service.files.checked_json import load_checked
 
 DESCRIPTION_FILE = "store.json"
 
-FEATURE_KEYS = (
-    "backbone",
-    "weights_sha256",
-    "features",
-    "feature_dim",
-    "precision",
-    "flip",
-    "preprocessing",
-    "mode",
-)
-"""Keys of a description that say what kind of features a store holds."""
-
-LEAST_AGREEMENT = 0.999
-"""Spearman's correlation of scores from which on features of float32 and of bfloat16 are alike."""
-
 
 def is_store(folder: Path) -> bool:
     """Whether a folder holds a feature store, complete or not."""

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from difficulty_service.errors import Setting, StatisticsError
-from difficulty_service.feature_store.description import FEATURE_KEYS
-from difficulty_service.files.differences import differences
+from difficulty_service.feature_store.kinds import kind_differences
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.gaussian import fit_gaussians
 from difficulty_service.statistics.moments import merge
@@ -53,11 +52,10 @@ def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
 def _require_same_kind(
     first_file: Path, first: FittedGaussians, file: Path, second: FittedGaussians
 ) -> None:
-    one, other = (
-        {key: each.description.get(key) for key in (*FEATURE_KEYS, "class_names")}
-        for each in (first, second)
+    names = (f"in {first_file}", f"in {file}")
+    different = kind_differences(
+        first.description, second.description, names, besides=("class_names",)
     )
-    different = differences(one, other, names=(f"in {first_file}", f"in {file}"))
     if different:
         raise StatisticsError(
             f"{first_file} and {file} were fitted to other features ({'; '.join(different)})"

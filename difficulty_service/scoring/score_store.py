@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from difficulty_service.feature_store.kinds import precision_warnings
 from difficulty_service.feature_store.source import SCORED_KEYS, FeatureSource, require_keys
 from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.score_file import ScoreFile, to_schema, write_scores
@@ -19,11 +20,7 @@ from difficulty_service.scoring.label_posteriors import fit_store_posteriors
 from difficulty_service.scoring.near_duplicates import find_near_duplicates
 from difficulty_service.scoring.ranking import unranked_scores, with_percentiles
 from difficulty_service.scoring.row_counts import RowCounts, row_warnings
-from difficulty_service.scoring.same_features import (
-    are_same_samples,
-    precision_warnings,
-    require_same_features,
-)
+from difficulty_service.scoring.same_features import are_same_samples, require_same_features
 from difficulty_service.scoring.score_rows import HASH_COLUMN, Classes, match_classes, score_rows
 from difficulty_service.statistics.factor import Factor
 
@@ -196,7 +193,7 @@ class _Rows:
             self.counts.near_duplicates = len(near.positions)
         warnings = [
             *self._store.warnings,
-            *precision_warnings(self._store.description, self._fitted.description),
+            *precision_warnings(self._store.description, self._fitted.description, "the Gaussians"),
             *self._fitted.gaussians.warnings,
             *row_warnings(self.counts, self._classes, self._store.class_names, duplicates, near),
         ]

@@ -186,6 +186,16 @@ def test_gaussians_of_other_features_are_refused_with_what_differs(
         merge_gaussians(files)
 
 
+def test_gaussians_of_precisions_that_were_compared_can_be_merged(tmp_path: Path) -> None:
+    half = {"precision": "bfloat16", "precision_pilot": {"agreement": 0.9999}}
+    files = [
+        fitted(tmp_path / "one", 1, 60, precision="float32"),
+        fitted(tmp_path / "two", 2, 60, **half),
+    ]
+
+    assert merge_gaussians(files).description["num_samples"] == 120
+
+
 def test_an_intensity_that_needs_the_features_is_not_made_up(tmp_path: Path) -> None:
     files = [fitted(tmp_path / name, 1, 60, "ledoit-wolf") for name in ("one", "two")]
 

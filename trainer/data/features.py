@@ -1,8 +1,9 @@
 """Feature stores as splits: the inputs of a probe."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,9 @@ from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import ConfigError, DatasetError, FeatureStoreError
 from difficulty_service.feature_store.arrays import ArrayFeatures
+from difficulty_service.feature_store.kinds import FEATURE_KEYS, feature_kind
 from difficulty_service.feature_store.opening import open_features
+from difficulty_service.files.differences import differences
 from trainer.config import DataConfig
 from trainer.data.classes import are_numbered, match_classes, refuse_shared_ids
 from trainer.data.splits import Splits, hold_out, named_by, with_label_noise
@@ -48,12 +51,13 @@ class FeatureInputs:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a feature store or of arrays, one per sample, in their order."""
+    """The rows of a feature store or of arrays, one per sample, in their order, and their kind."""
 
     sample_ids: Sequence[str]
     labels: Tensor
     class_names: tuple[str, ...]
     features: Tensor
+    kind: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
 
 
@@ -93,13 +97,13 @@ def open_feature_splits(config: DataConfig, seed: int, device: torch.device) -> 
     validation = _select(rows, inputs, chosen[held_out]) if len(held_out) else None
     if isinstance(config.validation, str):
         with named_by("data.validation", config.validation):
-            validation = _open_matching(config.validation, spec, device, train)
+            validation = _open_matching(config.validation, spec, device, train, rows)
         if config.validation == config.train:
             refuse_shared_ids(rows.sample_ids, validation.sample_ids, config.validation)
     test = None
     if config.test is not None:
         with named_by("data.test", config.test):
-            test = _open_matching(config.test, spec, device, train)
+            test = _open_matching(config.test, spec, device, train, rows)
     return Splits(
         train=with_label_noise(train, config.label_noise, seed),
         validation=validation,
@@ -116,15 +120,7 @@ def open_feature_samples(location: str, spec: InputSpec, device: torch.device) -
         DatasetError: The features have another dimension.
         FeatureStoreError: The store is incomplete, damaged or not a feature store.
     """
-    rows = _read(location)
-    if rows.features.shape[1:] != spec.shape:
-        raise DatasetError(
-            f"{location!r} holds features of {rows.features.shape[1]} dimensions, and the model "
-            f"takes {spec.shape[0]}",
-            "extract them with the backbone of the training features",
-        )
-    positions = torch.arange(len(rows.labels))
-    return _select(rows, FeatureInputs(rows.features.to(device), positions), positions)
+    return _select_all(_read(location), location, spec, device)
 
 
 def _require_features(config: DataConfig) -> None:
@@ -145,8 +141,41 @@ def _require_features(config: DataConfig) -> None:
         )
 
 
-def _open_matching(location: str, spec: InputSpec, device: torch.device, train: Samples) -> Samples:
-    return match_classes(open_feature_samples(location, spec, device), train.class_names, location)
+def _open_matching(
+    location: str, spec: InputSpec, device: torch.device, train: Samples, train_rows: _Rows
+) -> Samples:
+    """Other features of the kind and with the classes of the training features."""
+    rows = _read(location)
+    samples = match_classes(_select_all(rows, location, spec, device), train.class_names, location)
+    _require_same_kind(train_rows, rows, location)
+    return samples
+
+
+def _require_same_kind(train: _Rows, other: _Rows, location: str) -> None:
+    """Refuses features that another network made, as far as it is known what made them."""
+    known = [
+        key
+        for key in FEATURE_KEYS
+        # Another precision changes features by little.
+        if key != "precision" and train.kind[key] is not None and other.kind[key] is not None
+    ]
+    one, two = ({key: rows.kind[key] for key in known} for rows in (train, other))
+    if different := differences(one, two, names=("in data.train", "here")):
+        raise DatasetError(
+            f"{location!r} holds other features than data.train ({'; '.join(different)})",
+            "extract them as those of data.train",
+        )
+
+
+def _select_all(rows: _Rows, location: str, spec: InputSpec, device: torch.device) -> Samples:
+    if rows.features.shape[1:] != spec.shape:
+        raise DatasetError(
+            f"{location!r} holds features of {rows.features.shape[1]} dimensions, and the model "
+            f"takes {spec.shape[0]}",
+            "extract them with the backbone of the training features",
+        )
+    positions = torch.arange(len(rows.labels))
+    return _select(rows, FeatureInputs(rows.features.to(device), positions), positions)
 
 
 def _read(location: str) -> _Rows:
@@ -169,7 +198,8 @@ def _read(location: str) -> _Rows:
             features.append(part.features[first])
     if not ids:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
-    return _Rows(ids, torch.cat(labels), store.class_names, torch.cat(features))
+    kind = feature_kind(store.description)
+    return _Rows(ids, torch.cat(labels), store.class_names, torch.cat(features), kind)
 
 
 def _of_arrays(arrays: ArrayFeatures) -> _Rows:
@@ -183,7 +213,8 @@ def _of_arrays(arrays: ArrayFeatures) -> _Rows:
     )
     warnings = (sentence,) if left_out else ()
     rows = features.to("cpu", torch.float32)
-    return _Rows(ids, arrays.labels, arrays.class_names, rows, warnings)
+    kind = feature_kind(arrays.description)
+    return _Rows(ids, arrays.labels, arrays.class_names, rows, kind, warnings)
 
 
 def _relabel(rows: _Rows, config: DataConfig) -> _Rows:

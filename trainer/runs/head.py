@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from difficulty_service.feature_store.kinds import feature_kind
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import Splits
@@ -24,7 +25,7 @@ from trainer.training.checkpoint import (
 )
 from trainer.uncertainty.cached_features import open_source, read_cached_features
 from trainer.uncertainty.head import UncertaintyHead
-from trainer.uncertainty.head_file import TrainedHead, feature_kind, write_head
+from trainer.uncertainty.head_file import TrainedHead, write_head
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, evaluate_retrieval
 from trainer.uncertainty.training import (
     HeadCallbacks,
@@ -105,7 +106,8 @@ def train_uncertainty(
     callbacks = HeadCallbacks(on_epoch, save, should_stop)
     if not train_head(state, samples, validation, config, run.seed, callbacks):
         return False
-    write_head(folder / run_folder.HEAD, TrainedHead(state.head, _describe(run, identity)))
+    described = _describe(run, identity, source.description.get("precision_pilot"))
+    write_head(folder / run_folder.HEAD, TrainedHead(state.head, described))
     record = {"identity": identity}
     splits = (run.splits.validation, validation), (run.splits.test, test)
     for name, (split, split_samples) in zip(("validation", "test"), splits, strict=True):
@@ -153,11 +155,14 @@ def _save(folder: Path, identity: Mapping[str, Any], state: HeadState) -> None:
     run_folder.write_history(folder / run_folder.HEAD_HISTORY, state.progress.history)
 
 
-def _describe(run: HeadRun, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The provenance of a head."""
+def _describe(
+    run: HeadRun, identity: Mapping[str, Any], pilot: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The provenance of a head; `pilot` is what the precision of its features was chosen by."""
     recipe = recipe_as_dict(run.recipe)
+    comparison = {"precision_pilot": pilot} if pilot else {}
     return {
-        "features": identity["features"],
+        "features": {**identity["features"], **comparison},
         "runs": identity["runs"],
         "uncertainty": identity["uncertainty"],
         "classifier": {name: recipe[name] for name in ("name", "model", "loss")},

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import DatasetError
+from difficulty_service.feature_store.kinds import feature_kind, precision_warnings
 from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow
 from trainer.uncertainty.cached_features import CachedFeatures, open_source, read_parts
@@ -100,7 +101,8 @@ def apply_head(
     if first is None:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
     write_uncertainties(out, chain([first], tables), _provenance(trained, source))
-    return Application(seen.num_samples, seen.retrieval(), source.warnings)
+    mixed = precision_warnings(source.description, trained.description["features"], "the head")
+    return Application(seen.num_samples, seen.retrieval(), (*source.warnings, *mixed))
 
 
 def _tables(
@@ -123,6 +125,6 @@ def _provenance(trained: TrainedHead, source: FeatureSource) -> dict[str, Any]:
     known = source.description
     return {
         "head": dict(trained.description),
-        **trained.description["features"],
+        **feature_kind(known),
         **{key: known[key] for key in FEATURES_OF if key in known},
     }

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from difficulty_service.errors import TrainingError
-from difficulty_service.feature_store.description import FEATURE_KEYS
+from difficulty_service.feature_store.kinds import kind_differences
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.checked_safetensors import UNREADABLE, read_tensors, write_tensors
-from difficulty_service.files.differences import differences
 from trainer.run_folder import HEAD, seed_folders
 from trainer.uncertainty.head import UncertaintyHead
 
@@ -25,8 +24,9 @@ class TrainedHead:
 
     Attributes:
         head: The head, on the CPU.
-        description: JSON values: `features` with what made its features, `uncertainty` with its
-            settings, `classifier`, `dataset`, `seed` and `package_version`.
+        description: JSON values: `features` with what made its features and, where there was one,
+            the comparison by which their precision was chosen; `uncertainty` with its settings,
+            `classifier`, `dataset`, `seed` and `package_version`.
     """
 
     head: UncertaintyHead
@@ -43,20 +43,13 @@ class TrainedHead:
             TrainingError: They differ; the message names each difference.
         """
         names = ("for the head", f"in {location}")
-        different = differences(
-            self.description["features"], feature_kind(description), names=names
-        )
+        different = kind_differences(self.description["features"], description, names)
         if different:
             raise TrainingError(
                 f"the head was trained on other features than those in {location} "
                 f"({'; '.join(different)})",
                 "extract them as those of the head, or train a head on features of this kind",
             )
-
-
-def feature_kind(description: Mapping[str, Any]) -> dict[str, Any]:
-    """What made some features, by their description; null for what is not known."""
-    return {key: description.get(key) for key in FEATURE_KEYS}
 
 
 def write_head(path: Path, trained: TrainedHead) -> None:

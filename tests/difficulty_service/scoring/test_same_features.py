@@ -5,11 +5,8 @@ from typing import Any
 import pytest
 
 from difficulty_service.errors import StatisticsError
-from difficulty_service.scoring.same_features import (
-    are_same_samples,
-    precision_warnings,
-    require_same_features,
-)
+from difficulty_service.feature_store.kinds import precision_warnings
+from difficulty_service.scoring.same_features import are_same_samples, require_same_features
 
 FULL: dict[str, Any] = {"class_names": ["cat"], "backbone": "builtin", "precision": "float32"}
 HALF = FULL | {"precision": "bfloat16"}
@@ -40,7 +37,7 @@ def test_precisions_that_were_compared_may_be_mixed_with_a_warning(
 ) -> None:
     require_same_features(*both)
 
-    (warning,) = precision_warnings(*both)
+    (warning,) = precision_warnings(*both, "the Gaussians")
     assert f"features are of {both[0]['precision']} and those of the Gaussians" in warning
     assert "Spearman's correlation 0.99950" in warning
     assert not are_same_samples(*both)
@@ -51,7 +48,7 @@ def test_precisions_that_nothing_has_shown_to_agree_are_not_mixed(half: dict[str
     with pytest.raises(StatisticsError, match='precision: "float32" in the features'):
         require_same_features(FULL | measured(0.9999), half)
 
-    assert precision_warnings(FULL, half) == ()
+    assert precision_warnings(FULL, half, "the Gaussians") == ()
 
 
 def test_alike_precisions_do_not_excuse_another_backbone() -> None:
@@ -62,4 +59,6 @@ def test_alike_precisions_do_not_excuse_another_backbone() -> None:
 
 
 def test_features_of_one_precision_need_no_warning() -> None:
-    assert precision_warnings(HALF | measured(0.9999), HALF | measured(0.9999)) == ()
+    both = HALF | measured(0.9999)
+
+    assert precision_warnings(both, both, "the Gaussians") == ()

@@ -36,9 +36,14 @@ def write_store(tmp_path: Path) -> WriteStore:
     """Writes thirty samples in two parts, with `runs` rows each; gives the folder."""
 
     def write(
-        name: str = "features", runs: int = 0, class_names: tuple[str, ...] = NAMES, dim: int = 3
+        name: str = "features",
+        runs: int = 0,
+        class_names: tuple[str, ...] = NAMES,
+        dim: int = 3,
+        **made_by: object,
     ) -> str:
-        description = {"class_names": class_names, "num_shards": 2, "augment_runs": runs}
+        known = {"class_names": class_names, "num_shards": 2, "augment_runs": runs}
+        description = known | made_by
         store = create_store(tmp_path / name, description)
         numbers_of_runs = torch.arange(1, runs + 1) if runs else torch.zeros(1)
         for shard, numbers in enumerate((torch.arange(18), torch.arange(18, 30))):
@@ -78,6 +83,32 @@ def test_the_specification_describes_the_training_features(write_store: WriteSto
     assert splits.spec.shape == (3,)
     torch.testing.assert_close(splits.spec.mean, values.mean(dim=0))
     torch.testing.assert_close(splits.spec.std, values.std(dim=0, correction=0))
+
+
+@pytest.mark.parametrize("key", ["test", "validation"])
+def test_features_of_another_backbone_are_refused_by_what_differs(
+    write_store: WriteStore, key: str
+) -> None:
+    train, other = write_store(backbone="builtin"), write_store("other", backbone="clip-vit-b16")
+    config = DataConfig(train=train, kind="features", **{key: other})
+
+    with pytest.raises(
+        DatasetError, match=r'other features than data.train \(backbone: "builtin" in data.train'
+    ):
+        open_splits(config, 0, CPU)
+
+
+@pytest.mark.parametrize("made_by", [{}, {"backbone": "builtin", "precision": "bfloat16"}])
+def test_features_of_an_unknown_backbone_or_another_precision_are_taken(
+    write_store: WriteStore, made_by: dict[str, object]
+) -> None:
+    train = write_store(backbone="builtin", precision="float32")
+    config = DataConfig(train=train, kind="features", test=write_store("other", **made_by))
+
+    splits = open_splits(config, 0, CPU)
+
+    assert splits.test is not None
+    assert len(splits.test) == 30
 
 
 def test_the_first_of_several_augmentation_runs_is_used(write_store: WriteStore) -> None:

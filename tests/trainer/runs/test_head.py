@@ -1,15 +1,19 @@
 """The uncertainty head of a run: added to a classifier, resumed, and refused where it differs."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from difficulty_service.errors import TrainingError
+from difficulty_service.feature_store.description import read_description
+from difficulty_service.files.checked_json import dump_checked
 from difficulty_service.files.checked_safetensors import read_tensors
 from trainer.config import Recipe
 from trainer.run_folder import read_history, read_json
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
+from trainer.uncertainty.head_file import read_head
 
 EPOCHS = 4
 HEAD = {"epochs": EPOCHS, "hidden": [8], "batch_size": 15, "learning_rate": 0.01}
@@ -102,6 +106,21 @@ def test_a_head_can_be_added_to_a_finished_run(
 
     assert finished
     assert head_of(tmp_path / "later") == head_of(tmp_path / "at once")
+
+
+def test_a_head_knows_what_the_precision_of_its_features_was_chosen_by(
+    probe_recipe: MakeRecipe, features: str, tmp_path: Path
+) -> None:
+    compared = {"precision": "bfloat16", "precision_pilot": {"agreement": 0.9996}}
+    store = tmp_path / "features"
+    shutil.copytree(features, store)
+    described = read_description(store)
+    (store / "store.json").write_text(dump_checked({**described, **compared}))
+
+    run_head(probe_recipe(data={"train": str(store)}, uncertainty=HEAD), tmp_path / "run")
+
+    known = read_head(tmp_path / "run").description["features"]
+    assert {key: known[key] for key in compared} == compared
 
 
 def test_a_finished_head_stays_as_it_is(with_head: Recipe, tmp_path: Path) -> None:

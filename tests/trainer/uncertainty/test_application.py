@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,11 @@ import pytest
 import torch
 
 from difficulty_service.errors import DatasetError, FeatureStoreError, TrainingError
+from difficulty_service.feature_store.kinds import feature_kind
 from difficulty_service.feature_store.store import open_store
 from trainer.uncertainty.application import apply_head
 from trainer.uncertainty.head import UncertaintyHead
-from trainer.uncertainty.head_file import TrainedHead, feature_kind
+from trainer.uncertainty.head_file import TrainedHead
 from trainer.uncertainty.retrieval import evaluate_retrieval
 from trainer.uncertainty.training import predict_uncertainties
 from trainer.uncertainty.uncertainty_file import (
@@ -78,6 +80,34 @@ def test_features_of_another_backbone_are_refused_by_name(
         apply_head(trained, location, tmp_path / "u.parquet", device=CPU)
 
     assert not (tmp_path / "u.parquet").exists()
+
+
+FULL: dict[str, Any] = {"precision": "float32"}
+HALF: dict[str, Any] = {"precision": "bfloat16", "precision_pilot": {"agreement": 0.9996}}
+
+
+@pytest.mark.parametrize(("of_head", "of_features"), [(FULL, HALF), (HALF, FULL)])
+def test_features_of_the_other_precision_get_a_warning_where_both_were_compared(
+    write_runs: WriteRuns, tmp_path: Path, of_head: dict[str, Any], of_features: dict[str, Any]
+) -> None:
+    trained = make_head({"backbone": "builtin", "feature_dim": 6} | of_head)
+    trained.description["features"].update(of_head)
+
+    applied = apply_head(trained, write_runs(**of_features), tmp_path / "u.parquet", device=CPU)
+
+    (warning,) = applied.warnings
+    assert f"features are of {of_features['precision']} and those of the head" in warning
+    provenance = read_uncertainties(tmp_path / "u.parquet").provenance
+    assert provenance["precision"] == of_features["precision"]
+
+
+def test_features_of_a_precision_that_was_asked_for_are_refused(
+    write_runs: WriteRuns, tmp_path: Path
+) -> None:
+    trained = make_head({"backbone": "builtin", "feature_dim": 6, "precision": "float32"})
+
+    with pytest.raises(TrainingError, match='precision: "float32" for the head, "bfloat16" in'):
+        apply_head(trained, write_runs(precision="bfloat16"), tmp_path / "u.parquet", device=CPU)
 
 
 def test_the_r_auroc_can_be_left_out(

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from difficulty_service.errors import TrainingError
+from difficulty_service.feature_store.kinds import feature_kind
 from difficulty_service.files.checked_safetensors import write_tensors
 from trainer.uncertainty.head import UncertaintyHead
-from trainer.uncertainty.head_file import TrainedHead, feature_kind, read_head, write_head
+from trainer.uncertainty.head_file import TrainedHead, read_head, write_head
 
 FEATURES = {"backbone": "builtin", "weights_sha256": "00", "feature_dim": 4}
 
