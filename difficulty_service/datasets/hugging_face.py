@@ -18,6 +18,7 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpe
 from difficulty_service.datasets.storage import StoredPath, resolve
 from difficulty_service.datasets.table_columns import (
     choose_columns,
+    columns_asked_for,
     holds_text,
     sample_ids_of,
 )
@@ -105,6 +106,7 @@ def open_rows(
         [ids[row] for row in labels.rows.tolist()],
         labels.labels,
         _sizes(images, columns.image)[labels.rows],
+        columns_asked_for(options),
         skipped=[(ids[row], reason) for row, reason in labels.unlabelled],
         warnings=(several_labels_warning(columns.label, others),) if others else (),
     )

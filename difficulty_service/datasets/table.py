@@ -30,6 +30,7 @@ from difficulty_service.datasets.table_columns import (
     TableColumns,
     are_ids,
     choose_columns,
+    columns_asked_for,
     path_columns,
     sample_ids_of,
 )
@@ -157,7 +158,10 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         ids,
         labels.labels,
         np.zeros(len(labels.labels), dtype=np.int64),
-        tuple((table.name, table.file.size, table.num_rows) for table in tables),
+        (
+            *((table.name, table.file.size, table.num_rows) for table in tables),
+            *columns_asked_for(options),
+        ),
         skipped=unlabelled,
         warnings=(several_labels_warning(columns.label, others),) if others else (),
     )

@@ -73,6 +73,15 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
     )
 
 
+def columns_asked_for(options: DatasetOptions) -> tuple[tuple[str, str], ...]:
+    """The column of images or texts that options name, for the fingerprint of a dataset.
+
+    Another column of the same rows holds other samples with the same ids, labels and files.
+    """
+    names = {"image_column": options.image_column, "text_column": options.text_column}
+    return tuple((option, name) for option, name in names.items() if name is not None)
+
+
 def _image_column(schema: pa.Schema, options: DatasetOptions, source: str) -> str:
     image = _find(schema, options.image_column, _images_first(schema), ("image", source))
     kind = schema.field(image).type

@@ -175,6 +175,21 @@ def test_a_table_keeps_its_features_with_other_labels_and_another_id_column(
     assert_same_bytes(tmp_path)
 
 
+def test_another_image_column_of_the_same_rows_is_extracted_anew(
+    extract: Callable[..., str], few_photos: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "table.parquet"
+    images = [path.read_bytes() for path in sorted(few_photos.rglob("*.png"))]
+    pq.write_table(
+        pa.table({"front": images, "back": images[::-1], "label": [0] * 10 + [1] * 10}), table
+    )
+    extract(table, "--image-column", "front")
+
+    extract(table, "--image-column", "back")
+
+    assert_like_fresh(extract, table, "--image-column", "back")
+
+
 def test_random_crops_are_kept_as_long_as_the_id_stays_because_they_depend_on_it(
     extract: Callable[..., str], few_photos: Path
 ) -> None:
