@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from benchmarks.evidence.training.comparison import Difference, differences
 from benchmarks.studies.cifar10 import shared_folder
 from benchmarks.studies.tables import print_searches, print_test_table, validation_nll
-from benchmarks.studies.trials import Search, Study, Trial, run_trials, search
+from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
 from difficulty_service.files.atomic_file import replacing
 
 IDS = {"cifar10": "index", "cifar100": "filename"}
@@ -144,9 +144,7 @@ def run_study(name: str, arguments: argparse.Namespace) -> None:
     study = Study("cifar10_small_resnet", settings, arguments.folder / name, arguments.jobs)
     seeds = range(arguments.seeds)
     searched = searches(data.scores)
-    initial = [each.trial(value) for each in searched for value in each.values]
-    run_trials(study, [*FIXED, *initial], seeds[:1])
-    results = [search(study, each, seeds[:1], validation_nll) for each in searched]
+    results = search_all(study, searched, seeds[:1], validation_nll)
     trials = [*FIXED, *(each.best for each in results)]
     run_trials(study, trials, seeds)
     print(f"## {name}\n")

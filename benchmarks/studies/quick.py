@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.studies.cifar10 import LABELS, Cifar10, official_labels, prepare, relabelled
 from benchmarks.studies.tables import print_searches, print_test_table, validation_nll_with
-from benchmarks.studies.trials import Search, Study, Trial, run_trials, search
+from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
 
 FIXED = [
     Trial("cross-entropy", ()),
@@ -105,6 +105,7 @@ def study_labels(column: str, data: Cifar10, arguments: argparse.Namespace) -> N
     settings = (
         f"data.train={stores['builtin']}",
         f"data.test={data.test_features}",
+        "model.hidden=[256]",
         f"training.epochs={arguments.epochs}",
         "training.batch_size=512",
         "optimiser.learning_rate=2e-3",
@@ -116,9 +117,7 @@ def study_labels(column: str, data: Cifar10, arguments: argparse.Namespace) -> N
         *weighted(scores["builtin"], "builtin", list(FORMS)),
         *weighted(scores["MobileNetV2"], "MobileNetV2", ["min-max", "per dimension"]),
     ]
-    initial = [each.trial(value) for each in searches for value in each.values]
-    run_trials(study, initial, seeds[:1])
-    results = [search(study, each, seeds[:1], criterion) for each in searches]
+    results = search_all(study, searches, seeds[:1], criterion)
     trials = [*FIXED, *(each.best for each in results)]
     run_trials(study, trials, seeds)
     print(f"## Trained with {LABELS[column]}\n")
@@ -129,7 +128,7 @@ def study_labels(column: str, data: Cifar10, arguments: argparse.Namespace) -> N
 def main() -> None:
     """Runs the unfinished trials, then prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, help="runs of every method")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of every method")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of parallel runs")
     parser.add_argument("--folder", type=Path, default=Path("runs/study-quick"))

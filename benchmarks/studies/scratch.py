@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.studies.cifar10 import Cifar10, prepare
 from benchmarks.studies.tables import print_searches, print_test_table, validation_nll
-from benchmarks.studies.trials import Search, Study, Trial, run_trials, search
+from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
 
 WIDTHS = ("model.widths=[32, 64, 128, 256]", "model.blocks=[1, 1, 1, 2]")
 """2.4 million parameters, most of them where the image is 2x2 and costs least."""
@@ -71,9 +71,7 @@ def main() -> None:
     )
     study = Study("cifar10_small_resnet", settings, arguments.folder, arguments.jobs)
     seeds = range(arguments.seeds)
-    initial = [each.trial(value) for each in searches(data) for value in each.values]
-    run_trials(study, [*fixed_trials(), *initial], seeds[:1])
-    results = [search(study, each, seeds[:1], validation_nll) for each in searches(data)]
+    results = search_all(study, searches(data), seeds[:1], validation_nll)
     trials = [*fixed_trials(), *(each.best for each in results)]
     run_trials(study, trials, seeds)
     print_test_table(study, trials)

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import pairwise
@@ -135,14 +135,35 @@ class SearchResult:
     losses: tuple[float, ...]
 
 
-def search(
+def search_all(
+    study: Study, searches: Sequence[Search], seeds: Sequence[int], criterion: Criterion
+) -> list[SearchResult]:
+    """The value of each method with the smallest loss: between two that are worse, or a bound.
+
+    The trials of all searches run together, so that no process waits for the end of one search.
+    """
+    steps = [_search(study, each, seeds, criterion) for each in searches]
+    waiting = {number: next(each) for number, each in enumerate(steps)}
+    results: dict[int, SearchResult] = {}
+    while waiting:
+        run_trials(study, [trial for trials in waiting.values() for trial in trials], seeds)
+        for number in list(waiting):
+            try:
+                waiting[number] = next(steps[number])
+            except StopIteration as end:
+                results[number] = end.value
+                del waiting[number]
+    return [results[number] for number in range(len(searches))]
+
+
+def _search(
     study: Study, searched: Search, seeds: Sequence[int], criterion: Criterion
-) -> SearchResult:
-    """Finds the value with the smallest loss: between two that are worse, or at a bound."""
+) -> Generator[list[Trial], None, SearchResult]:
+    """Yields trials that must have run before it goes on."""
     values, refined = sorted(searched.values), not searched.refine
     while True:
         trials = [searched.trial(value) for value in values]
-        run_trials(study, trials, seeds)
+        yield trials
         losses = [criterion(study, trial, seeds) for trial in trials]
         best = losses.index(min(losses))
         below, above = values[0] / searched.factor, values[-1] * searched.factor
