@@ -4,18 +4,25 @@ One hidden layer on the built-in encoder's features of CIFAR-10, trained with th
 and with two sets of human labels (CIFAR-10N: 9 % and 40 % of them wrong), evaluated on the clean
 test images. Every free constant is chosen by the NLL of 5,000 held-out training images with their
 official labels, which stand in for a small set of verified labels. All files are in
-runs/study-quick, and a study that was stopped resumes.
+runs/study-quick, among them probes.csv with the tables, and a study that was stopped resumes.
 """
 
 import argparse
+import csv
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.studies.cifar10 import LABELS, Cifar10, official_labels, prepare, relabelled
-from benchmarks.studies.tables import print_searches, print_test_table, validation_nll_with
+from benchmarks.studies.tables import (
+    print_searches,
+    print_test_table,
+    table_rows,
+    validation_nll_with,
+)
 from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
+from difficulty_service.files.atomic_file import replacing
 
 FIXED = [
     Trial("cross-entropy", ()),
@@ -23,6 +30,9 @@ FIXED = [
     Trial("FLSD-53", ("loss.name=flsd_53",)),
     Trial("AdaFocal", ("loss.name=adafocal",)),
 ]
+
+KINDS = {"label": "official", "noisy_aggre": "aggregated", "noisy_worst": "worst"}
+"""Names of the labels in the CSV file."""
 
 ALPHA = "regulariser.alpha"
 ALPHAS = (0.032, 0.1, 0.32, 1.0)
@@ -99,8 +109,8 @@ def weighted(scores: Path, backbone: str, forms: Sequence[str]) -> list[Search]:
     ]
 
 
-def study_labels(column: str, data: Cifar10, arguments: argparse.Namespace) -> None:
-    """Runs the study for one set of labels and prints its tables."""
+def study_labels(column: str, data: Cifar10, arguments: argparse.Namespace) -> list[dict[str, str]]:
+    """Runs the study for one set of labels, prints its tables and returns their rows."""
     stores, scores = relabelled(data, column)
     settings = (
         f"data.train={stores['builtin']}",
@@ -123,6 +133,7 @@ def study_labels(column: str, data: Cifar10, arguments: argparse.Namespace) -> N
     print(f"## Trained with {LABELS[column]}\n")
     print_test_table(study, trials)
     print_searches(results)
+    return [{"labels": KINDS[column], **row} for row in table_rows(study, trials, results)]
 
 
 def main() -> None:
@@ -137,8 +148,14 @@ def main() -> None:
     data = prepare(Path("runs/cifar10"))
     if data is None:
         sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
-    for column in arguments.labels:
-        study_labels(column, data, arguments)
+    rows = [row for column in arguments.labels for row in study_labels(column, data, arguments)]
+    with (
+        replacing(arguments.folder / "probes.csv") as temporary,
+        temporary.open("w", newline="") as file,
+    ):
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from benchmarks.studies.trials import Criterion, SearchResult, Study, Trial
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.metrics.proper_scores import nll
-from trainer.reports.comparison import compare_runs
+from trainer.reports.comparison import compare_runs, summarise
 from trainer.reports.comparison_table import markdown_table
 from trainer.run_folder import VALIDATION
 
 COLUMNS = ("accuracy", "adaptive_ece", "ece", "nll", "misclassification_auroc_msp")
+
+
+CSV_COLUMNS = {
+    "accuracy": ("accuracy", 100, 2),
+    "adaptive_ece": ("adaptive_ece", 100, 2),
+    "nll": ("nll", 1, 4),
+    "auroc": ("misclassification_auroc_msp", 100, 2),
+}
+"""Columns of a CSV file: metric, factor and number of decimals."""
 
 
 def validation_nll(study: Study, trial: Trial, seeds: Sequence[int]) -> float:
@@ -47,6 +56,35 @@ def print_searches(results: Sequence[SearchResult]) -> None:
         constant = each.best.settings[-1].partition("=")[0].rpartition(".")[2]
         print(f"| {each.best.method} | {constant} {', '.join(cells)} |")
     print()
+
+
+def table_rows(
+    study: Study, trials: Sequence[Trial], results: Sequence[SearchResult]
+) -> list[dict[str, str]]:
+    """Test metrics as trained, a row for each trial, with the constant that a search chose.
+
+    Keys are those of CSV_COLUMNS: mean and sample standard deviation over the seeds, accuracy,
+    adaptive ECE and AUROC in percent.
+    """
+    chosen = {each.best: _chosen(each) for each in results}
+    rows = []
+    for trial, run in zip(
+        trials, compare_runs([study.run_folder(each) for each in trials]).runs, strict=True
+    ):
+        row = {"method": trial.method, "chosen": chosen.get(trial, "")}
+        for name, (metric, scale, decimals) in CSV_COLUMNS.items():
+            summary = summarise(run, "raw", metric)
+            assert summary is not None  # noqa: S101 - every run has test samples
+            row[name] = f"{scale * summary.mean:.{decimals}f}"
+            row[f"{name}_sd"] = f"{scale * (summary.std or 0.0):.{decimals}f}"
+        rows.append(row)
+    return rows
+
+
+def _chosen(result: SearchResult) -> str:
+    values = [trial.settings[-1].partition("=")[2] for trial in result.trials]
+    key, _, value = result.best.settings[-1].partition("=")
+    return f"{key.rpartition('.')[2]} {value} of {values[0]} to {values[-1]}"
 
 
 def _mean_nll(

@@ -78,7 +78,7 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
     classes = find_class_folders(_tree(folders, top), location, options.split)
     classes = _below(classes, top, folders[""])
     samples = _Samples(files[0].place, [members.get(path) for path in classes.paths], classes.paths)
-    listing = classes.listing((files[0].size,))
+    listing = replace(classes.listing((files[0].size,)), containers=[files[0].place])
     open_at = partial(_open_at, samples)
     return build_dataset(location, options, listing, open_at, classes.describe)
 

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Skipped
+from difficulty_service.datasets.storage import StoredPath
 from difficulty_service.errors import DatasetError, DuplicateSampleId, Setting
+from difficulty_service.files.identity import file_stamp
 from difficulty_service.files.wording import count_of, is_or_are, list_names
 
 OpenAt = Callable[[NDArray[np.int64]], Iterator[ImageOpener]]
@@ -37,6 +39,7 @@ class Listing:
         files: Properties of the files that are part of the fingerprint.
         skipped: Entries of the dataset that cannot be samples.
         warnings: Warnings about how the dataset was read, one sentence each.
+        containers: Files that hold many samples each: tables, archives and arrays.
     """
 
     class_names: tuple[str, ...]
@@ -46,6 +49,7 @@ class Listing:
     files: tuple[object, ...] = ()
     skipped: Sequence[Skipped] = ()
     warnings: tuple[str, ...] = ()
+    containers: Sequence[StoredPath] = ()
 
 
 def as_text(path: str) -> str:
@@ -119,6 +123,7 @@ def build_dataset(
         shard_size=options.shard_size,
         open_images=partial(_open_chosen, open_at, chosen),
         modality=options.modality,
+        containers=containers_stamp(listing.containers),
         skipped=listing.skipped,
         warnings=warnings,
     )
@@ -215,6 +220,12 @@ def choose_positions(labels: NDArray[np.int32], limit: int | None) -> NDArray[np
         for start, share, count in zip(starts, shares, counts, strict=True)
     ]
     return np.sort(np.concatenate(chosen))
+
+
+def containers_stamp(places: Sequence[StoredPath]) -> str | None:
+    """Hex digest of the paths, sizes and times of local files; None where there are none."""
+    stamps = [file_stamp(place.path) for place in places if place.is_local]
+    return hashlib.sha256(json.dumps(stamps).encode()).hexdigest() if stamps else None
 
 
 def fingerprint(listing: Listing) -> str:

@@ -114,6 +114,9 @@ class Dataset:
             folder. They are not part of the fingerprint, and no limit applies to them.
         warnings: Warnings about skipped entries and guessed columns, one sentence each.
         modality: `image`, or `text` where an opener opens a text as UTF-8.
+        containers: Digest of the paths, sizes and times of local files that hold many samples each;
+            None where there are none. It is not part of the fingerprint, because times differ from
+            one machine to the next.
     """
 
     location: str
@@ -126,6 +129,7 @@ class Dataset:
     skipped: Sequence[Skipped] = ()
     warnings: tuple[str, ...] = ()
     modality: str = "image"
+    containers: str | None = None
 
     @property
     def num_shards(self) -> int:

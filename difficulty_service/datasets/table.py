@@ -164,6 +164,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         ),
         skipped=unlabelled,
         warnings=(several_labels_warning(columns.label, others),) if others else (),
+        containers=[table.file.place for table in tables],
     )
     rows = TableRows(tuple(_only_images(tables, columns)), rows.starts, keep[labels.rows])
     return ListedTable(listing, rows, columns.image)

@@ -88,6 +88,7 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
         tuple((file.place.name, file.size) for file in files),
         skipped=[*skipped, *((samples[row].key, reason) for row, reason in labels.unlabelled)],
         warnings=(several_labels_warning(sources[0], sources[1:]),) if len(sources) > 1 else (),
+        containers=[file.place for file in files],
     )
 
     def describe_sample(position: int) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractionTask
+from difficulty_service.feature_store.store import CONTAINERS
 
 CHOICES = ("split", "image_column", "label_column", "id_column", "text_column", "limit")
 """Options that choose the samples of a dataset and their ids."""
@@ -34,6 +35,7 @@ def describe_features(
             name: value for name in CHOICES if (value := getattr(reading, name)) is not None
         },
         "fingerprint": dataset.fingerprint,
+        **({CONTAINERS: dataset.containers} if dataset.containers else {}),
         "class_names": list(dataset.class_names),
         "num_samples": len(dataset.labels),
         "num_shards": dataset.num_shards,

@@ -34,6 +34,7 @@ from difficulty_service.feature_store.part_images import (
     read_images,
 )
 from difficulty_service.feature_store.store import (
+    CONTAINERS,
     FREE_TO_CHANGE,
     PART_FILES,
     PREVIOUS_FILES,
@@ -128,12 +129,20 @@ def prepare_store(
         before = read_description(folder)
         changes = differences(before, store.description, ignored=FREE_TO_CHANGE)
         of_features = FREE_TO_CHANGE | OF_DATASET
+        changes += _changed_files(before, store.description)
         if changes and not differences(before, store.description, ignored=of_features):
             parts = sorted(folder.glob(PART_FILES))
             _require_digests(folder, parts, changes)
             set_aside(store, parts)
             store.write_description()  # last, so that whatever it describes is new
     return create_store(folder, description, resume=resume)
+
+
+def _changed_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """A phrase where the files of a dataset have other times, whose sizes may be the same."""
+    stamps = before.get(CONTAINERS), now.get(CONTAINERS)
+    known = None not in stamps  # unlike those of earlier versions, and of files elsewhere
+    return ["its files were written again"] if known and stamps[0] != stamps[1] else []
 
 
 def _require_digests(folder: Path, parts: Sequence[Path], changes: Sequence[str]) -> None:

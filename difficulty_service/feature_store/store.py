@@ -40,7 +40,17 @@ FEATURE_FILES = (PART_FILES, UNFINISHED_FILES, f"{PREVIOUS_FOLDER}/{PREVIOUS_FIL
 PREFETCHED_PARTS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
-FREE_TO_CHANGE = {"dataset", "dataset_options", "package_version", "precision_pilot", "warnings"}
+CONTAINERS = "containers"
+"""Key of a description with the stamp of the files that hold many samples each."""
+
+FREE_TO_CHANGE = {
+    "dataset",
+    "dataset_options",
+    "package_version",
+    "precision_pilot",
+    "warnings",
+    CONTAINERS,
+}
 """Keys of a description that a resumed run need not share with the first one; the fingerprint
 tells whether the samples are the same."""
 

@@ -175,6 +175,45 @@ def test_a_table_keeps_its_features_with_other_labels_and_another_id_column(
     assert_same_bytes(tmp_path)
 
 
+def test_a_table_that_was_written_again_with_the_same_size_is_extracted_again(
+    extract: Callable[..., str], tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    header = b"P6 8 8 255\n"  # such images have one size, whatever they show
+
+    def write(images: list[bytes]) -> None:
+        columns = {"image": images, "label": [0] * 10 + [1] * 10}
+        pq.write_table(pa.table(columns), tmp_path / "table.parquet", compression="none")
+
+    images = [header + generator.bytes(192) for _ in range(20)]
+    write(images)
+    size = (tmp_path / "table.parquet").stat().st_size
+    extract(tmp_path / "table.parquet")
+    write([header + generator.bytes(192), *images[1:]])
+    assert (tmp_path / "table.parquet").stat().st_size == size
+
+    output = extract(tmp_path / "table.parquet")
+
+    assert "19 of 20 features are kept; 1 image is new" in output
+    assert_like_fresh(extract, tmp_path / "table.parquet")
+
+
+def test_a_table_that_was_copied_anew_keeps_its_features(
+    extract: Callable[..., str], few_photos: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "table.parquet"
+    images = [path.read_bytes() for path in sorted(few_photos.rglob("*.png"))]
+    pq.write_table(pa.table({"image": images, "label": [0] * 10 + [1] * 10}), table)
+    extract(table)
+    table.write_bytes(table.read_bytes())
+
+    again, once_more = extract(table), extract(table)
+
+    assert "20 of 20 features are kept; 0 images are new" in again
+    assert "features are kept" not in once_more
+    assert not (tmp_path / "store" / "previous").exists()
+
+
 def test_another_image_column_of_the_same_rows_is_extracted_anew(
     extract: Callable[..., str], few_photos: Path, tmp_path: Path
 ) -> None:

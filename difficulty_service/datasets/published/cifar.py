@@ -120,6 +120,7 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
         labels,
         sizes=np.full(len(labels), PIXEL_BYTES, dtype=np.int64),
         files=tuple((name, members[name].size) for name in files),
+        containers=[members[name].place for name in files],
     )
     open_at = partial(open_pixels, tuple(pixels for _, pixels in batches))
     return build_dataset(location, options, listing, open_at, ids.__getitem__)

@@ -69,6 +69,7 @@ def open_cifar_c(location: str, options: DatasetOptions) -> Dataset:
         labels=labels,
         sizes=np.full(len(ids), PIXEL_BYTES, dtype=np.int64),
         files=((images.name, images.size), (labels_file.name, labels_file.size)),
+        containers=[images.place, labels_file.place],
     )
     open_at = partial(open_pixels, (pixels,))
     return build_dataset(location, options, listing, open_at, ids.__getitem__)

@@ -66,6 +66,7 @@ def open_svhn(location: str, options: DatasetOptions) -> Dataset:
         labels,
         sizes=np.full(len(ids), PIXEL_BYTES, dtype=np.int64),
         files=((file.name, file.size),),
+        containers=[file.place],
     )
     return build_dataset(location, options, listing, _LazyImages(file), ids.__getitem__)
 
