@@ -69,7 +69,7 @@ evidence: $(INSTALLED) ## every score beside other packages, written to docs/evi
 papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (half an hour, resumes)
 	$(BIN)/python -m benchmarks.papers_quick
 
-study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (an hour)
+study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (80 minutes)
 	$(BIN)/python -m benchmarks.studies.quick
 
 study-scratch: $(INSTALLED) ## train small networks on CIFAR-10 from scratch (hours, resumes)
