@@ -192,7 +192,7 @@ ADAFOCAL = (
     _train("adafocal-cifar100", "adafocal_cifar100", f"{CIFAR100} {STEPS}"),
     _train(
         "adafocal-imagenet",
-        "adafocal_imagenet --set data.image_size=32 --set training.batch_size=32",
+        "adafocal_imagenet --set training.batch_size=32",
         f"{TINY} {STEPS}",
     ),
     _train("adafocal-tiny", "focal_tiny_imagenet --set loss.name=adafocal", f"{TINY} {STEPS}"),
