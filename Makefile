@@ -66,7 +66,7 @@ campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databa
 evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence.md (three hours, resumes)
 	$(BIN)/python -m benchmarks.evidence.run
 
-papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (half an hour, resumes)
+papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (under an hour, resumes)
 	$(BIN)/python -m benchmarks.papers_quick
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (80 minutes)
