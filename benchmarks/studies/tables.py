@@ -11,7 +11,6 @@ from trainer.run_folder import VALIDATION
 
 COLUMNS = ("accuracy", "adaptive_ece", "ece", "nll", "misclassification_auroc_msp")
 
-
 CSV_COLUMNS = {
     "accuracy": ("accuracy", 100, 2),
     "adaptive_ece": ("adaptive_ece", 100, 2),
@@ -50,11 +49,9 @@ def print_searches(results: Sequence[SearchResult]) -> None:
     for each in results:
         cells = []
         for trial, loss in zip(each.trials, each.losses, strict=True):
-            value = trial.settings[-1].partition("=")[2]
-            text = f"{value}: {loss:.4f}"
+            text = f"{_constant(trial)[1]}: {loss:.4f}"
             cells.append(f"**{text}**" if trial == each.best else text)
-        constant = each.best.settings[-1].partition("=")[0].rpartition(".")[2]
-        print(f"| {each.best.method} | {constant} {', '.join(cells)} |")
+        print(f"| {each.best.method} | {_constant(each.best)[0]} {', '.join(cells)} |")
     print()
 
 
@@ -82,9 +79,14 @@ def table_rows(
 
 
 def _chosen(result: SearchResult) -> str:
-    values = [trial.settings[-1].partition("=")[2] for trial in result.trials]
-    key, _, value = result.best.settings[-1].partition("=")
-    return f"{key.rpartition('.')[2]} {value} of {values[0]} to {values[-1]}"
+    least, most = (_constant(result.trials[end])[1] for end in (0, -1))
+    return f"{' '.join(_constant(result.best))} of {least} to {most}"
+
+
+def _constant(trial: Trial) -> tuple[str, str]:
+    """Name and value of the constant that a search has set last."""
+    key, _, value = trial.settings[-1].partition("=")
+    return key.rpartition(".")[2], value
 
 
 def _mean_nll(

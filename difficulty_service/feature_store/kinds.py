@@ -51,6 +51,19 @@ def kind_differences(
     return differences(one, other, names=names, ignored=("precision",) if alike else ())
 
 
+def known_differences(
+    first: Mapping[str, Any], second: Mapping[str, Any], names: tuple[str, str]
+) -> list[str]:
+    """As `kind_differences`, of what both descriptions know, in any precision.
+
+    Features of another precision are close enough for a classifier, and arrays of one's own do not
+    say what made them.
+    """
+    unknown = {key for key in FEATURE_KEYS if None in (first.get(key), second.get(key))}
+    one, other = (feature_kind(each) for each in (first, second))
+    return differences(one, other, names=names, ignored=unknown | {"precision"})
+
+
 def agreement_of_precisions(first: Mapping[str, Any], second: Mapping[str, Any]) -> float | None:
     """Spearman's correlation by which features of two precisions are as good as of one.
 

@@ -13,9 +13,8 @@ from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import ConfigError, DatasetError, FeatureStoreError
 from difficulty_service.feature_store.arrays import ArrayFeatures
-from difficulty_service.feature_store.kinds import FEATURE_KEYS, feature_kind
+from difficulty_service.feature_store.kinds import known_differences
 from difficulty_service.feature_store.opening import open_features
-from difficulty_service.files.differences import differences
 from trainer.config import DataConfig
 from trainer.data.classes import are_numbered, match_classes, refuse_shared_ids
 from trainer.data.splits import Splits, hold_out, named_by, with_label_noise
@@ -51,13 +50,13 @@ class FeatureInputs:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a feature store or of arrays, one per sample, in their order, and their kind."""
+    """The rows of a feature store or of arrays, one per sample, in order, and their description."""
 
     sample_ids: Sequence[str]
     labels: Tensor
     class_names: tuple[str, ...]
     features: Tensor
-    kind: Mapping[str, Any]
+    description: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
 
 
@@ -153,14 +152,9 @@ def _open_matching(
 
 def _require_same_kind(train: _Rows, other: _Rows, location: str) -> None:
     """Refuses features that another network made, as far as it is known what made them."""
-    known = [
-        key
-        for key in FEATURE_KEYS
-        # Another precision changes features by little.
-        if key != "precision" and train.kind[key] is not None and other.kind[key] is not None
-    ]
-    one, two = ({key: rows.kind[key] for key in known} for rows in (train, other))
-    if different := differences(one, two, names=("in data.train", "here")):
+    if different := known_differences(
+        train.description, other.description, ("in data.train", "here")
+    ):
         raise DatasetError(
             f"{location!r} holds other features than data.train ({'; '.join(different)})",
             "extract them as those of data.train",
@@ -198,8 +192,7 @@ def _read(location: str) -> _Rows:
             features.append(part.features[first])
     if not ids:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
-    kind = feature_kind(store.description)
-    return _Rows(ids, torch.cat(labels), store.class_names, torch.cat(features), kind)
+    return _Rows(ids, torch.cat(labels), store.class_names, torch.cat(features), store.description)
 
 
 def _of_arrays(arrays: ArrayFeatures) -> _Rows:
@@ -213,8 +206,7 @@ def _of_arrays(arrays: ArrayFeatures) -> _Rows:
     )
     warnings = (sentence,) if left_out else ()
     rows = features.to("cpu", torch.float32)
-    kind = feature_kind(arrays.description)
-    return _Rows(ids, arrays.labels, arrays.class_names, rows, kind, warnings)
+    return _Rows(ids, arrays.labels, arrays.class_names, rows, arrays.description, warnings)
 
 
 def _relabel(rows: _Rows, config: DataConfig) -> _Rows:
