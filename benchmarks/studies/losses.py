@@ -41,11 +41,14 @@ NETWORK = (
     f"data.validation={VALIDATION:.6f}",
 )
 
+SCHEDULE = ("loss.boundaries=[0.286, 0.714]", "loss.fractional=true")
+"""Epochs 100 and 250 of 350 as fractions: where the paper on focal loss lowers gamma."""
+
 FIXED = (
     Trial("cross-entropy", ()),
     Trial("label smoothing", ("loss.name=label_smoothing", "loss.smoothing=0.05")),
     Trial("FL-3", ("loss.name=focal", "loss.gamma=3.0")),
-    Trial("focal, scheduled", ("loss.name=scheduled_focal",)),
+    Trial("focal, scheduled", ("loss.name=scheduled_focal", *SCHEDULE)),
     Trial("FLSD-53", ("loss.name=flsd_53",)),
     Trial("dual focal", ("loss.name=dual_focal",)),
     Trial("Brier", ("loss.name=brier",)),

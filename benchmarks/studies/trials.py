@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from trainer.config import Recipe
+from trainer.recipes.file import read_recipe
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -85,6 +88,15 @@ class Study:
         """The folder of a trial's run."""
         return self.folder / trial.folder_name
 
+    def recipe_of(self, trial: Trial) -> Recipe:
+        """The complete recipe of a trial.
+
+        Raises:
+            ConfigError: A setting is unknown, or has no effect.
+        """
+        settings = [*self.settings, *trial.settings, f"name={trial.method}"]
+        return read_recipe(self.recipe, settings)
+
 
 Criterion = Callable[[Study, Trial, Sequence[int]], float]
 """Loss of a trial on validation samples, over some seeds; smaller is better."""
@@ -100,6 +112,9 @@ def run_trials(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> N
     ]
     if not unfinished:
         return
+    for _, trial, _ in unfinished:
+        # A mistake in the last trial's settings is said before hours of training, not after.
+        study.recipe_of(trial)
     # On a few cores, processes with one thread each train more samples than shared threads.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // study.jobs)))
     context = multiprocessing.get_context("spawn")
@@ -180,7 +195,6 @@ def _search(
 
 
 def _run(study: Study, trial: Trial, seed: int) -> None:
-    from trainer.recipes.file import read_recipe
     from trainer.runs.train import RunCallbacks, RunRequest, run_seed
     from trainer.training.checkpoint import Progress
     from trainer.weights.formula import WeightsDistribution
@@ -188,6 +202,6 @@ def _run(study: Study, trial: Trial, seed: int) -> None:
     def start(_samples: int, _progress: Progress, _weights: WeightsDistribution | None) -> None:
         """Shows nothing."""
 
-    recipe = read_recipe(study.recipe, [*study.settings, *trial.settings, f"name={trial.method}"])
     callbacks = RunCallbacks(start, lambda _samples: None, lambda _record: None, lambda: False)
-    run_seed(RunRequest(recipe, seed, study.run_folder(trial), "cpu", resume=True), callbacks)
+    recipe, folder = study.recipe_of(trial), study.run_folder(trial)
+    run_seed(RunRequest(recipe, seed, folder, "cpu", resume=True), callbacks)
