@@ -32,7 +32,7 @@ from difficulty_service.feature_store.previous import (
     Reuse,
     delete_reused,
     open_previous,
-    prepare_store,
+    writable_store,
 )
 from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.feature_store.store import FeatureStore
@@ -250,7 +250,7 @@ def extract_dataset(
         DatasetError: The dataset or all of its images cannot be read.
         BackboneError: The pretrained weights are missing.
         EngineError: The cluster cannot be reached, has no room, or loses its actors.
-        FeatureStoreError: The folder holds features that were extracted with other settings.
+        FeatureStoreError: The folder holds features of other settings, or is being written to.
         ImageError: An image is bad, and the options say to stop at one.
         StatisticsError: The features are not of the kind that `fitted_on` describes.
     """
@@ -261,35 +261,35 @@ def extract_dataset(
     description = describe_features(task, backbone, request.location, request.dataset)
     if fitted_on is not None:
         require_same_features(description, fitted_on)
-    store = prepare_store(request.out, description, resume=request.resume)
-    shards = [shard for shard in range(dataset.num_shards) if request.subset.includes(shard)]
-    set_aside_changed(dataset, store, shards)
-    if request.lend is not None:
-        request.lend(store)
-    missing = sorted(set(store.missing_parts()) & set(shards))
-    total = sum(len(dataset.shard_positions(shard)) for shard in shards)
-    done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
-    state = ExtractProgress(total, done, len(store.bad_images()))
-    progress(state)
-
-    def on_batch(images: int, bad_images: int) -> None:
-        nonlocal state
-        state = replace(state, done=state.done + images, bad=state.bad + bad_images)
+    with writable_store(request.out, description, resume=request.resume) as store:
+        shards = [shard for shard in range(dataset.num_shards) if request.subset.includes(shard)]
+        set_aside_changed(dataset, store, shards)
+        if request.lend is not None:
+            request.lend(store)
+        missing = sorted(set(store.missing_parts()) & set(shards))
+        total = sum(len(dataset.shard_positions(shard)) for shard in shards)
+        done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
+        state = ExtractProgress(total, done, len(store.bad_images()))
         progress(state)
 
-    previous = open_previous(store) if missing else None
-    writer = PartWriter(store, dataset, previous)
-    task = replace(task, known=previous.known if previous else None, watch=request.watch)
-    _choose_engine(request).run_shards(task, backbone, missing, writer, on_batch)
-    reuse = Reuse(writer.num_new, delete_reused(store)) if previous else None
-    bad_images = store.bad_images()
-    skipped = [BadImage(*entry) for entry in dataset.skipped]
-    errors_file = write_errors(store.folder, [*skipped, *bad_images])
-    warnings = list(dataset.warnings)
-    if request.subset.num_subsets == 1:
-        warnings += warn_of_unreadable_classes(dataset, bad_images)
-    store = store.with_warnings(warnings)
-    return ExtractedDataset(store, bad_images, skipped, errors_file, total, reuse)
+        def on_batch(images: int, bad_images: int) -> None:
+            nonlocal state
+            state = replace(state, done=state.done + images, bad=state.bad + bad_images)
+            progress(state)
+
+        previous = open_previous(store) if missing else None
+        writer = PartWriter(store, dataset, previous)
+        task = replace(task, known=previous.known if previous else None, watch=request.watch)
+        _choose_engine(request).run_shards(task, backbone, missing, writer, on_batch)
+        reuse = Reuse(writer.num_new, delete_reused(store)) if previous else None
+        bad_images = store.bad_images()
+        skipped = [BadImage(*entry) for entry in dataset.skipped]
+        errors_file = write_errors(store.folder, [*skipped, *bad_images])
+        warnings = list(dataset.warnings)
+        if request.subset.num_subsets == 1:
+            warnings += warn_of_unreadable_classes(dataset, bad_images)
+        store = store.with_warnings(warnings)
+        return ExtractedDataset(store, bad_images, skipped, errors_file, total, reuse)
 
 
 def _choose_engine(request: ExtractRequest) -> Engine:

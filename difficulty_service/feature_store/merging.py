@@ -2,17 +2,14 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store.description import read_description
 from difficulty_service.feature_store.errors_file import read_errors, write_errors
-from difficulty_service.feature_store.store import (
-    FREE_TO_CHANGE,
-    FeatureStore,
-    create_store,
-)
+from difficulty_service.feature_store.lock import sole_writer
+from difficulty_service.feature_store.store import FREE_TO_CHANGE, FeatureStore, create_store
 from difficulty_service.files.differences import differences
 
 
@@ -47,7 +44,14 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
             f"{first.part_file(missing[0]).name}",
             "finish the runs that extract them, or name their stores too",
         )
-    merged = create_store(out, first.description)
+    with sole_writer(out):
+        return _join(stores, holders, out)
+
+
+def _join(
+    stores: Sequence[FeatureStore], holders: Mapping[int, FeatureStore], out: Path
+) -> FeatureStore:
+    merged = create_store(out, stores[0].description)
     for shard in merged.missing_parts():
         _link_or_copy(holders[shard].part_file(shard), merged.part_file(shard))
     bad_images = merged.bad_images()

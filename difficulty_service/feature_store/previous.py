@@ -8,6 +8,7 @@ in a part again are deleted there; those of images that left the dataset stay.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from difficulty_service.feature_store.known_images import (
     index_images,
     join_images,
 )
+from difficulty_service.feature_store.lock import sole_writer
 from difficulty_service.feature_store.part import open_part, read_bad_images
 from difficulty_service.feature_store.part_images import (
     bad_images_list,
@@ -108,6 +110,19 @@ class PreviousFeatures:
             file = int(files[begin])
             first = int(rows[begin] - self.starts[file])
             yield file, slice(first * self.runs, (first + end - begin) * self.runs)
+
+
+@contextmanager
+def writable_store(
+    folder: Path, description: Mapping[str, Any], *, resume: bool = True
+) -> Iterator[FeatureStore]:
+    """The store of `prepare_store`, to which no other command writes meanwhile.
+
+    Raises:
+        FeatureStoreError: As for `prepare_store`; or another command is writing to the folder.
+    """
+    with sole_writer(folder):
+        yield prepare_store(folder, description, resume=resume)
 
 
 def prepare_store(

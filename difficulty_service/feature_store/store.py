@@ -195,15 +195,8 @@ def create_store(
 
     Raises:
         FeatureStoreError: The earlier run had other settings, and the message names each
-            difference; or the folder holds files of another program, or is a file.
+            difference; or the folder holds files of another program.
     """
-    if folder.exists() and not folder.is_dir():
-        raise FeatureStoreError(
-            f"{folder} is a file, but features are kept in a folder",
-            "use another ",
-            Setting("out"),
-            parameter="out",
-        )
     store = FeatureStore(folder, json.loads(json.dumps(description)))
     path = folder / DESCRIPTION_FILE
     parts = [file for pattern in FEATURE_FILES for file in sorted(folder.glob(pattern))]

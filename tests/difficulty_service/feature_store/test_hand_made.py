@@ -82,10 +82,3 @@ def test_parts_without_a_description_are_recognised(tmp_path: Path) -> None:
     assert not described
     assert holds_only_parts(store.folder)
     assert not holds_only_parts(images)
-
-
-def test_a_file_is_no_place_for_features(tmp_path: Path) -> None:
-    (tmp_path / "store").touch()
-
-    with pytest.raises(FeatureStoreError, match="is a file, but features are kept in a folder"):
-        create_store(tmp_path / "store", DESCRIPTION)
