@@ -75,7 +75,7 @@ study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong label
 study-scratch: $(INSTALLED) ## train small networks on CIFAR-10 from scratch (hours, resumes)
 	$(BIN)/python -m benchmarks.studies.scratch
 
-study-losses: $(INSTALLED) ## train small networks with every loss and three seeds (an hour, resumes)
+study-losses: $(INSTALLED) ## train small networks with every loss and three seeds (45 minutes, resumes)
 	$(BIN)/python -m benchmarks.studies.losses
 
 format: $(INSTALLED) ## lay out the code and fix what can be fixed

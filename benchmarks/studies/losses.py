@@ -28,8 +28,8 @@ from benchmarks.studies.tables import print_searches, print_test_table, validati
 from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
 from difficulty_service.files.atomic_file import replacing
 
-IDS = {"cifar10": "index", "cifar100": "filename"}
-"""Column of the sample ids in the tables of each dataset."""
+ID_COLUMNS = {"cifar10": "index", "cifar100": None}
+"""Column of the sample ids of each dataset; None where no column is unique: rows are counted."""
 
 IMAGES = 6000
 VALIDATION = 1 / 6
@@ -72,13 +72,13 @@ class Subset:
     Attributes:
         train: Table of training images.
         test: Table of test images.
-        id_column: Column of the sample ids.
+        id_column: Column of the sample ids, if any.
         scores: Score file of `train`.
     """
 
     train: Path
     test: Path
-    id_column: str
+    id_column: str | None
     scores: Path
 
 
@@ -86,10 +86,10 @@ def prepare(name: str, folder: Path) -> Subset | None:
     """Selects and scores the images, where missing; None where the dataset is not available.
 
     Args:
-        name: Name of the dataset in IDS.
+        name: Name of the dataset in ID_COLUMNS.
         folder: Folder for the table and its scores.
     """
-    shared, id_column = shared_folder(), IDS[name]
+    shared, id_column = shared_folder(), ID_COLUMNS[name]
     files = sorted(shared.glob(f"data/{name}_train_*.parquet"))
     if not files:
         return None
@@ -97,14 +97,16 @@ def prepare(name: str, folder: Path) -> Subset | None:
     if not train.exists():
         images: Any = ds.dataset(files)
         rows = np.linspace(0, images.count_rows() - 1, IMAGES).round().astype(np.int64)
-        table = images.take(pa.array(rows), columns=[id_column, "image", "label"])
+        columns = [column for column in (id_column, "image", "label") if column]
+        table = images.take(pa.array(rows), columns=columns)
         train.parent.mkdir(parents=True, exist_ok=True)
         with replacing(train) as temporary:
             pq.write_table(table, temporary)
     if not scores.exists():
         weights = shared / "weights/mobilenetv2_100.imagenet1k.safetensors"
         _difficulty(
-            *("score", train, "--id-column", id_column, "--label-column", "label"),
+            *("score", train, "--label-column", "label"),
+            *(("--id-column", id_column) if id_column else ()),
             *("--backbone", "timm:mobilenetv2_100", "--weights", weights, "--out", scores),
         )
     return Subset(train, shared / f"data/{name}_test.parquet", id_column, scores)
@@ -139,8 +141,8 @@ def run_study(name: str, arguments: argparse.Namespace) -> None:
     settings = (
         f"data.train={data.train}",
         f"data.test={data.test}",
-        f"data.id_column={data.id_column}",
         "data.label_column=label",
+        *((f"data.id_column={data.id_column}",) if data.id_column else ()),
         f"training.epochs={arguments.epochs}",
         *NETWORK,
     )
@@ -166,6 +168,7 @@ def print_differences(study: Study, trials: Sequence[Trial], seeds: Sequence[int
         if trial is not weighted
     }
     names = [each.measure.name for each in next(iter(rows.values()))]
+    print("Bold: better by more than the 95 % interval over the seeds; italic: worse.\n")
     print(f"| {DIFFICULTY} minus | {' | '.join(names)} |")
     print("| --- |" + " --- |" * len(names))
     for method, row in rows.items():
@@ -177,7 +180,8 @@ def _cell(difference: Difference) -> str:
     measure = difference.measure
     mean, error = measure.scale * difference.mean, measure.scale * difference.error
     text = f"{mean:+.{measure.digits}f} ± {error:.{measure.digits}f}"
-    return f"**{text}**" if difference.verdict > 0 else text
+    mark = {1: "**", 0: "", -1: "*"}[difference.verdict]
+    return f"{mark}{text}{mark}"
 
 
 def _metrics(study: Study, trial: Trial, seeds: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -196,7 +200,7 @@ def _difficulty(*arguments: object) -> None:
 def main() -> None:
     """Runs the unfinished trials, then prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", nargs="+", choices=IDS, default=list(IDS))
+    parser.add_argument("--datasets", nargs="+", choices=ID_COLUMNS, default=list(ID_COLUMNS))
     parser.add_argument("--seeds", type=int, default=3, help="runs of every method")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of parallel runs")
