@@ -87,8 +87,8 @@ def row_warnings(
     if counts.doubtful > counts.compared / 2:
         sentences.append(
             "more than half of the images look more like another class than their own "
-            "(label_margin above 0), so these features hardly tell the classes apart: a stronger "
-            "backbone may"
+            "(label_margin above 0), so these features hardly tell the classes apart; a stronger "
+            "backbone may do better"
         )
     for kind, copies in (("an exact copy", duplicates), ("a near copy", near_duplicates)):
         if copies.conflict:

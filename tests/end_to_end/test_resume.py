@@ -140,7 +140,7 @@ def test_a_key_press_ends_with_130_and_how_to_go_on(
         == "stopped; the same command resumes where this one stopped"
     )
     assert parts_in(store)
-    assert list(store.glob(".*")) == []
+    assert list(store.glob(".*.part")) == []
 
 
 def test_what_a_kill_left_half_written_is_never_a_part_and_goes_at_the_next_run(
@@ -160,7 +160,7 @@ def test_what_a_kill_left_half_written_is_never_a_part_and_goes_at_the_next_run(
     assert "lacks 1 of 4 parts" in incomplete.stderr
     assert done.returncode == 0
     assert (store / "part-00003.parquet").read_bytes() == whole
-    assert list(store.glob(".*")) == []
+    assert list(store.glob(".*.part")) == []
 
 
 def assert_same_folder(one: Path, other: Path) -> None:
