@@ -3,9 +3,11 @@
 import { startReview } from "./review.js";
 import { startUpload } from "./upload.js";
 
-// On a phone the filters are closed until they are wanted.
+// On a phone the filters are closed until they are wanted. The style hides them until this runs, so
+// that nothing below them moves when they close.
 const filters = document.querySelector(".side-box");
 if (filters && window.matchMedia("(max-width: 820px)").matches) filters.open = false;
+document.documentElement.classList.add("scripts-run");
 
 // A script sends the form at once; an empty condition need not be in the address.
 document.addEventListener("htmx:config:request", (event) => {

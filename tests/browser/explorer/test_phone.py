@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Page, Route
 
 Explorer = Any  # of conftest.py, which tests cannot import
 
@@ -89,6 +89,24 @@ def test_every_target_of_the_page_of_an_image_can_be_hit(phone: "Page", explorer
     assert fits(phone)
 
 
+def test_images_stay_where_they_are_when_the_scripts_arrive_late(
+    phone: "Page", explorer: Explorer
+) -> None:
+    held: list[Route] = []
+    phone.route("**/static/explorer.js", lambda route: held.append(route))
+    phone.goto(f"/jobs/{explorer.job}/images", wait_until="commit")
+    first = phone.locator(".look").first
+    first.wait_for()
+    before = first.bounding_box()
+
+    for route in held:
+        route.continue_()
+    phone.locator(".side-box:not([open])").wait_for()
+
+    assert len(held) == 1
+    assert first.bounding_box() == before
+
+
 def stays_covered(phone: "Page") -> bool:
     """Whether something lies over the focused image, also once the page has scrolled."""
     for _ in range(400):  # a busy machine may take seconds to scroll
@@ -110,6 +128,7 @@ def test_the_tray_covers_neither_the_focused_image_nor_the_end_of_the_list(
     phone: "Page", explorer: Explorer
 ) -> None:
     mark_by_thumb(phone, explorer, 1)
+    phone.locator(".side-box:not([open])").wait_for()  # the scripts run, which hear the keys
 
     covered = []
     phone.locator(".look").first.focus()
