@@ -173,22 +173,38 @@ def resident(field: str) -> float:
     return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
-def gemm_rate(threads: int) -> float:
-    """Float32 operations a second of square products, one on each of `threads` threads."""
+def gemm_rate(threads: int, multiply: Callable[[Any, Any], Any] | None = None) -> float:
+    """Float32 operations a second of square products, one on each of `threads` threads.
+
+    Args:
+        threads: Number of products at a time.
+        multiply: Multiplies two arrays; None for NumPy's product.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     import numpy as np
-    from threadpoolctl import threadpool_limits
+
+    from difficulty_service.statistics.products import one_thread_per_product
 
     size = 2048
     pairs = [np.ones((2, size, size), np.float32) for _ in range(threads)]
     rates = []
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+    with one_thread_per_product(), ThreadPoolExecutor(threads) as pool:
         for _ in range(8):
             start = time.perf_counter()
-            list(pool.map(lambda pair: pair[0] @ pair[1], pairs))
+            list(pool.map(lambda pair: (multiply or np.matmul)(pair[0], pair[1]), pairs))
             rates.append(threads * 2 * size**3 / (time.perf_counter() - start))
     return max(rates)
+
+
+def gemm_rates(threads: int) -> dict[str, float]:
+    """The rate of each library's product, because no library is the fastest on all processors."""
+    import torch
+
+    def by_torch(left, right):  # noqa: ANN001, ANN202
+        return torch.mm(torch.from_numpy(left), torch.from_numpy(right))
+
+    return {"NumPy": gemm_rate(threads), "torch": gemm_rate(threads, by_torch)}
 
 
 def child(*arguments: str) -> dict[str, float]:
@@ -210,16 +226,16 @@ def compare(name: str, rounds: int, methods: list[str]) -> None:
         results: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
         rates = []
         for _ in range(rounds):
-            rates.append(child("rate", folder, str(threads))["rate"])
+            rates.append(child("rates", folder, str(threads)))
             for method in methods:
                 results[method].append(child(method, folder, str(classes)))
     rank = min(dim, classes - 1)
     flops = samples * dim**2 + samples * (2 * dim * rank - rank**2)
-    floor = flops / max(rates)
-    print(
-        f"\n{name}: {samples:,} x {dim}, {classes} classes, {threads} threads; floor "
-        f"{floor:.3f} s at {max(rates) / 1e9:.0f} GFLOP/s"
-    )
+    best = {library: max(rate[library] for rate in rates) for library in rates[0]}
+    floor = flops / max(best.values())
+    products = ", ".join(f"{rate / 1e9:.0f} GFLOP/s by {library}" for library, rate in best.items())
+    print(f"\n{name}: {samples:,} x {dim}, {classes} classes; floor {floor:.3f} s")
+    print(f"matrix products on {threads} threads: {products}")
     print(
         f"{'method':14}{'seconds':>9}{'x floor':>9}{'x ours':>8}{'extra MB':>10}{'max error':>11}"
     )
@@ -249,12 +265,15 @@ def main() -> None:
         enable_avx512_kernels()
         print(
             json.dumps(
-                {"rate": gemm_rate(int(number))}
-                if method == "rate"
+                gemm_rates(int(number))
+                if method == "rates"
                 else run_one(method, Path(folder), int(number))
             )
         )
         return
+    from machine import machine  # imports torch and NumPy, which a child must not do so early
+
+    print(machine())
     for name in arguments.sizes.split(","):
         compare(name, arguments.rounds, arguments.methods.split(","))
 
