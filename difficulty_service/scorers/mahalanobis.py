@@ -29,6 +29,7 @@ from difficulty_service.statistics.products import (
     chunk_ranges,
     matmul,
     one_thread_per_product,
+    project,
     projection,
     squared_lengths,
 )
@@ -247,7 +248,7 @@ def relative_mahalanobis(
     means = gaussians.class_means - gaussians.mean
     usable = gaussians.samples_per_class > 1
     means[~usable] = 0
-    whitened = matmul(means, gaussians.within.whitening.T)
+    whitened = project(gaussians.within.whitening, means)
     norms = whitened.square().sum(dim=1).masked_fill(~usable, torch.inf)
     if gaussians.within.plain and gaussians.agnostic.plain:
         fitted = compute_discriminant(gaussians, whitened, norms)

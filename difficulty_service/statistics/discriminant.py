@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg.lapack
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.statistics.gaussian import Gaussians
-from difficulty_service.statistics.products import matmul
+from difficulty_service.statistics.products import matmul, project
 
 SMALLEST_SPREAD = 1e-13
 """Between-class variance, as a share of the largest, below which a direction is rounding noise."""
@@ -60,17 +61,25 @@ def _full_rank_discriminant(
     Several times cheaper than the low-rank form and accurate to about eight digits; None where
     classes differ too little in some direction for that accuracy.
     """
-    within, agnostic = (
-        matmul(factor.whitening.T, factor.whitening)
-        for factor in (gaussians.within, gaussians.agnostic)
-    )
-    root, failed = scipy.linalg.lapack.dpotrf((within - agnostic).numpy(), lower=1)
+    whitening = gaussians.within.whitening
+    difference = _precision(whitening) - _precision(gaussians.agnostic.whitening)
+    root, failed = scipy.linalg.lapack.dpotrf(difference, lower=1)
     if failed or root.diagonal().min() < SMALLEST_PIVOT * root.diagonal().max():
         return None
     inverse, _ = scipy.linalg.lapack.dtrtri(root, lower=1)
-    points = matmul(matmul(whitened, gaussians.within.whitening), torch.from_numpy(inverse.T))
+    points = project(torch.from_numpy(np.tril(inverse)), project(whitening.T, whitened))
     constants = norms - points.square().sum(dim=1)
     return Discriminant(torch.from_numpy(np.tril(root).T), points, constants)
+
+
+def _precision(whitening: Tensor) -> NDArray[np.float64]:
+    """Inverse of the covariance that a lower triangular map whitens.
+
+    Returns:
+        Shape (dim, dim); the values above the diagonal are undefined.
+    """
+    precision, _ = scipy.linalg.lapack.dlauum(whitening.numpy(), lower=1)
+    return precision
 
 
 def _low_rank_discriminant(gaussians: Gaussians, whitened: Tensor) -> Discriminant:

@@ -1,9 +1,18 @@
-"""The workspace of a chunk: only features in its own buffer are changed in place."""
+"""Matrix products, and the workspace of a chunk, which changes only features in its own buffer."""
 
+import pytest
 import torch
+from torch import Tensor
 
-from difficulty_service.statistics.products import Workspace, argmax, logsumexp, mirror_upper
+from difficulty_service.statistics.products import (
+    Workspace,
+    argmax,
+    logsumexp,
+    mirror_upper,
+    project,
+)
 
+SQUARE = torch.randn(150, 150, generator=torch.Generator().manual_seed(1)).double()
 POINT = torch.tensor([1.0, 2.0, 3.0])
 
 
@@ -59,3 +68,16 @@ def test_the_logarithm_of_a_sum_of_exponentials_survives_large_and_small_numbers
 
 def test_the_largest_value_of_a_row_is_found() -> None:
     assert argmax(torch.tensor([[1.0, 3.0, 2.0], [5.0, 4.0, -torch.inf]])).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [SQUARE, SQUARE.tril(), SQUARE.triu(), SQUARE.triu()[:130], SQUARE.tril().T],
+    ids=["full", "lower triangular", "upper triangular", "trapezoidal", "not contiguous"],
+)
+def test_rows_are_projected_whatever_the_shape_of_the_map(matrix: Tensor) -> None:
+    rows = torch.randn(7, 150, generator=torch.Generator().manual_seed(2)).double()
+    before = rows.clone()
+
+    torch.testing.assert_close(project(matrix, rows), rows @ matrix.T)
+    assert torch.equal(rows, before)
