@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+Error = pytest.importorskip("playwright.sync_api").Error
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -84,8 +86,14 @@ def progress_of(page: "Page") -> list[float]:
     """The values that the progress of the open job has until its summary appears."""
     values: list[float] = []
     while page.locator("#progress").count():
-        # One call, because the bar may disappear between two.
-        bars = page.locator("#progress progress").evaluate_all("bars => bars.map(bar => bar.value)")
+        try:  # one call, because the bar may disappear between two
+            bars = page.locator("#progress progress").evaluate_all(
+                "bars => bars.map(bar => bar.value)"
+            )
+        except Error as error:  # the page opens again when the job has ended
+            if "because of a navigation" not in error.message:
+                raise
+            continue
         value = bars[0] if bars else 0.0
         if not values or value != values[-1]:
             values.append(value)
