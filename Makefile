@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types architecture docs figures screenshots bench gpu fuzz campaign evidence papers-quick study-quick study-scratch study-losses format clean
+.PHONY: help demo test numeric-tests portable check lint types architecture docs figures screenshots bench gpu fuzz campaign evidence papers-quick study-quick study-scratch study-losses format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,9 +20,30 @@ demo: $(INSTALLED) ## score bundled images offline, show the hardest and the eas
 	$(BIN)/difficulty demo
 
 # A file's tests share fixtures and stay in one process. WORKERS=0 runs all in one, for a debugger.
-test: $(INSTALLED) ## all tests, in several processes
+test: $(INSTALLED) numeric-tests ## all tests, in several processes
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
 	    --durations 10
+
+# Losses, metrics, statistics and gradients, on processors that can do less than this one.
+NUMERIC := tests/trainer/losses tests/trainer/metrics tests/difficulty_service/statistics \
+    tests/trainer/training/test_strided_convolutions.py
+
+numeric-tests: $(INSTALLED)
+	@for set in SSE4.2 AVX2; do \
+	    $(BIN)/python -m benchmarks.processors --as $$set \
+	        $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4 $(NUMERIC) || exit 1; \
+	done
+
+# glibc checks its heap at every call where its debugging library is loaded.
+portable: $(INSTALLED) ## numeric tests and scores as on every processor (half an hour)
+	@for set in SSE4.2 AVX2 AVX-512; do for threads in 1 2; do \
+	    GLIBC_TUNABLES=glibc.malloc.check=3 LD_PRELOAD=libc_malloc_debug.so.0 \
+	    $(BIN)/python -m benchmarks.processors --as $$set --threads $$threads \
+	        $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4 $(NUMERIC) \
+	        tests/difficulty_service/scorers tests/difficulty_service/backbones \
+	        tests/trainer/models tests/trainer/training || exit 1; \
+	done; done
+	$(BIN)/python -m benchmarks.processors
 
 check: lint types architecture docs test ## everything that must pass before a change lands
 

@@ -52,8 +52,8 @@ main()
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist, with a core each
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
-        torch.set_num_threads(1)
+        # For the processes that tests start, too.
+        torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -44,9 +44,11 @@ def dual_focal_gra(logits: Tensor, targets: Tensor, *, gamma: float = 5.0) -> Te
 def _dual_focal_weight(logits: Tensor, targets: Tensor, gamma: float) -> Tensor:
     """`(1 - p_t + p_j) ** gamma`. Shape (samples,)."""
     probabilities = logits.softmax(dim=-1)
-    own = probabilities.gather(-1, targets.unsqueeze(-1))
-    # Of tied classes below the target only one receives the gradient, as in the published code.
-    below = torch.where(probabilities < own, probabilities, 0.0).topk(1).values.squeeze(-1)
+    own = probabilities.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    # Logits are compared: equal ones can have probabilities that differ in the last digit. Of tied
+    # classes below the target only one receives the gradient, as in the published code.
+    is_below = logits < logits.gather(-1, targets.unsqueeze(-1))
+    below = torch.where(is_below, probabilities, 0.0).topk(1).values.squeeze(-1)
     # A gamma below 1 has an infinite slope at 0, where a p_t that rounds to 1 lies.
     smallest = torch.finfo(logits.dtype).tiny
-    return (1 - own.squeeze(-1) + below).clamp_min(smallest) ** gamma
+    return (1 - own + below).clamp_min(smallest) ** gamma

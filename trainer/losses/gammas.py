@@ -1,4 +1,9 @@
-"""Exponents of focal losses, one per sample, chosen by the probability of its target."""
+"""Exponents of focal losses, one per sample, chosen by the probability of its target.
+
+Which side of a threshold a probability of exactly one fifth or one half falls on would be a matter
+of rounding, and processors round exponentials differently: so a probability within rounding error
+of a threshold is at it, with the larger ones.
+"""
 
 import numpy as np
 import torch
@@ -8,6 +13,8 @@ from torch import Tensor
 # Target probabilities at which the published gammas change.
 _HARD_BELOW = 0.2
 _EASY_FROM = 0.5
+# Units of the last place by which processors may differ.
+_ROUNDING = 8
 # Below this probability gamma grows like 1 / p and the formula loses its digits.
 _SMALLEST_PROBABILITY = 1e-6
 
@@ -21,7 +28,7 @@ def gamma_53(probabilities: Tensor) -> Tensor:
     Returns:
         One gamma per sample. Shape (samples,).
     """
-    return 3.0 + 2.0 * (probabilities < _HARD_BELOW).to(probabilities)
+    return 3.0 + 2.0 * _is_below(probabilities, _HARD_BELOW).to(probabilities)
 
 
 def gamma_532(probabilities: Tensor) -> Tensor:
@@ -33,7 +40,7 @@ def gamma_532(probabilities: Tensor) -> Tensor:
     Returns:
         One gamma per sample. Shape (samples,).
     """
-    return gamma_53(probabilities) - (probabilities >= _EASY_FROM).to(probabilities)
+    return gamma_53(probabilities) - (~_is_below(probabilities, _EASY_FROM)).to(probabilities)
 
 
 def lambert_gamma(probabilities: Tensor, *, largest_gamma: float = 5.0) -> Tensor:
@@ -60,3 +67,8 @@ def lambert_gamma(probabilities: Tensor, *, largest_gamma: float = 5.0) -> Tenso
     gamma = a + lambertw(-b, k=-1).real / np.log1p(-p)
     gamma = np.where(exact >= _EASY_FROM, 0.0, np.clip(gamma, 0.0, largest_gamma))
     return torch.from_numpy(gamma).to(probabilities)
+
+
+def _is_below(probabilities: Tensor, threshold: float) -> Tensor:
+    """Whether probabilities are below a threshold by more than rounding error. Same shape."""
+    return probabilities < threshold * (1 - _ROUNDING * torch.finfo(probabilities.dtype).eps)

@@ -16,6 +16,7 @@ from torch import Tensor
 from difficulty_service.errors import MetricError
 from trainer.metrics.predictions import (
     NUMBERS_PER_BLOCK,
+    ROUNDING,
     as_array,
     centred_blocks,
     check_predictions,
@@ -207,9 +208,12 @@ def classwise_ece_of_probabilities(
 
 
 def bin_of(confidences: NDArray[Any], num_bins: int) -> NDArray[np.intp]:
-    """Index of the bin (l, u] of equal width of each value; 0 belongs to the first. Same shape."""
+    """Index of the bin (l, u] of equal width of each value; 0 belongs to the first. Same shape.
+
+    A value within rounding error of an edge is at it.
+    """
     # Multiplying and rounding up is faster, but puts some edges, as 15/22, one bin too high.
-    edges = np.arange(1, num_bins) / num_bins
+    edges = np.arange(1, num_bins) / num_bins + ROUNDING
     return np.searchsorted(edges, confidences.astype(np.float64), side="left")
 
 

@@ -18,6 +18,9 @@ NUMBERS_PER_BLOCK = 1 << 17
 
 MATRIX_DIMENSIONS = 2
 
+ROUNDING = 8 * float(torch.finfo(torch.float64).eps)
+"""Confidences that differ by no more are equal: processors round exponentials differently."""
+
 
 def check_predictions(logits: Tensor, targets: Tensor) -> None:
     """Validates logits and targets.
@@ -77,8 +80,25 @@ def confidence_and_correct(logits: Tensor, targets: Tensor) -> tuple[Tensor, Ten
 
 
 def confidence(logits: Tensor) -> Tensor:
-    """The largest probability of every sample. Shape (samples,), float64."""
-    return torch.cat([block.softmax(dim=1).amax(dim=1) for _, block in centred_blocks(logits)])
+    """The largest probability of every sample, with ties joined. Shape (samples,), float64."""
+    blocks = [block.softmax(dim=1).amax(dim=1) for _, block in centred_blocks(logits)]
+    return join_ties(torch.cat(blocks))
+
+
+def join_ties(values: Tensor) -> Tensor:
+    """Makes values equal that differ by rounding error, so that every processor ranks them alike.
+
+    Args:
+        values: Probabilities or entropies, float64. Shape (samples,).
+
+    Returns:
+        Each value, or the smallest of those that lie no more than `ROUNDING` apart in a row with
+        it. Shape (samples,).
+    """
+    ascending, order = values.sort()
+    is_first = torch.cat([order.new_ones(1), (ascending.diff() > ROUNDING).long()])
+    firsts = ascending[is_first.bool()]
+    return torch.empty_like(values).scatter_(0, order, firsts[is_first.cumsum(0) - 1])
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -14,14 +14,20 @@ from scipy.special import xlogy
 from torch import Tensor
 
 from difficulty_service.errors import MetricError
-from trainer.metrics.predictions import as_array, confidence, confidence_and_correct, entropy
+from trainer.metrics.predictions import (
+    as_array,
+    confidence,
+    confidence_and_correct,
+    entropy,
+    join_ties,
+)
 from trainer.metrics.ranking import Convention, RankedGroups, ranked_groups
 
 REJECTED_SHARES = tuple(tenths / 10 for tenths in range(10))
 
 
 def _minus_entropy(logits: Tensor) -> Tensor:
-    return -entropy(logits)
+    return -join_ties(entropy(logits))
 
 
 CERTAINTIES = {"msp": confidence, "entropy": _minus_entropy}

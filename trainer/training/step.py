@@ -12,6 +12,7 @@ from trainer.training.objective import TRUSTED
 from trainer.training.observations import gradient_norm
 from trainer.training.predict import to_memory_format
 from trainer.training.state import TrainState
+from trainer.training.strided_convolutions import RightGradients
 from trainer.weights.supervision import Supervision
 
 
@@ -71,7 +72,9 @@ class GradientStep:
         weights = self.data.weights
         if weights is not None:
             weights = weights[share].float().to(device, non_blocking=True)
-        logits = state.model(to_memory_format(inputs, channels_last=settings.channels_last)).float()
+        with RightGradients():
+            batch_inputs = to_memory_format(inputs, channels_last=settings.channels_last)
+            logits = state.model(batch_inputs).float()
         supervision = self.data.supervision.of(share, device)
         losses = state.objective(logits, targets, weights, supervision)
         # Accelerate averages gradients over the processes; the factor makes that the sum of all

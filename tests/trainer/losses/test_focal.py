@@ -1,5 +1,6 @@
 """Focal losses: fixed gamma, scheduled, one gamma per sample, and as a gradient weight."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -93,6 +94,30 @@ def test_a_probability_on_a_threshold_belongs_to_the_stage_above_it() -> None:
 
     assert gamma_53(probabilities).tolist() == [5, 3, 3, 3, 3]
     assert gamma_532(probabilities).tolist() == [5, 3, 3, 2, 2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rounding_moves_no_probability_across_a_threshold(dtype: torch.dtype) -> None:
+    exact = torch.tensor([0.2, 0.5], dtype=dtype)
+    rounded = [exact * (1 + ulps * torch.finfo(dtype).eps) for ulps in (-4, -1, 0, 1, 4)]
+
+    assert {tuple(gamma_53(each).tolist()) for each in rounded} == {(3, 3)}
+    assert {tuple(gamma_532(each).tolist()) for each in rounded} == {(3, 2)}
+    assert gamma_532(exact * (1 - 32 * torch.finfo(dtype).eps)).tolist() == [5, 3]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("loss", [flsd_53, flsd_532, flsd_53_gra])
+def test_equal_logits_of_five_classes_have_gamma_three(
+    loss: Callable[..., Tensor], dtype: torch.dtype
+) -> None:
+    logits = torch.tensor([0.0, 1.0, -3.0, 7.0], dtype=dtype).unsqueeze(1).expand(-1, 5)
+    targets = torch.arange(4)
+
+    losses = loss(logits, targets)
+
+    expected = torch.full((4,), 0.8**3 * math.log(5), dtype=dtype)
+    torch.testing.assert_close(losses, expected)
 
 
 @pytest.mark.parametrize("loss", [flsd_53, flsd_532, flsd_53_gra, lambert_focal])

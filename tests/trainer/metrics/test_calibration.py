@@ -12,6 +12,7 @@ from torch import Tensor
 from difficulty_service.errors import MetricError
 from trainer.metrics.calibration import (
     adaptive_ece,
+    bin_of,
     classwise_ece,
     classwise_ece_of_probabilities,
     ece,
@@ -270,3 +271,10 @@ def test_every_calibration_error_needs_a_bin(
 ) -> None:
     with pytest.raises(MetricError, match="0 bins"):
         metric(*batch, 0)
+
+
+def test_rounding_moves_no_confidence_across_the_edge_of_a_bin() -> None:
+    edges = np.arange(1, 15) / 15
+    for ulps in (-2, -1, 0, 1, 2):
+        assert bin_of(edges * (1 + ulps * np.finfo(float).eps), 15).tolist() == list(range(14))
+    assert bin_of(edges + 1e-14, 15).tolist() == list(range(1, 15))

