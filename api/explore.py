@@ -12,7 +12,6 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, insert, select
 
 from api.explored_features import add_features
-from api.jobs.dataset import DATASET_OPTIONS
 from api.jobs.files import COLUMNS_FILE, SCORES_FILE, attempt_prefix
 from api.jobs.rows import Job, encode, job_of
 from api.results.score_columns import write_columns
@@ -29,6 +28,7 @@ from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.description import is_store
 from difficulty_service.feature_store.errors_file import ERRORS_FILE, read_errors, write_errors
 from difficulty_service.files.wording import count_of
+from difficulty_service.options import ReadingOptions
 from difficulty_service.reporting.samples import COLUMNS, columns_to_read, to_samples
 from difficulty_service.runtime.apart import call_apart
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
@@ -148,7 +148,7 @@ def import_scores(
     request = {
         "dataset": {"root": root, "path": path},
         "backbone": content.provenance.get("backbone"),
-        **{name: options.get(name) for name in DATASET_OPTIONS},
+        **{name: options.get(name) for name in ReadingOptions.model_fields},
     }
     with tempfile.TemporaryDirectory() as folder:
         local = Path(folder) / SCORES_FILE

@@ -16,7 +16,7 @@ from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
-from api.http.problems import CONTENT_TYPE, STORAGE_REASONS, Problem
+from api.http.problems import CONTENT_TYPE, STORAGE_REASONS, Problem, reason_of
 from api.http.public_text import hide_paths, public_names
 from api.storage.unusable import DatabaseUnusable, is_damaged
 from difficulty_service.errors import DifficultyError, MissingPackage, Setting
@@ -75,7 +75,7 @@ def from_validation(error: RequestValidationError) -> Problem:
     if any(each["type"] == "json_invalid" for each in errors):
         reason = errors[0].get("ctx", {}).get("error", "")
         return Problem(400, "bad-request", f"the body is not JSON: {reason}", "send valid JSON")
-    messages = [f"{_field(each['loc'])}: {each['msg']}" for each in errors[:MAX_ERRORS]]
+    messages = [f"{_field(each['loc'])}: {reason_of(each)}" for each in errors[:MAX_ERRORS]]
     if len(errors) > MAX_ERRORS:
         messages.append(f"and {len(errors) - MAX_ERRORS} more")
     return Problem(

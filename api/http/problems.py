@@ -77,6 +77,11 @@ TITLES = {
 """Title of each type."""
 
 
+def reason_of(error: Mapping[str, Any]) -> str:
+    """What is wrong with a value, of an error of pydantic."""
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
 _WHERE_LISTED = {
     "job": "GET /v1/jobs lists the jobs of this key",
     "upload": "GET /v1/uploads lists the uploads of this key",

@@ -16,9 +16,7 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.boundary import Boundary
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
 from difficulty_service.errors import DatasetError, Setting
-
-DATASET_OPTIONS = ("split", "image_column", "text_column", "label_column", "id_column", "limit")
-"""Fields of a request that are options of the dataset."""
+from difficulty_service.options import ReadingOptions
 
 MAX_NAMES_LENGTH = 2_000_000
 """Maximum number of characters of all class names, which a row of the database holds."""
@@ -76,9 +74,9 @@ def open_job_dataset(job: Job, location: DatasetLocation, settings: Settings) ->
     Raises:
         DatasetError: It cannot be read, or is larger than the settings allow.
     """
-    values: dict[str, Any] = {name: job.request.get(name) for name in DATASET_OPTIONS}
+    reading = job.options.model_dump(include=set(ReadingOptions.model_fields))
     limits = TableLimits(settings.max_rows, settings.max_text_bytes)
-    options = DatasetOptions(**values, boundary=location.boundary, limits=limits)
+    options = DatasetOptions(**reading, boundary=location.boundary, limits=limits)
     dataset = open_dataset(location.uri, options)
     _check_classes(dataset.class_names, settings.max_classes)
     shard_size = suitable_shard_size(len(dataset.labels))

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, insert, update
 
 from api.storage.database import now
 from api.storage.tables import EVENTS, JOBS, State
+from difficulty_service.options import DatasetScoring
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,16 @@ class Job:
     result: Mapping[str, Any] | None
 
     @property
+    def options(self) -> DatasetScoring:
+        """The options of its request."""
+        known = DatasetScoring.model_fields
+        return DatasetScoring(
+            **{name: self.request[name] for name in known if name in self.request}
+        )
+
+    @property
     def is_text(self) -> bool:
-        """Whether its samples are texts; a job of an earlier version has images."""
+        """Whether its samples are texts."""
         return self.request.get("text_column") is not None
 
     @property

@@ -2,18 +2,20 @@
 
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any
 from uuid import uuid4
 
-from fastapi import APIRouter, Form, Query, Request
-from pydantic import BaseModel, ValidationError
+from fastapi import APIRouter, Depends, Form, Query, Request
+from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
-from api.http.problems import Problem
+from api.http.problems import Problem, reason_of
 from api.jobs.store import IdempotencyConflict, SubmitLimits, TooManyJobs, list_jobs, submit
 from api.jobs.submission import validate_submission
+from api.pages.option_fields import OptionField, entered_values, option_fields
 from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
 from api.routes.system import get_backbones
@@ -21,6 +23,7 @@ from api.schemas.jobs import JobCreate
 from api.settings import Settings
 from api.storage.tables import FINAL_STATES
 from api.storage.worker_registry import live_workers
+from difficulty_service.options import EncodingOptions, ReadingOptions, ScoringOptions
 
 router = APIRouter(include_in_schema=False)
 
@@ -28,21 +31,45 @@ PAGE = 25
 UNFINISHED = ("queued", "running")
 
 
-class NewJob(BaseModel):
-    """Fields of the form, as the browser sends them: texts, empty where nothing was entered."""
+OPTIONS = [
+    name
+    for options in (ReadingOptions, ScoringOptions, EncodingOptions)
+    for name in options.model_fields
+]
+"""Options of a job that the form asks for, in its order."""
 
-    source: Literal["root", "upload"] = "root"
+
+@dataclass(frozen=True)
+class NewJob:
+    """What was entered in the form, as the browser sends it.
+
+    Attributes:
+        source: Whether the dataset is below a `root` of the server or an `upload`.
+        root: Name of a root.
+        path: Path below the root.
+        upload: Id of an upload.
+        backbone: Name of a backbone; empty for the usual one.
+        token: Token of the page, by which a form that is sent twice is one job.
+        options: Texts of each option; none where it was left alone.
+    """
+
+    source: str = "root"
     root: str = ""
     path: str = ""
     upload: str = ""
     backbone: str = ""
-    text_column: str = ""
-    limit: str = ""
-    augment_runs: str = ""
-    flip: str = ""
-    kmeans: str = ""
-    knn: str = ""
     token: str = ""
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> list[OptionField]:
+        """The fields of the options."""
+        return option_fields(JobCreate, OPTIONS, self.options)
+
+    @property
+    def has_options(self) -> bool:
+        """Whether an option was changed."""
+        return any(each.shown != each.usual for each in self.fields)
 
     def as_body(self) -> dict[str, Any]:
         """Body of the request that submits this job.
@@ -55,18 +82,20 @@ class NewJob(BaseModel):
             if self.source == "upload"
             else {"root": self.root, "path": self.path.strip().strip("/")}
         )
-        scorers = ["rmd", *(name for name in ("kmeans", "knn") if getattr(self, name))]
-        body: dict[str, Any] = {"dataset": dataset, "scorers": scorers}
-        if self.backbone:
-            body["backbone"] = self.backbone
-        if self.flip:
-            body["flip"] = True
-        if text_column := self.text_column.strip():
-            body["text_column"] = text_column
-        for name in ("limit", "augment_runs"):
-            if text := getattr(self, name).strip():
-                body[name] = int(text)
-        return body
+        body: dict[str, Any] = {"dataset": dataset, **entered_values(self.fields)}
+        return body | {"backbone": self.backbone} if self.backbone else body
+
+
+async def entered_job(request: Request) -> NewJob:
+    """What the browser sent; files and fields that the form does not have are ignored."""
+    sent = await request.form()
+    texts = {name: tuple(map(str, sent.getlist(name))) for name in sent}
+    own = {
+        each.name: texts[each.name][-1]
+        for each in fields(NewJob)
+        if each.name in texts and each.name != "options"
+    }
+    return NewJob(**own, options={name: texts[name] for name in OPTIONS if name in texts})
 
 
 @router.get("/")
@@ -83,7 +112,9 @@ def show_jobs(
 
 
 @router.post("/")
-def create(request: Request, key: WriteKey, form: Annotated[NewJob, Form()]) -> Response:
+def create(
+    request: Request, key: WriteKey, form: Annotated[NewJob, Depends(entered_job)]
+) -> Response:
     """Submits the job of the form; shows the form again where a field is wrong."""
     settings: Settings = request.app.state.settings
     engine = request.app.state.engine
@@ -142,7 +173,7 @@ def _form(
 ) -> dict[str, Any]:
     settings: Settings = request.app.state.settings
     return {
-        "form": form.model_copy(update={"token": uuid4().hex}),
+        "form": replace(form, token=uuid4().hex),
         "problem": problem,
         "roots": list(settings.roots),
         "backbones": get_backbones(request, key).backbones,
@@ -157,12 +188,14 @@ def _explained(error: Exception) -> dict[str, str]:
         return {"text": error.detail, "remedy": error.remedy, "field": error.field or ""}
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        return {"text": f"{field}: {first['msg']}", "remedy": "", "field": field}
+        name = ".".join(map(str, first["loc"][:1]))
+        text = f"{name}: {reason_of(first)}" if name else reason_of(first)
+        return {"text": text, "remedy": "", "field": name}
     if isinstance(error, IdempotencyConflict):
         # Its token was for the first sending; the form that is shown now has a new one.
         text = "this form was sent before with other entries, as a job that is listed here"
         return {"text": text, "remedy": "send it again for a second job", "field": ""}
     if isinstance(error, TooManyJobs):
         return {"text": str(error), "remedy": "wait until some have started", "field": ""}
-    return {"text": str(error), "remedy": "enter whole numbers", "field": "limit"}
+    # An entry that is no number; its text begins with the field.
+    return {"text": str(error), "remedy": "", "field": str(error).partition(":")[0]}

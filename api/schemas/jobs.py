@@ -6,19 +6,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.storage.tables import State
+from difficulty_service.options import FIT_ONLY, IMAGES_ONLY, DatasetScoring
 
-LARGEST_SEED = 2**31 - 1
-MOST_SAMPLES = 10**12
-MOST_RUNS = 64
 ID_PATTERN = "^[0-9a-hjkmnp-z]{26}$"
 BACKBONE_PATTERN = (
     r"^(open_clip:[\w.-]+/[\w.-]+|timm:[\w.-]+|transformers:[\w.-]+(/[\w.-]+)?|[a-z0-9.-]+)$"
 )
 """Names only: with more colons or slashes a library could read them as a path of this server."""
-
-Column = Annotated[str, Field(min_length=1, max_length=500)]
-Scorer = Literal["rmd", "kmeans", "knn", "suspicion", "agree"]
-Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas", "leave-one-out"]
 
 EITHER_OR: dict[str, Any] = {
     "oneOf": [
@@ -68,18 +62,17 @@ class JobDataset(BaseModel):
         return {"root": self.root, "path": self.path}
 
 
-class JobCreate(BaseModel):
+class JobCreate(DatasetScoring):
     """A dataset to score, with options."""
 
     model_config = ConfigDict(
-        extra="forbid",
         strict=True,
         json_schema_extra={
             "examples": [
                 {
                     "dataset": {"root": "photos", "path": "train"},
                     "backbone": "clip-vit-b16",
-                    "scorers": ["rmd", "kmeans"],
+                    "scorers": ["rmd", "suspicion"],
                     "augment_runs": 4,
                 }
             ]
@@ -87,43 +80,9 @@ class JobCreate(BaseModel):
     )
 
     dataset: JobDataset
-    split: Column | None = Field(default=None, description="Sub-folder or named split")
-    image_column: Column | None = Field(
-        default=None, description="Column of a table with image bytes or paths; null detects it"
-    )
-    text_column: Column | None = Field(
-        default=None,
-        description="Column of a table whose texts are the samples, in place of images",
-    )
-    label_column: Column | None = Field(
-        default=None, description="Column of a table with labels; null detects it"
-    )
-    id_column: Column | None = Field(
-        default=None,
-        description="Column of a table with sample ids; null uses unique paths, else file#row",
-    )
-    limit: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = Field(
-        default=None, description="Score this many samples, evenly spaced over the dataset"
-    )
     backbone: Annotated[str, Field(max_length=200, pattern=BACKBONE_PATTERN)] | None = Field(
         default=None,
         description="Name from GET /v1/backbones; null is the default for images or for texts",
-    )
-    scorers: Annotated[
-        list[Scorer],
-        Field(min_length=1, max_length=3, json_schema_extra={"uniqueItems": True}),
-    ] = Field(default=["rmd"], description="`rmd` is always computed")
-    flip: bool = Field(
-        default=False,
-        description="Score the mean features of each image and of its mirror image, for twice the "
-        "time of the network",
-    )
-    augment_runs: int = Field(
-        default=0, ge=0, le=MOST_RUNS, description="Randomly augmented passes; 0 for one plain pass"
-    )
-    seed: int = Field(default=0, ge=0, le=LARGEST_SEED, description="Seed of augmentation, K-means")
-    shrinkage: Shrinkage | Annotated[float, Field(ge=0, le=1)] = Field(
-        default="auto", description="Shrinkage of the covariance: a rule or an intensity"
     )
     gaussians: Annotated[str, Field(pattern=ID_PATTERN)] | None = Field(
         default=None,
@@ -134,29 +93,29 @@ class JobCreate(BaseModel):
         description="Apply the marks of this job, as they are now: relabelled samples get their "
         "new class, dropped ones are left out",
     )
-    on_error: Literal["skip", "stop"] = Field(
-        default="skip", description="What to do with an image that cannot be read"
-    )
 
     @model_validator(mode="after")
     def _has_no_image_options_for_texts(self) -> Self:
-        given = (self.image_column is not None, self.flip, self.augment_runs > 0)
-        names = ("image_column", "flip", "augment_runs")
-        wrong = [name for name, is_given in zip(names, given, strict=True) if is_given]
+        usual = type(self).model_fields
+        wrong = [name for name in IMAGES_ONLY if getattr(self, name) != usual[name].default]
         if self.text_column is not None and wrong:
             raise ValueError(f"text_column: {' and '.join(wrong)} apply to images only")
+        return self
+
+    @model_validator(mode="after")
+    def _fits_nothing_to_given_gaussians(self) -> Self:
+        usual = type(self).model_fields
+        useless = [name for name in FIT_ONLY if getattr(self, name) != usual[name].default]
+        if self.gaussians is not None and useless:
+            raise ValueError(
+                f"gaussians: they are fitted, so {' and '.join(useless)} would change nothing"
+            )
         return self
 
     @property
     def modality(self) -> Literal["image", "text"]:
         """What the samples are."""
         return "image" if self.text_column is None else "text"
-
-    @model_validator(mode="after")
-    def _names_each_scorer_once(self) -> Self:
-        if len(set(self.scorers)) < len(self.scorers):
-            raise ValueError("scorers: each at most once")
-        return self
 
 
 class JobProgress(BaseModel):

@@ -37,6 +37,7 @@ from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.feature_store.errors_file import write_errors
+from difficulty_service.images.corruptions import parse_corruption
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS
 from difficulty_service.pipeline import (
     Callbacks,
@@ -86,9 +87,10 @@ def run_job(
         extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
         scoring = ScoreRequest(
             folder / SCORES_FILE,
-            job.request["scorers"],
-            FitOptions(shrinkage=job.request["shrinkage"]),
+            job.options.scorers,
+            FitOptions(job.options.shrinkage, job.options.matmul_dtype),
             _fetch_gaussians(job, engine, artifacts, folder),
+            job.options.near_duplicates,
         )
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
@@ -173,6 +175,9 @@ def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path
     else:
         device = choose_device(settings.device)
         precision = best_precision(device)
+    options, corruption = job.options, None
+    if options.corrupt is not None:
+        corruption = parse_corruption(options.corrupt, options.seed)
     if job.is_text:
         precision = torch.float32  # the built-in encoder of texts has no other
     return ExtractRequest(
@@ -182,13 +187,14 @@ def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path
         network=BackboneOptions(
             device=device,
             precision=precision,
-            flip=job.request.get("flip", False),  # a job of an earlier version lacks the key
+            flip=options.flip,
         ),
         options=ExtractOptions(
-            augment_runs=job.request["augment_runs"],
-            seed=job.request["seed"],
+            corruption=corruption,
+            augment_runs=options.augment_runs,
+            seed=options.seed,
             max_pixels=DEFAULT_MAX_PIXELS if job.is_text else settings.max_pixels,
-            stop_on_error=job.request["on_error"] == "stop",
+            stop_on_error=options.on_error == "stop",
         ),
         cluster=cluster,
     )

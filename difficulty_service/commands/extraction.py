@@ -38,6 +38,7 @@ from difficulty_service.commands.options import (
     Seed,
     ShardSize,
     Split,
+    TextColumn,
     Weights,
     Workers,
 )
@@ -60,10 +61,6 @@ class Modality(StrEnum):
 ModalityName = Annotated[
     Modality,
     typer.Option("--modality", help="text: the texts of a table.", rich_help_panel=DATA),
-]
-TextColumn = Annotated[
-    str | None,
-    typer.Option(help="Column with the texts; default: text.", rich_help_panel=DATA),
 ]
 
 

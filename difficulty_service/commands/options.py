@@ -1,19 +1,19 @@
 """The options that commands share, and how their values are read."""
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from difficulty_service.errors import Setting
+from difficulty_service.options import SHRINKAGE_RULES, DatasetScoring, bounds_of, sentence_of
 
 if TYPE_CHECKING:
     from difficulty_service.statistics.fit_options import Shrinkage
 
-RULES = ("auto", "none", "ledoit-wolf", "oas", "leave-one-out")
-"""Rules of shrinkage, besides an intensity."""
 OPTIONS = {
     "min_actors": "--ray-actors",
     "max_actors": "--ray-actors",
@@ -81,27 +81,53 @@ RUN = "Run"
 CLUSTER = "Cluster"
 STATISTICS = "Statistics"
 
-Split = Annotated[
-    str | None, typer.Option(help="Sub-folder or named split to use.", rich_help_panel=DATA)
-]
-ImageColumn = Annotated[
-    str | None,
-    typer.Option(help="Column with image bytes or paths.", rich_help_panel=DATA),
-]
-LabelColumn = Annotated[
-    str | None, typer.Option(help="Column with the labels.", rich_help_panel=DATA)
-]
-IdColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="Column whose text is the sample id; default: a unique path, else file#row.",
-        rich_help_panel=DATA,
-    ),
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(min=1, help="Use this many samples, evenly spaced.", rich_help_panel=DATA),
-]
+
+def option_of(
+    name: str,
+    panel: str | None = None,
+    *,
+    metavar: str | None = None,
+    is_flag: bool = False,
+    callback: Callable[..., object] | None = None,
+) -> Any:  # noqa: ANN401 - typer's own type
+    """An option of `difficulty_service.options`, with its bounds and its sentence.
+
+    Args:
+        name: Name of the field.
+        panel: Title under which `--help` shows it.
+        metavar: What its value is, where the type does not say it.
+        is_flag: Whether it has no opposite: `--flip` without `--no-flip`.
+        callback: Checks what bounds cannot say.
+    """
+    least, most = bounds_of(DatasetScoring, name)
+    return typer.Option(
+        *([f"--{name.replace('_', '-')}"] if is_flag else []),
+        help=sentence_of(DatasetScoring, name),
+        rich_help_panel=panel,
+        metavar=metavar,
+        min=least,
+        max=most,
+        callback=callback,
+    )
+
+
+def check_near_duplicates(cosine: float | None) -> float | None:
+    """The smallest cosine of near copies as it was given.
+
+    Raises:
+        BadParameter: It is not above 0 and up to 1.
+    """
+    if cosine is not None and not 0 < cosine <= 1:
+        raise typer.BadParameter(f"{cosine} is not a cosine above 0 and up to 1, such as 0.97")
+    return cosine
+
+
+Split = Annotated[str | None, option_of("split", DATA)]
+ImageColumn = Annotated[str | None, option_of("image_column", DATA)]
+TextColumn = Annotated[str | None, option_of("text_column", DATA)]
+LabelColumn = Annotated[str | None, option_of("label_column", DATA)]
+IdColumn = Annotated[str | None, option_of("id_column", DATA)]
+Limit = Annotated[int | None, option_of("limit", DATA)]
 ShardSize = Annotated[
     int,
     typer.Option(min=1, help="Samples per part, the unit of resuming.", rich_help_panel=DATA),
@@ -137,28 +163,10 @@ PrecisionName = Annotated[
         rich_help_panel=NETWORK,
     ),
 ]
-Flip = Annotated[
-    bool,
-    typer.Option(
-        "--flip",
-        help="Mean features of each image and its mirror image, for twice the time of the network.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Corrupt = Annotated[
-    str | None,
-    typer.Option(metavar="NAME:LEVEL", help="Corrupt images first: fog:3.", rich_help_panel=RUN),
-]
-AugmentRuns = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        max=100,
-        help="Random crops and flips of each image: fitted on all, scores averaged; 0 for none.",
-        rich_help_panel=RUN,
-    ),
-]
-Seed = Annotated[int, typer.Option(help="Seed of augmentation and K-means.", rich_help_panel=RUN)]
+Flip = Annotated[bool, option_of("flip", NETWORK, is_flag=True)]
+Corrupt = Annotated[str | None, option_of("corrupt", RUN, metavar="NAME:LEVEL")]
+AugmentRuns = Annotated[int, option_of("augment_runs", RUN)]
+Seed = Annotated[int, option_of("seed", RUN)]
 BatchSize = Annotated[
     int | None,
     typer.Option(
@@ -202,14 +210,7 @@ RayActors = Annotated[
         rich_help_panel=CLUSTER,
     ),
 ]
-OnErrorOption = Annotated[
-    OnError,
-    typer.Option(
-        "--on-error",
-        help="skip: list bad images in errors.parquet and continue.",
-        rich_help_panel=RUN,
-    ),
-]
+OnErrorOption = Annotated[OnError, option_of("on_error", RUN)]
 MaxPixels = Annotated[
     int,
     typer.Option(min=1, help="Refuse images with more pixels than this.", rich_help_panel=RUN),
@@ -220,22 +221,11 @@ Resume = Annotated[
         "--resume/--no-resume", help="Keep what an earlier run extracted.", rich_help_panel=RUN
     ),
 ]
-ShrinkageName = Annotated[
-    str,
-    typer.Option(
-        "--shrinkage",
-        help="auto (leave-one-out with few images, otherwise none), none, ledoit-wolf, oas, "
-        "leave-one-out (a ridge chosen by leave-one-out likelihood), or a number in [0, 1].",
-        rich_help_panel=STATISTICS,
-    ),
-]
-MatmulDtypeName = Annotated[
-    MatmulDtype,
-    typer.Option(
-        "--matmul-dtype",
-        help="dtype of the matrix products; auto: float64 where float32 would not do.",
-        rich_help_panel=STATISTICS,
-    ),
+ShrinkageName = Annotated[str, option_of("shrinkage", STATISTICS)]
+MatmulDtypeName = Annotated[MatmulDtype, option_of("matmul_dtype", STATISTICS)]
+ScorerNames = Annotated[str, option_of("scorers", metavar="NAME,...")]
+NearDuplicates = Annotated[
+    float | None, option_of("near_duplicates", metavar="COSINE", callback=check_near_duplicates)
 ]
 Verbose = Annotated[
     bool,
@@ -276,7 +266,7 @@ def parse_shrinkage(text: str) -> "Shrinkage":
     Raises:
         BadParameter: The text is neither.
     """
-    if text in RULES:
+    if text in SHRINKAGE_RULES:
         return text  # type: ignore[return-value]
     try:
         intensity = float(text)
@@ -284,7 +274,7 @@ def parse_shrinkage(text: str) -> "Shrinkage":
         intensity = -1.0
     if not 0 <= intensity <= 1:
         raise typer.BadParameter(
-            f"{text!r} is none of {', '.join(RULES)}, nor a number in [0, 1]",
+            f"{text!r} is none of {', '.join(SHRINKAGE_RULES)}, nor a number in [0, 1]",
             param_hint="--shrinkage",
         )
     return intensity

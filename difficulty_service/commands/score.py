@@ -22,32 +22,19 @@ from difficulty_service.commands.machine import with_precision
 from difficulty_service.commands.options import (
     MatmulDtype,
     MatmulDtypeName,
+    NearDuplicates,
+    ScorerNames,
     ShrinkageName,
     Verbose,
     parse_shrinkage,
 )
 from difficulty_service.commands.report import check_report_file, write_score_report
 from difficulty_service.commands.score_report import print_next_steps, report_scores
+from difficulty_service.options import FIT_ONLY, known_scorers
 
 if TYPE_CHECKING:
     from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, ScoreRequest
     from difficulty_service.scoring.score_store import ScoreSummary
-
-SCORERS = ("rmd", "kmeans", "knn", "suspicion", "agree")
-
-FIT_OPTIONS = ("shrinkage", "matmul_dtype")
-"""Options that fitted Gaussians have no use for."""
-
-
-def check_threshold(cosine: float | None) -> float | None:
-    """The smallest cosine of near copies as it was given.
-
-    Raises:
-        BadParameter: It is not above 0 and up to 1.
-    """
-    if cosine is not None and not 0 < cosine <= 1:
-        raise typer.BadParameter(f"{cosine} is not a cosine above 0 and up to 1, such as 0.97")
-    return cosine
 
 
 @takes_extraction
@@ -78,19 +65,8 @@ def score(
         Path | None,
         typer.Option(help="Also write a page with the images, as `difficulty report` does."),
     ] = None,
-    scorers: Annotated[
-        str, typer.Option(help="Some of rmd, kmeans, knn, suspicion, agree, separated by commas.")
-    ] = "rmd",
-    near_duplicates: Annotated[
-        float | None,
-        typer.Option(
-            metavar="COSINE",
-            callback=check_threshold,
-            help="Also find near copies: images whose features have at least this cosine, above 0 "
-            "and up to 1. 0.97 is a good start. The time grows with the square of the number of "
-            "images.",
-        ),
-    ] = None,
+    scorers: ScorerNames = "rmd",
+    near_duplicates: NearDuplicates = None,
     shrinkage: ShrinkageName = "auto",
     matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
     verbose: Verbose = False,
@@ -111,7 +87,7 @@ def score(
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
     from difficulty_service.statistics.fit_options import FitOptions
 
-    if gaussians is not None and (useless := given_options(context, FIT_OPTIONS)):
+    if gaussians is not None and (useless := given_options(context, FIT_ONLY)):
         raise typer.BadParameter(
             f"{gaussians} holds fitted Gaussians, so {', '.join(useless)} would change nothing"
         )
@@ -144,16 +120,12 @@ def parse_scorers(text: str) -> list[str]:
     """Reads names of scorers, separated by commas.
 
     Raises:
-        BadParameter: A name is unknown.
+        BadParameter: A name is unknown, or there twice.
     """
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = sorted(set(names) - set(SCORERS))
-    if unknown or not names:
-        raise typer.BadParameter(
-            f"unknown scorers {unknown}; expected some of {', '.join(SCORERS)}",
-            param_hint="--scorers",
-        )
-    return names
+    try:
+        return list(known_scorers([name.strip() for name in text.split(",") if name.strip()]))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--scorers") from None
 
 
 def given_options(context: typer.Context, names: Iterable[str]) -> list[str]:

@@ -4,12 +4,9 @@ import difflib
 from collections.abc import Sequence
 
 from difficulty_service.errors import DifficultyError, StatisticsError
+from difficulty_service.options import SHRINKAGE_RULES
+from difficulty_service.scorers import SCORERS
 from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions, Shrinkage
-
-RULES = ("auto", "none", "ledoit-wolf", "oas", "leave-one-out")
-"""Rules of shrinkage, besides an intensity."""
-
-SCORERS = ("rmd", "kmeans", "knn", "suspicion", "agree")
 
 
 def fit_options(shrinkage: Shrinkage, matmul_dtype: str) -> FitOptions:
@@ -19,7 +16,7 @@ def fit_options(shrinkage: Shrinkage, matmul_dtype: str) -> FitOptions:
         StatisticsError: A value is unknown.
     """
     if isinstance(shrinkage, str):
-        require_known(shrinkage, RULES, "shrinkage")
+        require_known(shrinkage, SHRINKAGE_RULES, "shrinkage")
     elif not 0 <= shrinkage <= 1:
         raise StatisticsError(f"shrinkage {shrinkage} is outside 0 to 1", parameter="shrinkage")
     require_known(matmul_dtype, ("auto", *MATMUL_DTYPES), "matmul_dtype")
@@ -34,7 +31,7 @@ def scorer_names(scorers: str | Sequence[str]) -> tuple[str, ...]:
     """
     names = (scorers,) if isinstance(scorers, str) else tuple(scorers)
     for name in names:
-        require_known(name, SCORERS, "scorers")
+        require_known(name, tuple(SCORERS), "scorers")
     return names
 
 

@@ -49,7 +49,11 @@ recipe = {
     "training": {"epochs": 2, "batch_size": 16, "precision": "fp32"},
 }
 run = trainer.train(
-    recipe, train=(images.astype(np.uint8), labels), out=folder / "run", device="cpu", progress=False
+    recipe,
+    train=(images.astype(np.uint8), labels),
+    out=folder / "run",
+    device="cpu",
+    progress=False,
 )
 (parameters,) = folder.glob("run/**/model.safetensors")
 np.savez(

@@ -1,5 +1,7 @@
 """The form for a new job answers whatever it is sent with a page that explains it."""
 
+import html
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,3 +53,51 @@ def test_mirror_images_are_asked_for_by_a_box_that_stays_checked(client: TestCli
     assert 'name="flip" value="1" checked' in refused.text
     newest, first = client.get("/v1/jobs").json()["jobs"]
     assert (first["request"]["flip"], newest["request"]["flip"]) == (True, False)
+
+
+def test_every_option_that_is_entered_is_in_the_request(client: TestClient) -> None:
+    entered = {
+        "source": "root",
+        "root": "photos",
+        "scorers": ["rmd", "suspicion", "agree", "kmeans", "knn"],
+        "near_duplicates": "0.97",
+        "shrinkage": "0.25",
+        "label_column": " breed ",
+        "corrupt": "fog:3",
+        "on_error": "stop",
+        "limit": "50",
+    }
+
+    answer = client.post("/", data=entered)
+
+    assert answer.status_code == 303
+    (job,) = client.get("/v1/jobs").json()["jobs"]
+    request = job["request"]
+    assert request["scorers"] == entered["scorers"]
+    assert (request["near_duplicates"], request["shrinkage"]) == (0.97, 0.25)
+    assert (request["label_column"], request["corrupt"]) == ("breed", "fog:3")
+    assert (request["on_error"], request["limit"]) == ("stop", 50)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"near_duplicates": "close"}, "near_duplicates: 'close' is no number"),
+        ({"limit": "2.5"}, "limit: Input should be a valid integer"),
+        ({"shrinkage": "oas "}, None),
+        ({"scorers": "knnn"}, "did you mean 'knn'?"),
+        ({"corrupt": "rain:3"}, "'rain'"),
+    ],
+)
+def test_an_entry_that_is_wrong_is_explained_and_marked(
+    client: TestClient, entry: dict[str, str], said: str | None
+) -> None:
+    answer = client.post("/", data={"source": "root", "root": "photos"} | entry)
+
+    if said is None:
+        assert answer.status_code == 303
+        return
+    (name,) = entry
+    assert answer.status_code == 422
+    assert said in html.unescape(answer.text)
+    assert re.search(f'name="{name}"[^>]* aria-invalid="true"', answer.text)

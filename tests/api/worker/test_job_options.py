@@ -14,8 +14,11 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.images.corruptions import parse_corruption
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
 from difficulty_service.score_file import read_scores
+from difficulty_service.scorers import SCORERS
 from difficulty_service.statistics.fit_options import FitOptions
 
 
@@ -42,3 +45,38 @@ def test_a_job_averages_each_image_with_its_mirror_image_on_request(
 
     assert flipped.equals(read_scores(expected).table)
     assert not plain["rmd"].equals(flipped["rmd"])
+
+
+def test_a_job_with_every_scorer_has_the_columns_of_the_command_line(
+    claimed: Callable[..., Job],
+    settings: Settings,
+    sqlite_engine: Engine,
+    artifacts: Artifacts,
+    photos: Path,
+    tmp_path: Path,
+) -> None:
+    scorers = list(SCORERS)
+    reading = DatasetOptions(shard_size=16)
+    extraction = ExtractRequest(
+        str(photos),
+        tmp_path / "store",
+        "builtin",
+        reading,
+        options=ExtractOptions(corruption=parse_corruption("fog:2", 0)),
+    )
+    expected = tmp_path / "expected.parquet"
+    score_dataset(
+        extraction,
+        ScoreRequest(expected, scorers, FitOptions("ledoit-wolf"), near_duplicates=0.9),
+    )
+
+    result = run_job(
+        claimed(scorers=scorers, near_duplicates=0.9, corrupt="fog:2"),
+        settings,
+        sqlite_engine,
+        artifacts,
+        Observer(),
+    )
+
+    with artifacts.open(f"{result['prefix']}/scores.parquet") as file:
+        assert pq.read_table(file).equals(read_scores(expected).table)

@@ -1,0 +1,87 @@
+"""Every option of scoring a dataset reaches the command line, Python, HTTP and the form."""
+
+import inspect
+import re
+from typing import get_type_hints
+
+import pytest
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+
+import difficulty_service as ds
+from api.app import create_app
+from api.schemas.jobs import JobCreate
+from api.settings import Settings
+from difficulty_service.cli import create_app as create_command_line
+from difficulty_service.interface.image_options import ImageOptions
+from difficulty_service.options import DatasetScoring, sentence_of
+from difficulty_service.scorers import SCORERS
+from docs.options import PAGE, page
+
+OPTIONS = list(DatasetScoring.model_fields)
+
+
+@pytest.fixture(scope="module")
+def help_text() -> str:
+    environment = {"COLUMNS": "400", "TERM": "dumb", "NO_COLOR": "1"}
+    done = CliRunner().invoke(create_command_line(), ["score", "--help"], env=environment)
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", done.output).split())
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    folder = tmp_path_factory.mktemp("service")
+    (folder / "photos").mkdir()
+    settings = Settings(data_dir=folder / "data", roots={"photos": str(folder / "photos")})
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_command_line_has_it_with_the_same_sentence(name: str, help_text: str) -> None:
+    assert f"--{name.replace('_', '-')} " in help_text
+    assert sentence_of(DatasetScoring, name) in help_text
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_python_has_it(name: str) -> None:
+    assert name in get_type_hints(ImageOptions)
+
+
+@pytest.mark.parametrize("name", ["scorers", "near_duplicates", "shrinkage", "matmul_dtype"])
+def test_python_has_it_for_features_in_memory_with_the_same_default(name: str) -> None:
+    default = inspect.signature(ds.score).parameters[name].default
+
+    assert default == DatasetScoring.model_fields[name].default
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_job_has_it_with_the_same_schema(name: str, client: TestClient) -> None:
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    expected = DatasetScoring.model_json_schema()["properties"][name]
+    if expected["default"] is None:
+        del expected["default"]  # OpenAPI leaves it out
+
+    assert schemas["JobCreate"]["properties"][name] == expected
+    assert JobCreate.model_fields[name].default == DatasetScoring.model_fields[name].default
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_form_has_it_with_the_same_sentence(name: str, client: TestClient) -> None:
+    page = client.get("/").text
+
+    assert f'name="{name}"' in page
+    assert sentence_of(DatasetScoring, name) in page
+
+
+def test_every_scorer_is_offered_everywhere(help_text: str, client: TestClient) -> None:
+    page = client.get("/").text
+
+    for scorer in SCORERS.values():
+        assert scorer.name in help_text
+        assert f'name="scorers" value="{scorer.name}"' in page
+        assert scorer.sentence in page
+
+
+def test_the_page_of_options_is_made_of_them() -> None:
+    assert PAGE.read_text() == page(), "run: python docs/options.py"
