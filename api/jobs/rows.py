@@ -55,7 +55,7 @@ class Job:
 
     @property
     def is_text(self) -> bool:
-        """Whether its samples are texts; a job of an earlier version has images."""
+        """Whether its samples are texts."""
         return self.request.get("text_column") is not None
 
     @property
