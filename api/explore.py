@@ -29,7 +29,7 @@ from difficulty_service.feature_store.description import is_store
 from difficulty_service.feature_store.errors_file import ERRORS_FILE, read_errors, write_errors
 from difficulty_service.files.wording import count_of
 from difficulty_service.options import ReadingOptions
-from difficulty_service.reporting.samples import COLUMNS, columns_to_read, to_samples
+from difficulty_service.reporting.samples import COLUMNS, to_samples
 from difficulty_service.runtime.apart import call_apart
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
@@ -198,8 +198,7 @@ def _job(engine: Engine, job_id: str, request: Mapping[str, Any]) -> Job:
 
 def _needed(content: ScoreFile) -> ScoreFile:
     """The columns that the pages read."""
-    columns = columns_to_read(content.table.column_names)
-    return ScoreFile(content.table.select(columns), content.provenance)
+    return ScoreFile(content.table.select(COLUMNS), content.provenance)
 
 
 def _result(content: ScoreFile) -> dict[str, Any]:
@@ -208,6 +207,7 @@ def _result(content: ScoreFile) -> dict[str, Any]:
         "num_samples": len(samples),
         "num_scored": len(samples) - content.table["rmd"].null_count,
         "num_doubtful": int(samples.is_doubtful.sum()),
+        "num_duplicates": len(samples) - content.table["duplicate_of"].null_count,
         "num_bad_images": 0,
     }
     known = {name: content.provenance.get(name) for name in COUNTS}

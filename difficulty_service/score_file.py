@@ -55,22 +55,6 @@ SCHEMA = pa.schema(
 )
 
 
-LATER_COLUMNS = frozenset(
-    {
-        "nearest_label_name",
-        "duplicate_of",
-        "near_duplicate_of",
-        "suspicion",
-        "label_probability",
-        "suspected_label",
-        "suspected_label_name",
-        "agree",
-        "loss",
-        "doubt",
-    }
-)
-"""Columns that files of version 0.1 lack; they are read as null."""
-
 READERS: Mapping[str, Callable[[Path, pa.Schema], pa.Table]] = {
     ".csv": read_csv,
     ".jsonl": read_json_lines,
@@ -157,16 +141,13 @@ def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
     """
     names = list(columns or SCHEMA.names)
     with _opened(path) as opened:
-        present = set(opened.schema.names)
-        missing = sorted(set(names) - present - LATER_COLUMNS)
+        missing = sorted(set(names) - set(opened.schema.names))
         if missing:
             raise ScoreFileError(
-                f"{path} lacks the columns {missing}; it has {opened.schema.names}"
+                f"{path} lacks the columns {missing}; it has {opened.schema.names}",
+                "score again, or name columns that it has",
             )
-        table = opened.read([name for name in names if name in present])
-    for name in names:
-        if name not in present:
-            table = table.append_column(SCHEMA.field(name), pa.nulls(len(table), _type_of(name)))
+        table = opened.read(names)
     return ScoreFile(table.select(names).replace_schema_metadata(None), opened.provenance)
 
 
@@ -231,7 +212,7 @@ def _checked(path: Path, provenance: Mapping[str, Any]) -> Mapping[str, Any]:
     if version != SCHEMA_VERSION:
         raise ScoreFileError(
             f"{path} has score schema {version}, but this package reads {SCHEMA_VERSION}",
-            "score again with this package, or install the one that wrote the file",
+            "score again",
         )
     return provenance
 

@@ -17,6 +17,9 @@ from difficulty_service.files.checked_json import dump_checked, load_checked
 from difficulty_service.files.checked_parquet import write_parquet
 from trainer.samples import InputSpec, SkippedEntry
 
+VERSION = 1
+"""Version of the files of a run, which its description names."""
+
 CHECKPOINT = "checkpoint.pt"
 CORRUPTIONS = "corruptions.json"
 ERRORS = "errors.parquet"
@@ -90,6 +93,28 @@ def read_json(path: Path) -> dict[str, Any]:
         raise TrainingError(f"{path} is damaged ({error})", "train again") from error
 
 
+def write_run(folder: Path, values: Mapping[str, Any]) -> None:
+    """Writes the description of a run into the folder of its seed."""
+    write_json(folder / RECIPE, {"version": VERSION, **values})
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The description of the run in the folder of a seed.
+
+    Raises:
+        TrainingError: The file is missing, damaged or of another version.
+    """
+    path = folder / RECIPE
+    values = read_json(path)
+    version = values.pop("version", None)
+    if version != VERSION:
+        raise TrainingError(
+            f"{path} has version {version} of runs, but this package reads {VERSION}",
+            "train again",
+        )
+    return values
+
+
 def write_history(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     """Writes one line of JSON per epoch."""
     with replacing(path) as temporary:
@@ -151,8 +176,8 @@ def read_inputs(path: Path) -> tuple[InputSpec, tuple[str, ...]]:
             mean,
             std,
             tuple(values["vocabulary"]),
-            values.get("tokenizer"),  # runs of earlier versions have neither
-            values.get("padding"),
+            values["tokenizer"],
+            values["padding"],
         )
         return spec, tuple(values["class_names"])
     except (KeyError, RuntimeError, TypeError, ValueError) as error:

@@ -148,7 +148,7 @@ class BackbonePool:
             features=description["features"],
             device=self._device,
             precision=precision,
-            flip=description.get("flip", False),
+            flip=description["flip"],
         )
         backbone = load_backbone(description["backbone"], options)
         if isinstance(backbone.preprocessing, TextPreprocessing):

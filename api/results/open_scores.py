@@ -1,7 +1,7 @@
 """The scores of finished jobs, kept open for the pages.
 
-A job publishes the columns that the pages read. Those of another version, damaged ones and those
-that an older worker did not write are made from the score file when they are first asked for.
+A job publishes the columns that the pages read. Those of another version and damaged ones are made
+from the score file when they are first asked for.
 """
 
 from pathlib import Path
@@ -17,8 +17,8 @@ from api.results.overview import Overview
 from api.results.score_columns import ScoreColumns, map_columns, write_columns
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
-from difficulty_service.reporting.samples import columns_to_read
-from difficulty_service.score_file import read_score_schema, read_scores
+from difficulty_service.reporting.samples import COLUMNS
+from difficulty_service.score_file import read_scores
 
 MAX_OPEN = 8
 
@@ -75,7 +75,6 @@ class OpenScores:
         with TemporaryDirectory(dir=path.parent) as folder:
             local = Path(folder) / SCORES_FILE
             save(open_stored(self._artifacts, job, SCORES_FILE), local)
-            columns = columns_to_read(read_score_schema(local).names)
-            write_columns(path, read_scores(local, columns))
+            write_columns(path, read_scores(local, COLUMNS))
         # The whole table was in memory once; what is left of it is of no use.
         pa.default_memory_pool().release_unused()

@@ -60,7 +60,7 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
 
     Args:
         path: File to write.
-        scores: A score file with the columns of `reporting.samples.columns_to_read`.
+        scores: A score file with the columns of `reporting.samples.COLUMNS`.
     """
     samples = to_samples(scores)
     columns: dict[str, pa.Array] = {"ids": samples.ids, "copy_of": samples.copy_of}

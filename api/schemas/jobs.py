@@ -142,18 +142,12 @@ class JobResult(BaseModel):
 
     num_samples: int
     num_scored: int
-    num_doubtful: int | None = Field(
-        default=None,
-        description="Samples that look more like another class than their own; null in results of "
-        "version 0.1",
+    num_doubtful: int = Field(
+        description="Samples that look more like another class than their own"
     )
-    num_duplicates: int | None = Field(
-        default=None,
-        description="Samples with the features of an earlier one; null in results of version 0.1",
-    )
+    num_duplicates: int = Field(description="Samples with the features of an earlier one")
     num_bad_images: int = Field(description="Listed at GET /v1/jobs/{id}/errors")
     num_skipped: int = Field(
-        default=0,
         description="Entries of the dataset that are no samples, such as rows without a label and "
         "empty class folders; listed beside the unreadable images",
     )

@@ -48,38 +48,27 @@ class ScoreRow(BaseModel):
     rmd_std: float | None
     rmd_loo: float | None
     nearest_label: int | None
-    nearest_label_name: str | None = Field(
-        default=None, description="Null in results of version 0.1"
-    )
+    nearest_label_name: str | None
     label_margin: float | None = Field(description="Above 0, another class fits better")
     percentile: float | None
-    duplicate_of: str | None = Field(
-        default=None, description="Id of the first sample with the same features"
-    )
+    duplicate_of: str | None = Field(description="Id of the first sample with the same features")
     near_duplicate_of: str | None = Field(
-        default=None,
         description="Id of the first sample with nearly the same features, where they were "
         "compared",
     )
     kmeans: float | None
     knn: float | None
     suspicion: float | None = Field(
-        default=None, description="Log-odds that the label is wrong; null where not requested"
+        description="Log-odds that the label is wrong; null where not requested"
     )
-    label_probability: float | None = Field(
-        default=None, description="Probability that the label is right"
-    )
-    suspected_label: int | None = Field(
-        default=None, description="The likeliest class other than the label"
-    )
-    suspected_label_name: str | None = None
-    agree: float | None = Field(
-        default=None, description="Log-odds against the label, by its tempered posterior"
-    )
+    label_probability: float | None = Field(description="Probability that the label is right")
+    suspected_label: int | None = Field(description="The likeliest class other than the label")
+    suspected_label_name: str | None
+    agree: float | None = Field(description="Log-odds against the label, by its tempered posterior")
     loss: float | None = Field(
-        default=None, description="Cross-entropy of the label; only in files of `evaluate`"
+        description="Cross-entropy of the label; only in files of `evaluate`"
     )
-    doubt: float | None = Field(default=None, description="1 - the confidence; likewise")
+    doubt: float | None = Field(description="1 - the confidence; likewise")
     thumbnail: str = Field(description="Address of a thumbnail")
 
 

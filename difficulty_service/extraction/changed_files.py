@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.feature_store.part import read_bad_images
-from difficulty_service.feature_store.part_images import has_digests, read_stamps
+from difficulty_service.feature_store.part_images import read_stamps
 from difficulty_service.feature_store.previous import set_aside
 from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.identity import file_stamp
@@ -31,7 +31,7 @@ def set_aside_changed(dataset: Dataset, store: FeatureStore, shards: Iterable[in
 
 def _is_current(dataset: Dataset, store: FeatureStore, shard: int) -> bool:
     known = set(_stamps(store, shard))
-    if not known:  # images in tables or archives, or a part of version 0.1
+    if not known:  # images in tables or archives
         return True
     files = (sample.file for sample in dataset.read_shard(shard) if sample.file)
     return all(stamp is None or stamp in known for stamp in map(file_stamp, files))
@@ -40,6 +40,5 @@ def _is_current(dataset: Dataset, store: FeatureStore, shard: int) -> bool:
 def _stamps(store: FeatureStore, shard: int) -> Iterator[int]:
     """Stamps of the files that a part was made of, readable or not."""
     part = store.part_file(shard)
-    if has_digests(part):
-        bad_stamps = (bad.stamp for bad in read_bad_images(part))
-        yield from filter(None, [*read_stamps(part).tolist(), *bad_stamps])
+    bad_stamps = (bad.stamp for bad in read_bad_images(part))
+    yield from filter(None, [*read_stamps(part).tolist(), *bad_stamps])

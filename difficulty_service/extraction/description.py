@@ -46,8 +46,7 @@ def describe_features(
         "feature_dim": backbone.feature_dim,
         "precision": str(network.precision).removeprefix("torch."),
         **({"precision_pilot": dict(pilot)} if (pilot := options.precision_pilot) else {}),
-        # Only where it is so, for features of earlier versions are not flipped and do not say it.
-        **({"flip": True} if network.flip else {}),
+        "flip": network.flip,
         "preprocessing": backbone.preprocessing.describe(),
         **({"modality": "text"} if dataset.modality == "text" else decoding),
         **({"corruption": str(options.corruption)} if options.corruption else {}),

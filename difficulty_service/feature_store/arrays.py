@@ -230,9 +230,9 @@ def _describe(
     digest.update("\0".join(class_names).encode())
     for buffer in pa.concat_arrays([sample_ids]).buffers()[1:]:
         digest.update(buffer or b"")
-    unknown = ("backbone", "weights_sha256", "features", "precision", "preprocessing", "mode")
+    unknown = ("backbone", "weights_sha256", "features", "precision", "flip", "preprocessing")
     return {
-        **dict.fromkeys((*unknown, "decoder", "max_pixels")),
+        **dict.fromkeys((*unknown, "mode", "decoder", "max_pixels")),
         "dataset": origin,
         "fingerprint": digest.hexdigest(),
         "class_names": list(class_names),

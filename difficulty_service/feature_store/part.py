@@ -192,8 +192,8 @@ def _bad_image_to_json(bad: BadImage) -> list[Any]:
 
 
 def _bad_image_from_json(entry: list[Any]) -> BadImage:
-    """The inverse of `_bad_image_to_json`; version 0.1 wrote only the id and the reason."""
-    sample_id, reason, content, stamp = [*entry, None, None][:4]
+    """The inverse of `_bad_image_to_json`."""
+    sample_id, reason, content, stamp = entry
     return BadImage(sample_id, reason, bytes.fromhex(content) if content else None, stamp)
 
 

@@ -13,20 +13,8 @@ from difficulty_service.feature_store.part import damaged_part
 from difficulty_service.feature_store.raw_page import read_checked, write_raw_page
 from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet, read_parquet_schema
+from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet
 from difficulty_service.files.identity import CONTENT_BYTES
-
-
-def has_digests(path: Path) -> bool:
-    """Whether a part tells which images it holds features of; version 0.1 wrote none that does.
-
-    Raises:
-        FeatureStoreError: The part is damaged.
-    """
-    try:
-        return "content" in read_parquet_schema(path).names
-    except UNREADABLE as error:
-        raise damaged_part(path, error) from error
 
 
 def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
@@ -83,7 +71,8 @@ def bad_images_list(bad_images: Sequence[BadImage], *, with_ids: bool) -> ImageL
 
 def _read(path: Path, columns: list[str]) -> pa.Table:
     try:
-        return read_parquet(path, columns, use_threads=False).combine_chunks()
+        # Selecting raises where a column is missing, which reading does not.
+        return read_parquet(path, columns, use_threads=False).select(columns).combine_chunks()
     except UNREADABLE as error:
         raise damaged_part(path, error) from error
 

@@ -19,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import FeatureStoreError, Setting
 from difficulty_service.feature_store.description import is_store, read_description
 from difficulty_service.feature_store.known_images import (
     ImageList,
@@ -31,7 +30,6 @@ from difficulty_service.feature_store.lock import sole_writer
 from difficulty_service.feature_store.part import open_part, read_bad_images
 from difficulty_service.feature_store.part_images import (
     bad_images_list,
-    has_digests,
     keep_images,
     read_images,
 )
@@ -136,8 +134,7 @@ def prepare_store(
         resume: Whether to keep the features of an earlier run; otherwise they are deleted first.
 
     Raises:
-        FeatureStoreError: As for `create_store`; or the dataset has changed and the features are
-            those of version 0.1, which did not write of which images they are.
+        FeatureStoreError: As for `create_store`.
     """
     if resume and is_store(folder):
         store = FeatureStore(folder, json.loads(json.dumps(description)))
@@ -146,9 +143,7 @@ def prepare_store(
         of_features = FREE_TO_CHANGE | OF_DATASET
         changes += _changed_files(before, store.description)
         if changes and not differences(before, store.description, ignored=of_features):
-            parts = sorted(folder.glob(PART_FILES))
-            _require_digests(folder, parts, changes)
-            set_aside(store, parts)
+            set_aside(store, sorted(folder.glob(PART_FILES)))
             store.write_description()  # last, so that whatever it describes is new
     return create_store(folder, description, resume=resume)
 
@@ -156,21 +151,8 @@ def prepare_store(
 def _changed_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """A phrase where the files of a dataset have other times, whose sizes may be the same."""
     stamps = before.get(CONTAINERS), now.get(CONTAINERS)
-    known = None not in stamps  # unlike those of earlier versions, and of files elsewhere
+    known = None not in stamps  # unlike those of files elsewhere
     return ["its files were written again"] if known and stamps[0] != stamps[1] else []
-
-
-def _require_digests(folder: Path, parts: Sequence[Path], changes: Sequence[str]) -> None:
-    if all(has_digests(part) for part in parts):
-        return
-    raise FeatureStoreError(
-        f"{folder} holds features of another dataset ({'; '.join(changes)}), and version 0.1 did "
-        "not write by what to recognise their images",
-        "use ",
-        Setting("resume", value=False),
-        " to replace them, or another ",
-        Setting("out"),
-    )
 
 
 def set_aside(store: FeatureStore, files: Sequence[Path]) -> None:
@@ -215,7 +197,7 @@ def delete_reused(store: FeatureStore) -> int:
     """
     present = set(range(store.num_parts)) - set(store.missing_parts())
     parts = [store.part_file(shard) for shard in sorted(present)]
-    keys = [_images(store, part).content_keys() for part in parts if has_digests(part)]
+    keys = [_images(store, part).content_keys() for part in parts]
     in_parts = np.unique(np.concatenate(keys))
     num_unused = 0
     for file in previous_files(store):

@@ -16,6 +16,8 @@ from difficulty_service.errors import FeatureStoreError, Setting
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.description import (
     DESCRIPTION_FILE,
+    FORMAT_KEY,
+    FORMAT_VERSION,
     is_store,
     read_description,
 )
@@ -179,8 +181,9 @@ class FeatureStore:
 
     def write_description(self) -> None:
         """Writes the description into the folder."""
+        described = {FORMAT_KEY: FORMAT_VERSION, **self.description}
         with replacing(self.folder / DESCRIPTION_FILE) as temporary:
-            temporary.write_text(dump_checked(self.description, indent=1, sort_keys=True))
+            temporary.write_text(dump_checked(described, indent=1, sort_keys=True))
 
 
 def create_store(

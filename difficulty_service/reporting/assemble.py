@@ -13,7 +13,7 @@ from difficulty_service.feature_store.store import open_store
 from difficulty_service.reporting.compared import ComparedColumn, compare, read_dataset_column
 from difficulty_service.reporting.explained import find_explanation
 from difficulty_service.reporting.map import ImageMap, draw_map, has_tsne
-from difficulty_service.reporting.samples import columns_to_read, to_samples
+from difficulty_service.reporting.samples import COLUMNS, to_samples
 from difficulty_service.reporting.writing import (
     DEFAULT_MAX_MB,
     ReportParts,
@@ -56,8 +56,8 @@ def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
     Raises:
         ScoreFileError: As for `read_scores`.
     """
-    others = () if compared is None else (compared,)
-    return read_scores(path, columns_to_read(read_score_schema(path).names, *others))
+    others = [name for name in read_score_schema(path).names if name == compared]
+    return read_scores(path, list(dict.fromkeys((*COLUMNS, *others))))
 
 
 def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> WrittenReport:

@@ -1,6 +1,6 @@
 """The columns of a score file as arrays, which every part of the report reads."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -19,17 +19,17 @@ HARDEST_SHARE = 0.05
 UNUSUAL_SHARE = 0.01
 """Share of the samples whose `md_agnostic` counts as unlike anything else."""
 
-COLUMNS = (
-    *("sample_id", "label", "label_name", "rmd", "md_agnostic", "nearest_label", "label_margin"),
-    *("percentile", "duplicate_of", "near_duplicate_of"),
-)
-"""Columns of a score file that the report needs."""
-
 MEASURES = ("rmd", "loss")
 """Columns of difficulty; the report is by the first that a score file has values of."""
 
 SUSPICION, SUSPECTED = "suspicion", "suspected_label"
-"""Columns that tell which samples to check, in which order, where a score file has them."""
+"""Columns that tell which samples to check, in which order; null where they were not asked for."""
+
+COLUMNS = (
+    *("sample_id", "label", "label_name", *MEASURES, "md_agnostic", "nearest_label"),
+    *("label_margin", "percentile", "duplicate_of", "near_duplicate_of", SUSPICION, SUSPECTED),
+)
+"""Columns of a score file that the report reads."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ScoredSamples:
         copy_of: Id of the first sample that each one is a copy or near copy of; null for others.
         names: Name of each class index that occurs.
         suspicion: Log-odds that each label is wrong, NaN where there are none; None where the
-            score file does not have them. Shape (samples,).
+            score file has no values of them. Shape (samples,).
         measure: Which of MEASURES `rmd` holds.
     """
 
@@ -110,17 +110,6 @@ class ScoredSamples:
         return self.names.get(label, str(label))
 
 
-def columns_to_read(present: Collection[str], *others: str) -> list[str]:
-    """Columns that the report reads of a score file.
-
-    Args:
-        present: Columns of the file.
-        others: More columns, which are read if the file has them.
-    """
-    optional = [name for name in (SUSPICION, SUSPECTED, *MEASURES, *others) if name in present]
-    return list(dict.fromkeys((*COLUMNS, *optional)))
-
-
 def to_samples(scores: ScoreFile) -> ScoredSamples:
     """The arrays of a score file that has COLUMNS."""
     table = scores.table
@@ -134,16 +123,10 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         return column
 
     nearest, suspicion = indices("nearest_label"), None
-    if {SUSPICION, SUSPECTED} <= set(table.column_names) and (
-        table[SUSPICION].null_count < len(table)
-    ):
+    if table[SUSPICION].null_count < len(table):
         suspicion = numbers(SUSPICION)
         nearest = np.where(suspicion > 0, indices(SUSPECTED), nearest)
-    filled = [
-        name
-        for name in MEASURES
-        if name in table.column_names and table[name].null_count < len(table)
-    ]
+    filled = [name for name in MEASURES if table[name].null_count < len(table)]
     measure = filled[0] if filled else MEASURES[0]
     return ScoredSamples(
         ids=_texts(table["sample_id"]),

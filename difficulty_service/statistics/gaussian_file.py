@@ -16,25 +16,16 @@ from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.moments import Moments
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 METADATA_KEY = "difficulty"
 REMEDY = "make it again with `difficulty fit`"
-
-BY_NUMBER = "classes of a single sample get no score: labels "
-"""Beginning of a warning of version 0.1, in place of which the class names are given now."""
-
-KEYS = {"matmul_dtype": "products"}
-"""Keys in the file of the options that are stored under another name."""
-
-FORMER_OPTIONS = {"force"}
-"""Keys in older files of options that no longer exist."""
 
 
 def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, Any]) -> None:
     """Writes Gaussians and their provenance atomically."""
     description = {
         "format_version": FORMAT_VERSION,
-        "options": {KEYS.get(name, name): value for name, value in vars(gaussians.options).items()},
+        "options": vars(gaussians.options),
         "warnings": gaussians.warnings,
         "provenance": dict(provenance),
     }
@@ -58,7 +49,8 @@ def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
     """Reads Gaussians and their provenance.
 
     Raises:
-        StatisticsError: The file is missing or damaged, or was not written by `save_gaussians`.
+        StatisticsError: The file is missing or damaged, or of a version that this package does not
+            know.
     """
     try:
         tensors, metadata = read_tensors(path)
@@ -77,17 +69,12 @@ def _to_gaussians(
     path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]
 ) -> tuple[Gaussians, Mapping[str, Any]]:
     """The Gaussians of a file, and their provenance."""
-    if description.get("format_version") != FORMAT_VERSION:
+    version = description.get("format_version")
+    if version != FORMAT_VERSION:
         raise StatisticsError(
-            f"{path} is not a Gaussians file of format {FORMAT_VERSION}",
-            "make one with `difficulty fit`",
+            f"{path} is not a Gaussians file of version {FORMAT_VERSION}: its version is {version}",
+            REMEDY,
         )
-    names = {key: name for name, key in KEYS.items()}
-    options = {
-        names.get(key, key): value
-        for key, value in description["options"].items()
-        if key not in FORMER_OPTIONS
-    }
     moments = Moments(**{name: tensors[f"moments.{name}"] for name in Moments.__dataclass_fields__})
     within, agnostic = (
         Factor(tensors[f"{name}.whitening"], **description[name]) for name in ("within", "agnostic")
@@ -98,10 +85,8 @@ def _to_gaussians(
         class_means=tensors["class_means"],
         within=within,
         agnostic=agnostic,
-        options=FitOptions(**options),
-        warnings=tuple(
-            sentence for sentence in description["warnings"] if not sentence.startswith(BY_NUMBER)
-        ),
+        options=FitOptions(**description["options"]),
+        warnings=tuple(description["warnings"]),
         centre=tensors.get("centre"),
     )
     return gaussians, description["provenance"]

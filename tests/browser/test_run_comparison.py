@@ -1,6 +1,5 @@
 """The page of compared training runs in a real browser, offline."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.metrics.bootstrap import Resampling
@@ -24,6 +24,11 @@ OpenPage = Callable[..., "Page"]
 Findings = Callable[["Page"], list[tuple[str, str]]]
 
 HOSTILE = "</style><img src=x onerror=alert(1)> {{ 7 * 7 }}"
+OBJECTIVE = {
+    "loss": {"name": "focal", "constants": {"gamma": 2.0}},
+    "alpha": 0.0,
+    "weights": "none",
+}
 SAMPLES = 300
 
 
@@ -35,8 +40,8 @@ def write_run(folder: Path, name: str, signal: float) -> Path:
         logits, validation = signal * F.one_hot(targets, 3) + noise
         seed_folder = folder / f"seed-{seed}"
         seed_folder.mkdir(parents=True)
-        recipe = {"name": name, "loss": {"name": "focal", "gamma": 2.0}}
-        (seed_folder / "recipe.json").write_text(json.dumps({"recipe": recipe}))
+        run_folder.write_run(seed_folder, {"recipe": {"name": name}})
+        run_folder.write_json(seed_folder / "objective.json", OBJECTIVE)
         record = evaluate_predictions(logits, targets, (validation, targets))
         write_metrics(seed_folder / "metrics.json", record)
         ids = [f"{row}.png" for row in range(SAMPLES)]

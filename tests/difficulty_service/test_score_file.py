@@ -103,16 +103,17 @@ def test_another_version_is_named(tmp_path: Path) -> None:
     metadata = {METADATA_KEY: json.dumps({"schema_version": 2})}
     pq.write_table(make_table().replace_schema_metadata(metadata), tmp_path / "s.parquet")
 
-    with pytest.raises(ScoreFileError, match="score schema 2, but this package reads 1"):
+    with pytest.raises(ScoreFileError, match=r"score schema 2, but .* reads 1; score again"):
         read_scores(tmp_path / "s.parquet")
 
 
-def test_a_missing_column_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", SCHEMA.names)
+def test_a_missing_column_is_named(tmp_path: Path, name: str) -> None:
     write_scores(tmp_path / "s.parquet", make_table(), {})
-    table = pq.read_table(tmp_path / "s.parquet").drop_columns(["rmd_loo"])
+    table = pq.read_table(tmp_path / "s.parquet").drop_columns([name])
     pq.write_table(table, tmp_path / "s.parquet")
 
-    with pytest.raises(ScoreFileError, match=r"lacks the columns \['rmd_loo'\]"):
+    with pytest.raises(ScoreFileError, match=rf"lacks the columns \['{name}'\].*score again"):
         read_scores(tmp_path / "s.parquet")
 
 

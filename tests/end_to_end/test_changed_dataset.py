@@ -1,6 +1,5 @@
 """After a change of the dataset only new images are extracted."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 import torch
 
 from difficulty_service.feature_store.store import open_store
-from difficulty_service.files.checked_json import load_checked
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -253,23 +251,6 @@ def test_a_class_more_changes_the_labels_only(
 
     assert "0 images are new" in output
     assert_like_fresh(extract, few_photos)
-
-
-def test_features_of_version_0_1_are_not_mixed_with_a_changed_dataset(
-    extract: Callable[..., str], few_photos: Path, tmp_path: Path
-) -> None:
-    extract(few_photos)
-    store = tmp_path / "store"
-    described = load_checked((store / "store.json").read_text())
-    (store / "store.json").write_text(json.dumps(described | {"fingerprint": "of version 0.1"}))
-    for part in store.glob("part-*"):
-        pq.write_table(pq.read_table(part).drop_columns(["content", "stamp"]), part)
-
-    error = extract(few_photos)
-
-    assert "version 0.1 did not write" in error
-    assert "--no-resume" in error
-    assert len(list(store.glob("part-*"))) == 4
 
 
 def test_not_resuming_deletes_the_features_of_earlier_datasets_too(

@@ -27,7 +27,7 @@ from difficulty_service.feature_store.part import (
     read_bad_images,
     write_part,
 )
-from difficulty_service.feature_store.part_images import has_digests, read_images
+from difficulty_service.feature_store.part_images import read_images
 from difficulty_service.feature_store.store import create_store
 from difficulty_service.score_file import ScoreFile, read_scores, to_schema, write_scores
 from difficulty_service.statistics.fit_options import FitOptions
@@ -82,8 +82,7 @@ def part_values(path: Path) -> object:
     part = open_part(path, ["sample_id", "run"])
     bad = read_bad_images(path)
     middle = part.read_features(slice(5, 20), torch.empty).tolist()
-    images = read_images(path, 1, with_ids=True) if has_digests(path) else None
-    texts = images and [repr(value) for value in vars(images).values()]
+    texts = [repr(value) for value in vars(read_images(path, 1, with_ids=True)).values()]
     return part.sample_ids.to_pylist(), part.labels.tolist(), bad, middle, texts, rest(part)
 
 

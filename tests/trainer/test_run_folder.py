@@ -12,11 +12,13 @@ from difficulty_service.files.checked_json import load_checked
 from trainer.run_folder import (
     read_inputs,
     read_json,
+    read_run,
     seed_folder,
     seed_folders,
     write_history,
     write_inputs,
     write_json,
+    write_run,
 )
 from trainer.samples import InputSpec
 
@@ -38,6 +40,23 @@ def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_json(tmp_path / "new" / "a.json", {"b": [1, 2.5, None]})
 
     assert read_json(tmp_path / "new" / "a.json") == {"b": [1, 2.5, None]}
+
+
+def test_the_description_of_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_run(tmp_path, {"seed": 3, "recipe": {"name": "mine"}})
+
+    assert read_run(tmp_path) == {"seed": 3, "recipe": {"name": "mine"}}
+
+
+@pytest.mark.parametrize("version", [None, 0, 2])
+def test_a_run_of_another_version_is_refused_by_name(tmp_path: Path, version: int | None) -> None:
+    write_json(tmp_path / "recipe.json", {"version": version, "seed": 3})
+
+    with pytest.raises(
+        TrainingError,
+        match=rf"recipe\.json has version {version} of runs, but .* reads 1; train again",
+    ):
+        read_run(tmp_path)
 
 
 def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path) -> None:

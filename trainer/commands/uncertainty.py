@@ -90,7 +90,7 @@ def _extract(
         "--device": device,
     }
     words = [word for option in options.items() for word in option]
-    if kind.get("flip"):
+    if kind["flip"]:
         words.append("--flip")
     application.commands["extract"].main([source, *words], standalone_mode=False)
 

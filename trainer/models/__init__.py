@@ -48,7 +48,6 @@ MODELS: dict[str, Builder] = {
     "resnet18": resnet18,
     "resnet34": resnet34,
     "resnet50": resnet50,
-    "resnet110": resnet110_basic,
     "resnet110_basic": resnet110_basic,
     "resnet110_bottleneck": resnet110_bottleneck,
     "small_resnet": small_resnet,
@@ -58,11 +57,10 @@ MODELS: dict[str, Builder] = {
     "wide_resnet_post_activation": wide_resnet_post_activation,
 }
 
-# Names that a new recipe must replace, with the remedy; runs of earlier versions still load.
+# Names that stand for two networks, with the remedy.
 AMBIGUOUS = {
     "resnet110": "two networks have this name; choose resnet110_bottleneck, of the focal loss "
-    "papers (45.9 million parameters), or resnet110_basic, of He et al. (1.7 million), for which "
-    "it used to stand",
+    "papers (45.9 million parameters), or resnet110_basic, of He et al. (1.7 million)",
 }
 
 TIMM_PREFIX = "timm:"
@@ -142,7 +140,7 @@ def _builder(name: str) -> Builder:
     if is_own(name):
         return partial(own_model, name)
     if name not in MODELS:
-        choices = sorted(MODELS.keys() - AMBIGUOUS)
+        choices = sorted(MODELS)
         close = difflib.get_close_matches(name, choices, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(
@@ -157,8 +155,7 @@ def _require_kind(name: str, spec: InputSpec) -> None:
     given = _kind_of(spec)
     needed = kind_of_model(name)
     if given != needed:
-        choices = MODELS.keys() - AMBIGUOUS
-        fitting = sorted(model for model in choices if kind_of_model(model) == given)
+        fitting = sorted(model for model in MODELS if kind_of_model(model) == given)
         raise ConfigError(
             f"model {name!r} takes {needed}, and the data are {given} of shape {spec.shape}",
             f"choose {' or '.join(fitting)}",

@@ -8,7 +8,7 @@ import torch
 from trainer.config import LossConfig, Recipe
 from trainer.losses import LOSSES_WITH_MEMORY, Loss, make_loss
 from trainer.losses.focal import ScheduledFocal
-from trainer.models import AMBIGUOUS, MODELS, kind_of_model
+from trainer.models import MODELS, kind_of_model
 from trainer.own_code import is_own
 from trainer.recipes.effects import keys_without_effect, messages_of
 from trainer.recipes.messages import wrong_value
@@ -46,8 +46,7 @@ def _check_model(recipe: Recipe) -> Iterator[str]:
         return
     needed = kind_of_model(name)
     if kind != needed:
-        choices = MODELS.keys() - AMBIGUOUS
-        fitting = sorted(model for model in choices if kind_of_model(model) == kind)
+        fitting = sorted(model for model in MODELS if kind_of_model(model) == kind)
         remedy = f'takes {needed}, and data.kind is "{kind}"; choose {" or ".join(fitting)}'
         yield wrong_value("model.name", name, remedy)
 

@@ -94,7 +94,6 @@ def changed_recipe(
     """
     kept = {table: keys_of_table(table) for table in OPEN_TABLES}
     values = with_overrides(values, changes, kept)
-    _require_one_model(values.get("model"), source)
     recipe = _build(values, source)
     written, changed = keys_of(values), keys_of_overrides(changes)
     without_effect = keys_without_effect(recipe, written - changed)
@@ -176,14 +175,6 @@ def shipped_recipes() -> dict[str, Traversable]:
     }
 
 
-def _require_one_model(model: object, source: str) -> None:
-    """Refuses a name that stands for two networks, which only runs of earlier versions have."""
-    name = model.get("name") if isinstance(model, Mapping) else None
-    if isinstance(name, str) and name in AMBIGUOUS:
-        problem = wrong_value("model.name", name, AMBIGUOUS[name])
-        raise ConfigError(one_message(source, [problem]))
-
-
 def _find(path: Path | str) -> Traversable:
     file = Path(path)
     if file.is_file():
@@ -239,12 +230,13 @@ def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> li
         return []  # reported as missing or of a wrong type
     if is_own(name):
         return wrong_own_settings(table, name, settings)
+    if table == "model" and name in AMBIGUOUS:
+        return [wrong_value("model.name", name, AMBIGUOUS[name])]
     names = sorted(MODELS) if table == "model" else sorted(LOSSES | LOSSES_WITH_MEMORY)
     if name not in names and not (table == "model" and name.startswith(PREFIXES)):
-        offered = [name for name in names if name not in AMBIGUOUS]
         patterns = [f"{prefix}NAME" for prefix in PREFIXES] if table == "model" else []
-        choices = ", ".join([*offered, *patterns, "package.module:name"])
-        choice = f"no such {table}{did_you_mean(name, offered)} Choose one of {choices}"
+        choices = ", ".join([*names, *patterns, "package.module:name"])
+        choice = f"no such {table}{did_you_mean(name, names)} Choose one of {choices}"
         return [wrong_value(f"{table}.name", name, choice)]
     defaults = model_options(name) if table == "model" else loss_constants(name)
     problems = []

@@ -7,7 +7,7 @@ samples: those of the test dataset or, without one, the validation samples of ea
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import torch
 
 from difficulty_service.errors import Setting, TrainingError
 from trainer import run_folder
-from trainer.config import LossConfig, RegulariserConfig
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import STAGES, MetricValues, read_metrics
 
@@ -29,8 +28,7 @@ class Run:
         folder: Folder of the run.
         records: Metrics by stage of each finished seed.
         num_started: Number of seeds with a folder, finished or not.
-        objectives: What each finished seed minimised, the values of `objective.json`; of a run
-            without that file, its loss and its entropy term from the recipe.
+        objectives: What each finished seed minimised, the values of `objective.json`.
     """
 
     name: str
@@ -157,14 +155,14 @@ def _read_run(folder: Path) -> Run:
             "resume the training with ",
             Setting("resume", value=True),
         )
-    description = run_folder.read_json(finished[0] / run_folder.RECIPE)
-    recipe = description.get("recipe", description)
     return Run(
-        name=str(recipe.get("name", folder.name)),
+        name=str(run_folder.read_run(finished[0])["recipe"]["name"]),
         folder=folder,
         records={_seed_of(seed): _read_record(seed / run_folder.METRICS) for seed in finished},
         num_started=len(started),
-        objectives={_seed_of(seed): _read_objective(seed, recipe) for seed in finished},
+        objectives={
+            _seed_of(seed): run_folder.read_json(seed / run_folder.OBJECTIVE) for seed in finished
+        },
     )
 
 
@@ -175,21 +173,6 @@ def _seed_of(seed_folder: Path) -> int:
 def _read_record(path: Path) -> Mapping[str, MetricValues]:
     record = read_metrics(path)
     return {stage: record[stage] for stage in STAGES if stage in record}
-
-
-def _read_objective(folder: Path, recipe: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The record of what a seed minimised; the recipe's part of it where there is none."""
-    path = folder / run_folder.OBJECTIVE
-    if path.is_file():
-        return run_folder.read_json(path)
-    loss = {"name": LossConfig().name} | recipe.get("loss", {})
-    regulariser = asdict(RegulariserConfig()) | recipe.get("regulariser", {})
-    alpha = regulariser["alpha"]
-    return {
-        "loss": {"name": loss.pop("name"), "constants": loss},
-        "alpha": alpha,
-        "weights": regulariser["weights"] if alpha else "none",
-    }
 
 
 def _evaluated_predictions(run: Run, seed: int) -> Path:

@@ -135,9 +135,8 @@ def _weights_by_runs(comparison: Comparison) -> dict[str, WeightsOfRun]:
     for run in comparison.runs:
         objectives = list(run.objectives.values())
         distributions = [each["distribution"] for each in objectives if "distribution" in each]
-        # Runs of earlier versions have no histogram.
-        if distributions and all("histogram" in each for each in distributions):
-            shared = WeightsOfRun(distributions, objectives[0].get("scores"))
+        if distributions:
+            shared = WeightsOfRun(distributions, objectives[0]["scores"])
             key = json.dumps([shared.distributions, shared.scores])
             names.setdefault(key, []).append(run.name)
             weights[key] = shared

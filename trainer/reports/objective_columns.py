@@ -31,18 +31,14 @@ def objective_cells(objective: Mapping[str, Any]) -> list[str]:
 
 
 def _weights(objective: Mapping[str, Any]) -> str:
-    """Where the weights come from and how they are distributed, as far as it is recorded."""
-    parts = ["by scores"]
-    if scores := objective.get("scores"):
-        parts = [f"by `{scores['column']}` of {scores['file']}"]
-    if formula := objective.get("formula"):
-        parts.append(f"{formula['normalise']}, T = {formula['score_temperature']:g}")
-    if spread := objective.get("distribution"):
-        parts.append(
-            f"mean {spread['mean']:.2f} ± {spread['std']:.2f}, "
-            f"{spread['min']:.2f} to {spread['max']:.2f}"
-        )
-    return "; ".join(parts)
+    """Where the weights come from and how they are distributed."""
+    scores, formula, spread = (objective[key] for key in ("scores", "formula", "distribution"))
+    return (
+        f"by `{scores['column']}` of {scores['file']}; "
+        f"{formula['normalise']}, T = {formula['score_temperature']:g}; "
+        f"mean {spread['mean']:.2f} ± {spread['std']:.2f}, "
+        f"{spread['min']:.2f} to {spread['max']:.2f}"
+    )
 
 
 def _shown(value: object) -> str:

@@ -28,11 +28,11 @@ class WeightsOfRun:
 
     Attributes:
         distributions: Distribution of the weights of each seed, as in `weights.json`.
-        scores: Where the scores are from, as in `objective.json`; None where it is not recorded.
+        scores: Where the scores are from, as in `objective.json`.
     """
 
     distributions: Sequence[Mapping[str, Any]]
-    scores: Mapping[str, Any] | None
+    scores: Mapping[str, Any]
 
 
 def draw_weights(runs: Mapping[str, WeightsOfRun], path: Path) -> None:
@@ -63,9 +63,9 @@ def draw_weights(runs: Mapping[str, WeightsOfRun], path: Path) -> None:
         save_picture(figure, path)
 
 
-def _draw_scores(axes: "Axes", source: Mapping[str, Any] | None) -> None:
+def _draw_scores(axes: "Axes", source: Mapping[str, Any]) -> None:
     scores = _recorded_scores(source)
-    column = "scores" if source is None else str(source["column"])
+    column = source["column"]
     axes.set(xlabel=f"difficulty: {column}, larger is harder", ylabel="samples of the file")
     if isinstance(scores, str):
         axes.text(0.5, 0.5, scores, transform=axes.transAxes, ha="center", va="center", wrap=True)
@@ -76,10 +76,8 @@ def _draw_scores(axes: "Axes", source: Mapping[str, Any] | None) -> None:
     axes.hist(scores.clip(low, high), NUM_BINS, color=BLUE)
 
 
-def _recorded_scores(source: Mapping[str, Any] | None) -> NDArray[np.float64] | str:
+def _recorded_scores(source: Mapping[str, Any]) -> NDArray[np.float64] | str:
     """The finite scores of a file, or why there are none."""
-    if source is None:
-        return "the run does not say\nwhich scores it used"
     path = Path(source["file"])
     try:
         with path.open("rb") as file:

@@ -87,7 +87,7 @@ def train_uncertainty(
     }
     metrics = folder / run_folder.HEAD_METRICS
     if metrics.exists():
-        require_same_run(metrics, run_folder.read_json(metrics).get("identity", {}), identity)
+        require_same_run(metrics, run_folder.read_json(metrics)["identity"], identity)
         return True
     classifier = _open_classifier(run)
     cached, _ = read_cached_features(run.recipe.data.train)

@@ -81,10 +81,10 @@ def read_recipe(folder: Path) -> tuple[Recipe, int]:
     """The recipe and the number of a seed.
 
     Raises:
-        TrainingError: The file is missing or damaged.
+        TrainingError: The file is missing, damaged or of another version.
     """
     path = folder / run_folder.RECIPE
-    description = run_folder.read_json(path)
+    description = run_folder.read_run(folder)
     try:
         recipe = recipe_from_dict(description["recipe"], str(path), in_sweep=True)
         return recipe, int(description["seed"])

@@ -243,7 +243,8 @@ def _check_started(runs: Sequence[SweptRun], request: SweepRequest) -> None:
     for run in started:
         current = {"recipe": fixed_part(run.recipe)}
         for seed in run.recipe.training.seeds:
-            path = run_folder.seed_folder(run.folder, seed) / run_folder.RECIPE
+            folder = run_folder.seed_folder(run.folder, seed)
+            path = folder / run_folder.RECIPE
             if path.exists():
-                identity = run_folder.read_json(path).get("identity", {})
-                require_same_run(path, {"recipe": identity.get("recipe")}, current)
+                identity = run_folder.read_run(folder)["identity"]
+                require_same_run(path, {"recipe": identity["recipe"]}, current)

@@ -114,8 +114,8 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     supervision = TRUSTED if beliefs is None else beliefs.supervision(recipe.loss)
     identity = _identity(request, splits.train, weights, supervision)
     if request.resume and (folder / run_folder.METRICS).exists():
-        saved = run_folder.read_json(folder / run_folder.RECIPE)
-        require_same_run(folder / run_folder.RECIPE, saved.get("identity", {}), identity)
+        saved = run_folder.read_run(folder)
+        require_same_run(folder / run_folder.RECIPE, saved["identity"], identity)
         return _train_head(request, splits, identity, accelerator, callbacks)
     state = make_train_state(recipe, request.seed, splits, accelerator)
     if request.resume and (folder / run_folder.CHECKPOINT).exists():
@@ -222,14 +222,6 @@ def fixed_part(recipe: Recipe) -> dict[str, Any]:
         for name in tables:
             table = table.get(name, {})
         table.pop(key, None)
-    if recipe.training.final == "last":
-        # Runs that began before these keys and those below existed can be resumed.
-        del values["training"]["final"], values["training"]["best_by"]
-    if not recipe.loss.doubts_labels:
-        for key in ("weights", "targets", "missing"):
-            del values["loss"][key]
-    if recipe.data.kind != "trees":
-        del values["data"]["phrases"]
     # The head comes after the classifier and has an identity of its own.
     values.pop("uncertainty")
     return values
@@ -241,19 +233,17 @@ def _identity(
     """Everything a run depends on, as plain values."""
     digest = hashlib.sha256("\n".join(samples.sample_ids).encode())
     digest.update(samples.labels.numpy().tobytes())
-    identity = {
+    return {
         "recipe": fixed_part(request.recipe),
         "seed": request.seed,
         "training_samples": digest.hexdigest(),
         "weights": _sha256(weights) if weights is not None else None,
-    }
-    if supervision is not TRUSTED:
-        identity["supervision"] = {
+        "supervision": {
             name: _sha256(values)
             for name, values in vars(supervision).items()
             if values is not None
-        }
-    return identity
+        },
+    }
 
 
 def _sha256(values: Tensor) -> str:
@@ -269,8 +259,6 @@ def _write_description(
     """Writes the recipe, the identity and the weights of a run before it starts."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = recipe_as_dict(request.recipe)
-    run_folder.write_json(
-        folder / run_folder.RECIPE, {"recipe": recipe, "seed": request.seed, "identity": identity}
-    )
+    run_folder.write_run(folder, {"recipe": recipe, "seed": request.seed, "identity": identity})
     if distribution is not None:
         run_folder.write_json(folder / run_folder.WEIGHTS, distribution.as_dict())

@@ -95,8 +95,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
     version = values.pop("version", None) if isinstance(values, dict) else None
     if version != VERSION:
         raise TrainingError(
-            f"{path} is a checkpoint of version {version}, this package reads {VERSION}",
-            "use the package that wrote it, or delete it and train from the start",
+            f"{path} has version {version} of checkpoints, but this package reads {VERSION}",
+            "delete it and train from the start",
         )
     return Checkpoint(**(values | {"progress": Progress(**values["progress"])}))
 

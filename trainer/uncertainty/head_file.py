@@ -74,9 +74,12 @@ def read_head(path: Path) -> TrainedHead:
         raise TrainingError(f"there is no uncertainty head {file}", TRAIN_ONE) from None
     except UNREADABLE as error:
         raise TrainingError(f"{file} is damaged ({error})", "train again") from error
-    if description.pop("format_version", None) != FORMAT_VERSION:
+    version = description.pop("format_version", None)
+    if version != FORMAT_VERSION:
         raise TrainingError(
-            f"{file} is not an uncertainty head of format {FORMAT_VERSION}", TRAIN_ONE
+            f"{file} is not an uncertainty head of version {FORMAT_VERSION}: its version is "
+            f"{version}",
+            TRAIN_ONE,
         )
     try:
         hidden = description["uncertainty"]["hidden"]

@@ -52,6 +52,8 @@ def result() -> dict[str, object]:
     return {
         "num_samples": 4,
         "num_scored": 4,
+        "num_doubtful": 0,
+        "num_duplicates": 0,
         "num_bad_images": 0,
         "num_skipped": 0,
         "scores_bytes": 3,

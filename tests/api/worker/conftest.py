@@ -94,6 +94,7 @@ def submitted(sqlite_engine: Engine) -> Callable[..., Job]:
             "dataset": {"root": "pictures", "path": "photos"},
             "backbone": "builtin",
             "scorers": ["rmd"],
+            "flip": False,
             "augment_runs": 0,
             "seed": 0,
             "shrinkage": "ledoit-wolf",

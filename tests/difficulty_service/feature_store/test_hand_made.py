@@ -1,5 +1,6 @@
 """Feature stores that another program wrote, and what they lack."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,7 +32,8 @@ def make_store(folder: Path) -> FeatureStore:
 
 
 def test_a_description_names_the_keys_it_lacks(tmp_path: Path) -> None:
-    (tmp_path / "store.json").write_text('{"class_names": ["cat"], "num_shards": 1}')
+    described = {"format_version": 1, "class_names": ["cat"], "num_shards": 1}
+    (tmp_path / "store.json").write_text(json.dumps(described))
 
     with pytest.raises(FeatureStoreError, match=r"lacks the keys \['augment_runs'\]"):
         open_store(tmp_path)

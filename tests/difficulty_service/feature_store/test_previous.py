@@ -180,12 +180,10 @@ def test_features_of_another_network_are_refused_even_if_the_dataset_has_changed
     assert open_store(tmp_path).missing_parts() == []
 
 
-def test_parts_without_digests_are_not_set_aside(tmp_path: Path) -> None:
+def test_a_part_that_does_not_say_which_images_it_holds_is_named(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     part = make_part([3, 4])
     store.write_part(1, Part(part.sample_ids, part.labels, part.runs, part.features), [])
 
-    with pytest.raises(FeatureStoreError, match=r"version 0\.1 did not write.*resume=False"):
-        prepare_store(tmp_path, CHANGED)
-
-    assert open_store(tmp_path).missing_parts() == []
+    with pytest.raises(FeatureStoreError, match=r"00001\.parquet is damaged .*content.*delete it"):
+        open_previous(prepare_store(tmp_path, CHANGED))

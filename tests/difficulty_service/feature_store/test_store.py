@@ -1,5 +1,6 @@
 """The feature store: whole parts, resuming, and refusing features of other settings."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -214,6 +215,27 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(FeatureStoreError, match=r"store\.json is damaged"):
         open_store(tmp_path)
+
+
+@pytest.mark.parametrize("version", [None, 0, 2])
+def test_another_version_is_refused_by_name_and_left_as_it_is(
+    tmp_path: Path, version: int | None
+) -> None:
+    create_store(tmp_path, DESCRIPTION).write_part(0, make_part(), [])
+    text = json.dumps({**DESCRIPTION, "format_version": version})
+    (tmp_path / "store.json").write_text(text)
+    refusal = (
+        rf"store\.json has version {version} of feature stores, but this package reads 1; delete "
+        "the folder and run `difficulty extract` again"
+    )
+
+    with pytest.raises(FeatureStoreError, match=refusal):
+        open_store(tmp_path)
+    with pytest.raises(FeatureStoreError, match=refusal):
+        create_store(tmp_path, DESCRIPTION)
+
+    assert (tmp_path / "store.json").read_text() == text
+    assert (tmp_path / "part-00000.parquet").exists()
 
 
 def test_reading_a_store_does_not_load_pandas(tmp_path: Path) -> None:

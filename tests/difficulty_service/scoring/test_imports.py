@@ -4,10 +4,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-STORE = Path(__file__).parents[2] / "data" / "version_0_1" / "train"
+import torch
+
+from difficulty_service.feature_store.part import Part
+from difficulty_service.feature_store.store import create_store
+
+DESCRIPTION = {
+    "class_names": ["cat", "dog"],
+    "num_samples": 40,
+    "num_shards": 1,
+    "shard_size": 40,
+    "augment_runs": 0,
+    "dataset": "photos",
+    "fingerprint": "of the photos",
+}
 
 
 def test_neither_fitting_nor_scoring_a_store_loads_pandas(tmp_path: Path) -> None:
+    features = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    ids, labels = [f"{row}.png" for row in range(40)], torch.arange(40) % 2
+    create_store(tmp_path / "store", DESCRIPTION).write_part(
+        0, Part(ids, labels, torch.zeros(40), features), []
+    )
     script = f"""
 import sys
 from pathlib import Path
@@ -15,7 +33,7 @@ from difficulty_service.feature_store.store import open_store
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.score_store import score_store
 from difficulty_service.statistics.fit_options import FitOptions
-store = open_store(Path({str(STORE)!r}))
+store = open_store(Path({str(tmp_path)!r}, "store"))
 score_store(store, fit_store(store, FitOptions()), ["rmd"], Path({str(tmp_path)!r}, "s.parquet"))
 sys.exit("pandas" in sys.modules)
 """

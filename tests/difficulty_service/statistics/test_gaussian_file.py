@@ -1,5 +1,6 @@
 """Gaussians on disk give the same scores as in memory."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,8 +48,21 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
         load_gaussians(tmp_path / "g")
 
 
+@pytest.mark.parametrize("description", [{}, {"format_version": 1}, {"format_version": 3}])
+def test_another_version_is_refused_by_name(tmp_path: Path, description: dict[str, int]) -> None:
+    metadata = {"difficulty": json.dumps(description)}
+    save_file({"weight": torch.zeros(2)}, tmp_path / "w", metadata)
+    version = description.get("format_version")
+
+    with pytest.raises(
+        StatisticsError,
+        match=rf"w is not a Gaussians file of version 2: its version is {version}; make it again",
+    ):
+        load_gaussians(tmp_path / "w")
+
+
 def test_another_safetensors_file_is_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.zeros(2)}, tmp_path / "w")
 
-    with pytest.raises(StatisticsError, match="not a Gaussians file of format 1"):
+    with pytest.raises(StatisticsError, match="not a Gaussians file of version 2"):
         load_gaussians(tmp_path / "w")

@@ -62,10 +62,6 @@ def test_a_model_of_images_maps_bytes_to_logits(name: str) -> None:
     assert logits.isfinite().all()
 
 
-def test_the_name_that_runs_of_version_0_1_have_still_builds_their_network() -> None:
-    assert MODELS["resnet110"] is MODELS["resnet110_basic"]
-
-
 @pytest.mark.parametrize("name", ["densenet121", "resnet18", "resnet110_basic", "small_resnet"])
 def test_the_memory_format_of_images_changes_no_logits(name: str) -> None:
     model, images = build(name), some_images()

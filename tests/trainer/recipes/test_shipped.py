@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY
-from trainer.models import AMBIGUOUS, MODELS, build_model
+from trainer.models import MODELS, build_model
 from trainer.recipes.file import (
     read_recipe,
     recipe_as_dict,
@@ -159,7 +159,6 @@ def test_networks_and_losses_that_a_recipe_suggests_exist(name: str) -> None:
     }
 
     assert unknown == set()
-    assert names.isdisjoint(AMBIGUOUS)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,11 @@ from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
 from trainer.reports.comparison import compare_runs, summarise
 from trainer.reports.comparison_files import write_comparison
 from trainer.reports.comparison_table import markdown_table
+from trainer.run_folder import write_json, write_run
 
 IDS = ("a", "b", "c")
 TARGETS = (0, 1, 1)
+OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}
 CERTAIN = {"accuracy": 0.9, "ece": 0.02}
 
 
@@ -34,9 +36,10 @@ def make_seed(
     """One seed's files; without metrics it is not finished."""
     folder = run / f"seed-{seed}"
     folder.mkdir(parents=True)
-    (folder / "recipe.json").write_text(json.dumps({"recipe": {"name": name}, "seed": seed}))
+    write_run(folder, {"recipe": {"name": name}, "seed": seed})
     if measures is None:
         return
+    write_json(folder / "objective.json", OBJECTIVE)
     write_metrics(folder / "metrics.json", {"raw": measures})
     logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0]])
     write_predictions(folder / file, Predictions(IDS, logits, torch.tensor(targets)))

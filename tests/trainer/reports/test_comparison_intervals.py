@@ -1,6 +1,5 @@
 """Differences between runs count where the same test samples and the seeds bear them out."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.metrics import METRICS
@@ -24,6 +24,7 @@ from trainer.reports.comparison_intervals import (
 )
 from trainer.reports.comparison_table import best_run, markdown_table
 
+OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}
 METRIC_NAMES = ("accuracy", "nll", "ece", "misclassification_auroc_msp")
 RESAMPLING = Resampling(num_resamples=200)
 
@@ -45,7 +46,8 @@ def write_run(
     for seed, (logits, targets) in seeds.items():
         seed_folder = folder / f"seed-{seed}"
         seed_folder.mkdir(parents=True)
-        (seed_folder / "recipe.json").write_text(json.dumps({"recipe": {"name": folder.name}}))
+        run_folder.write_run(seed_folder, {"recipe": {"name": folder.name}})
+        run_folder.write_json(seed_folder / "objective.json", OBJECTIVE)
         validation = predictions_of(50 + seed, 1.0) if file == "test.npz" else None
         record = evaluate_predictions(logits, targets, validation)
         write_metrics(seed_folder / "metrics.json", record)

@@ -1,7 +1,6 @@
 """The page of a comparison says which run is the best, and holds everything that it shows."""
 
 import html
-import json
 import re
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.metrics.bootstrap import Resampling
@@ -19,6 +19,7 @@ from trainer.reports.comparison_intervals import resample_comparison
 from trainer.reports.comparison_page import best_metrics
 from trainer.reports.comparison_table import best_run
 
+OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}
 SAMPLES = 200
 
 
@@ -29,7 +30,8 @@ def write_run(folder: Path, signal: float) -> Path:
     logits = signal * F.one_hot(targets, 3) + noise
     path = folder / "seed-0"
     path.mkdir(parents=True)
-    (path / "recipe.json").write_text(json.dumps({"recipe": {"name": folder.name}}))
+    run_folder.write_run(path, {"recipe": {"name": folder.name}})
+    run_folder.write_json(path / "objective.json", OBJECTIVE)
     write_metrics(path / "metrics.json", evaluate_predictions(logits, targets))
     ids = [f"{row}.png" for row in range(SAMPLES)]
     write_predictions(path / "test.npz", Predictions(ids, logits, targets))

@@ -42,10 +42,6 @@ BY_SCORES = {
                 "by `rmd` of scores.parquet; minmax, T = 0.7; mean 0.40 ± 0.10, 0.24 to 1.00",
             ],
         ),
-        (
-            {"loss": CROSS_ENTROPY, "alpha": 0.3, "weights": "scores"},
-            ["cross_entropy", "0.3 x weight x entropy", "by scores"],
-        ),
     ],
 )
 def test_loss_entropy_term_and_weights_have_a_cell_each(

@@ -75,14 +75,6 @@ def test_a_score_file_that_is_not_the_one_of_the_run_is_not_drawn(
     assert reason in words_of(path)
 
 
-def test_a_run_that_does_not_record_its_scores_says_so(
-    tmp_path: Path, distribution: dict[str, Any]
-) -> None:
-    draw_weights({"run": WeightsOfRun([distribution], None)}, tmp_path / "weights.svg")
-
-    assert "which scores it used" in words_of(tmp_path / "weights.svg")
-
-
 def test_no_run_with_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MetricError, match="0 runs with weights by scores"):
         draw_weights({}, tmp_path / "weights.png")

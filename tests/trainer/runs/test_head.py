@@ -8,7 +8,7 @@ import pytest
 
 from difficulty_service.errors import TrainingError
 from difficulty_service.feature_store.description import read_description
-from difficulty_service.files.checked_json import dump_checked
+from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.checked_safetensors import read_tensors
 from trainer.config import Recipe
 from trainer.run_folder import read_history, read_json
@@ -114,8 +114,7 @@ def test_a_head_knows_what_the_precision_of_its_features_was_chosen_by(
     compared = {"precision": "bfloat16", "precision_pilot": {"agreement": 0.9996}}
     store = tmp_path / "features"
     shutil.copytree(features, store)
-    described = read_description(store)
-    (store / "store.json").write_text(dump_checked({**described, **compared}))
+    FeatureStore(store, {**read_description(store), **compared}).write_description()
 
     run_head(probe_recipe(data={"train": str(store)}, uncertainty=HEAD), tmp_path / "run")
 

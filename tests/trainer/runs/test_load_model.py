@@ -32,8 +32,8 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     [
         ("model.safetensors", b""),
         ("model.safetensors", None),
-        ("recipe.json", b"{}"),
-        ("recipe.json", b'{"recipe": 1, "seed": 0}'),
+        ("recipe.json", b'{"version": 1}'),
+        ("recipe.json", b'{"version": 1, "recipe": 1, "seed": 0}'),
         ("recipe.json", b'{"recipe"'),
         ("inputs.json", b'{"shape": [6]}'),
         ("inputs.json", b"{"),

@@ -1,6 +1,5 @@
 """Sweeps are planned and checked as a whole before anything is trained."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from difficulty_service.errors import ConfigError, ScoreFileError, TrainingError
 from difficulty_service.score_file import write_scores
 from trainer.config import RegulariserConfig
+from trainer.run_folder import write_run
 from trainer.runs.sweep import SweepRequest, plan_sweep
 from trainer.runs.train import fixed_part
 
@@ -166,7 +166,7 @@ def test_runs_that_exist_are_kept_only_where_that_is_asked_for(request_of: Sweep
     folder = plan_sweep(request)[1].folder / "seed-1"
     folder.mkdir(parents=True)
     recipe = fixed_part(plan_sweep(request)[1].recipe)
-    (folder / "recipe.json").write_text(json.dumps({"identity": {"recipe": recipe}}))
+    write_run(folder, {"identity": {"recipe": recipe}})
 
     with pytest.raises(TrainingError, match=r"alpha=0\.3 already holds a run, one of 1"):
         plan_sweep(request)
@@ -178,9 +178,9 @@ def test_runs_that_exist_are_kept_only_where_that_is_asked_for(request_of: Sweep
 def test_a_sweep_with_other_settings_does_not_resume(request_of: SweepRequest) -> None:
     request = replace(request_of, over=("regulariser.alpha=0,0.3",), resume=True)
     run = plan_sweep(request)[1]
-    (run.folder / "seed-1").mkdir(parents=True)
-    saved = {"identity": {"recipe": fixed_part(run.recipe)}}
-    (run.folder / "seed-1" / "recipe.json").write_text(json.dumps(saved))
+    folder = run.folder / "seed-1"
+    folder.mkdir(parents=True)
+    write_run(folder, {"identity": {"recipe": fixed_part(run.recipe)}})
 
     with pytest.raises(TrainingError, match=r"belongs to another run.*epochs"):
         plan_sweep(replace(request, settings=("training.epochs=7",)))

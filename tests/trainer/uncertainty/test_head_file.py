@@ -80,7 +80,7 @@ def test_the_model_of_a_run_is_no_head(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     write_tensors(file, {"weight": torch.zeros(3)})
 
-    with pytest.raises(TrainingError, match="is not an uncertainty head of format 1; train one"):
+    with pytest.raises(TrainingError, match="head of version 1: its version is None; train one"):
         read_head(file)
 
 

@@ -26,7 +26,7 @@ class _Plan:
     missing: str
 
 
-EARLIER = "it holds out no validation samples, or is of a version that did not note it"
+NO_VALIDATION = "it holds out no validation samples"
 PLANS: Mapping[str, _Plan] = {
     "nll-and-ece-over-epochs": _Plan(
         {
@@ -37,7 +37,7 @@ PLANS: Mapping[str, _Plan] = {
         },
         "NLL, calibration errors and accuracy of the validation samples after each epoch.",
         "Mukhoti et al. (2020), figures 1c and 2a",
-        "it holds out no validation samples",
+        NO_VALIDATION,
     ),
     "right-and-wrong-over-epochs": _Plan(
         {
@@ -50,7 +50,7 @@ PLANS: Mapping[str, _Plan] = {
         "wrongly after each epoch. A rising NLL of the wrong ones whose entropy falls is a network "
         "that grows sure of its errors.",
         "Mukhoti et al. (2020), figures 1a, 1b, 2b, 2c and 2d",
-        EARLIER,
+        NO_VALIDATION,
     ),
     "entropy-and-weights-over-epochs": _Plan(
         {
@@ -60,7 +60,7 @@ PLANS: Mapping[str, _Plan] = {
         "Mean entropy of the predictions for validation samples, and the Euclidean norm of the "
         "weights of the last linear layer, after each epoch.",
         "Mukhoti et al. (2020), figure 2e",
-        f"{EARLIER}, or its model has no linear layer",
+        f"{NO_VALIDATION}, or its model has no linear layer",
     ),
     "gradients-over-epochs": _Plan(
         {"norm_last_gradient": "norm of the last layer's gradient"},
@@ -68,7 +68,7 @@ PLANS: Mapping[str, _Plan] = {
         'on average over the steps of each epoch. With `training.reduction = "sum"` it grows with '
         "the size of a batch.",
         "Mukhoti et al. (2020), figures 3b to 3d, whose histograms are of single samples",
-        "it is of a version that did not note it, or its last layer is not trained",
+        "its model has no linear layer, or that layer is not trained",
     ),
 }
 

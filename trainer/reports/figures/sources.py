@@ -188,10 +188,9 @@ def _unique(named: Sequence[tuple[str, Path]]) -> list[str]:
 
 def _read_run(folder: Path) -> RunSource:
     folders = run_folder.seed_folders(folder)
-    description = run_folder.read_json(folders[0] / run_folder.RECIPE)
-    recipe = description.get("recipe", description)
+    recipe = run_folder.read_run(folders[0])["recipe"]
     seeds = [SeedFolder(int(each.name.removeprefix("seed-")), each) for each in folders]
-    return RunSource(str(recipe.get("name", folder.name)), folder, tuple(seeds))
+    return RunSource(str(recipe["name"]), folder, tuple(seeds))
 
 
 def _read_scores(path: Path, column: str) -> ScoreSource:

@@ -59,10 +59,10 @@ def test_a_panel_is_drawn_for_each_column_and_the_same_data_give_the_same_file(
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
-def test_a_run_of_an_earlier_version_lacks_only_what_it_did_not_note(
+def test_figures_of_what_a_history_lacks_are_left_out_with_the_reason(
     run: Path, tmp_path: Path
 ) -> None:
-    seed = tmp_path / "old" / "seed-0"
+    seed = tmp_path / "short" / "seed-0"
     seed.mkdir(parents=True)
     (seed / "recipe.json").write_bytes((run / "seed-0" / "recipe.json").read_bytes())
     history = read_history(run / "seed-0" / "history.jsonl")
@@ -70,11 +70,11 @@ def test_a_run_of_an_earlier_version_lacks_only_what_it_did_not_note(
     kept = [{key: record[key] for key in (*known, "validation_accuracy")} for record in history]
     write_history(seed / "history.jsonl", kept)
 
-    drawn = epoch_figures(read_sources([tmp_path / "old"], "rmd"))
+    drawn = epoch_figures(read_sources([tmp_path / "short"], "rmd"))
 
     assert list(figures_in(drawn)) == ["nll-and-ece-over-epochs"]
     assert [each.partition(":")[0] for each in reasons_in(drawn)] == list(PLANS)[1:]
-    assert "of a version that did not note it" in reasons_in(drawn)[0]
+    assert "it holds out no validation samples" in reasons_in(drawn)[0]
 
 
 def test_confidence_and_rejection_are_those_of_the_test_predictions(run: Path) -> None:
