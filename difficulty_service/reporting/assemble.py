@@ -21,6 +21,7 @@ from difficulty_service.reporting.writing import (
     require_report_file,
     write_report,
 )
+from difficulty_service.score_columns import COMPUTED_BY, absent_column
 from difficulty_service.score_file import ScoreFile, read_score_schema, read_scores
 
 
@@ -128,16 +129,26 @@ def _compared(
     if name in scores.table.column_names:
         columns = {"sample_id": scores.table["sample_id"], "value": scores.table[name]}
         return compare(samples, pa.table(columns), name)
-    if images is None:
+    is_score = name in COMPUTED_BY
+    if images is None and not is_score:
         raise ReportError(
             f"the score file has no column {name!r}, and the dataset is not there",
             "name the dataset as ",
             Setting("images"),
             parameter="compare",
         )
+    absent = absent_column(
+        name, scores.table.column_names, "the score file", ReportError, parameter="compare"
+    )
+    if images is None:
+        raise absent
     recorded = scores.provenance.get("dataset_options") or {}
     id_column = options.reading.id_column or recorded.get("id_column")
-    return compare(samples, read_dataset_column(images.dataset, name, id_column), name)
+    try:
+        column = read_dataset_column(images.dataset, name, id_column)
+    except ReportError as error:
+        raise (absent if is_score else error) from error
+    return compare(samples, column, name)
 
 
 def _map(scores: ScoreFile, options: ReportOptions) -> ImageMap | None:

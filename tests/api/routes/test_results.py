@@ -117,6 +117,18 @@ def test_pages_of_scores_are_rows_of_the_file(client: TestClient, job: Job) -> N
     assert seen == table["sample_id"].to_pylist()
     assert page["samples"][0]["rmd"] == table["rmd"][0].as_py()
     assert (page["matching"], rest["next"]) == (2 * EACH + 1, None)
+    assert {*page["samples"][0]} == {*table.column_names, "thumbnail"}
+
+
+def test_an_order_by_scores_that_were_not_asked_for_names_the_scorer(
+    client: TestClient, job: Job
+) -> None:
+    answer = client.get(f"/v1/jobs/{job.id}/scores?sort=-suspicion")
+
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "sort"
+    assert answer.json()["detail"] == "the score file of this job has no suspicion"
+    assert answer.json()["remedy"] == 'score with "scorers": ["suspicion"]'
 
 
 def test_scores_of_one_class_are_asked_for_by_name(client: TestClient, job: Job) -> None:
