@@ -1,10 +1,11 @@
 """What computes a column of a score file, for whoever names one that is absent."""
 
 import pytest
+from typer.main import get_command
 
-from difficulty_service.cli import app
+from difficulty_service.cli import create_app
 from difficulty_service.commands.options import as_option
-from difficulty_service.errors import AuditError, ScoreFileError
+from difficulty_service.errors import AuditError, ScoreFileError, Setting
 from difficulty_service.score_columns import (
     COMPUTED_BY,
     OF_SUSPICION,
@@ -43,9 +44,7 @@ def test_an_absent_column_is_named_with_the_option_that_computes_it(
 
 
 def test_the_option_of_each_remedy_exists() -> None:
-    import typer
-
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = get_command(create_app()).commands  # type: ignore[attr-defined]
     options = {
         option
         for name in ("score", "evaluate")
@@ -53,9 +52,11 @@ def test_the_option_of_each_remedy_exists() -> None:
         for option in parameter.opts
     }
 
-    settings = [part for remedy in COMPUTED_BY.values() for part in remedy[1:2]]
+    settings = [
+        part for remedy in COMPUTED_BY.values() for part in remedy if isinstance(part, Setting)
+    ]
 
-    assert {as_option(each).split()[0] for each in settings} <= options  # type: ignore[arg-type]
+    assert {as_option(each).split()[0] for each in settings} <= options
 
 
 def test_a_misspelt_column_is_followed_by_what_is_meant_and_by_the_columns() -> None:
