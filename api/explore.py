@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import SecretStr
@@ -29,8 +30,9 @@ from difficulty_service.feature_store.description import is_store
 from difficulty_service.feature_store.errors_file import ERRORS_FILE, read_errors, write_errors
 from difficulty_service.files.wording import count_of
 from difficulty_service.options import ReadingOptions
-from difficulty_service.reporting.samples import COLUMNS, to_samples
+from difficulty_service.reporting.samples import columns_to_read, to_samples
 from difficulty_service.runtime.apart import call_apart
+from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 COUNTS = ("num_samples", "num_scored", "num_duplicates", "num_bad_images")
@@ -82,7 +84,8 @@ def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Job
     Errors are those of `explore`.
     """
     content = read_scores(scores)
-    read_scores(scores, COLUMNS)  # fails now where one is missing
+    needed = columns_to_read(content.table.column_names)
+    require_columns(needed, content.table.column_names, str(scores))
     location = images or str(content.provenance.get("dataset") or "")
     settings = explorer_settings(scores, location, port)
     try:
@@ -139,7 +142,7 @@ def import_scores(
     Args:
         engine: The database.
         artifacts: Results of jobs.
-        content: All columns of SCHEMA.
+        content: All columns of a score file.
         location: Location of the dataset.
         errors: What of the dataset has no score, and why.
     """
@@ -198,16 +201,21 @@ def _job(engine: Engine, job_id: str, request: Mapping[str, Any]) -> Job:
 
 def _needed(content: ScoreFile) -> ScoreFile:
     """The columns that the pages read."""
-    return ScoreFile(content.table.select(COLUMNS), content.provenance)
+    columns = columns_to_read(content.table.column_names)
+    return ScoreFile(content.table.select(columns), content.provenance)
 
 
 def _result(content: ScoreFile) -> dict[str, Any]:
     samples = to_samples(_needed(content))
     counted = {
         "num_samples": len(samples),
-        "num_scored": len(samples) - content.table["rmd"].null_count,
+        "num_scored": int((~np.isnan(samples.rmd)).sum()),
         "num_doubtful": int(samples.is_doubtful.sum()),
-        "num_duplicates": len(samples) - content.table["duplicate_of"].null_count,
+        "num_duplicates": sum(
+            len(column) - column.null_count
+            for name, column in zip(content.table.column_names, content.table.columns, strict=True)
+            if name == "duplicate_of"
+        ),
         "num_bad_images": 0,
     }
     known = {name: content.provenance.get(name) for name in COUNTS}

@@ -1,14 +1,16 @@
 """The score file: one row per sample, and where the scores came from.
 
 This schema is the contract between writers and readers of scores; `docs/score-file.md` documents
-it. Larger is harder in every score column. The ending of the name chooses the format. Parquet also
-holds where the scores came from; CSV and JSON Lines have a JSON file beside them for that.
+it. A file has the columns that were computed, and no others. Larger is harder in every score
+column. The ending of the name chooses the format. Parquet also holds where the scores came from;
+CSV and JSON Lines have a JSON file beside them for that.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ from difficulty_service.files.checked_parquet import UNREADABLE, open_parquet
 from difficulty_service.files.checksum import DamagedFile
 from difficulty_service.files.output_path import require_output_file
 from difficulty_service.files.table_formats import WRITERS, read_csv, read_json_lines
+from difficulty_service.score_columns import require_columns
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 METADATA_KEY = b"difficulty"
 REMEDY = "score again, or take a copy of the file"
 
@@ -53,7 +56,10 @@ SCHEMA = pa.schema(
         pa.field("doubt", pa.float64()),
     ]
 )
+"""Every column that a file may have, in their order; those that take no nulls are in every file."""
 
+REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
+"""Columns of every file."""
 
 READERS: Mapping[str, Callable[[Path, pa.Schema], pa.Table]] = {
     ".csv": read_csv,
@@ -67,13 +73,22 @@ class ScoreFile:
     """The contents of a score file.
 
     Attributes:
-        table: One row per sample; the columns of SCHEMA or some of them.
+        table: One row per sample; those columns of SCHEMA that were computed, or some of them.
         provenance: Dataset, backbone, weights, Gaussians and counts that the scores come from;
             empty where the file beside a CSV or JSON Lines file is gone.
     """
 
     table: pa.Table
     provenance: Mapping[str, Any]
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """One column.
+
+        Raises:
+            ScoreFileError: It is absent; the remedy is what computes it.
+        """
+        require_columns([name], self.table.column_names, "the score file")
+        return self.table[name]
 
 
 def require_score_file_name(path: Path) -> None:
@@ -93,8 +108,8 @@ def write_scores(
 
     Args:
         path: File to write, which ends in .parquet, .csv or .jsonl; an existing one is replaced.
-        parts: One table, or several that become a row group each. Columns of SCHEMA, in any order;
-            a nullable column may be omitted.
+        parts: One table, or several that become a row group each, with the same columns. These
+            are columns of SCHEMA, in any order; those that were not computed are left out.
         provenance: JSON values; the schema version is added.
 
     Raises:
@@ -104,7 +119,10 @@ def write_scores(
     require_score_file_name(path)
     description = {"schema_version": SCHEMA_VERSION, **provenance}
     described = json.dumps(description, sort_keys=True, allow_nan=False)
-    schema = SCHEMA.with_metadata({METADATA_KEY: described.encode()})
+    remaining = iter([parts] if isinstance(parts, pa.Table) else parts)
+    first = next(remaining, None)
+    fields = _fields(() if first is None else first.column_names)
+    schema = fields.with_metadata({METADATA_KEY: described.encode()})
     ending = path.suffix.lower()
     with ExitStack() as stack:
         temporary = stack.enter_context(replacing(path))
@@ -112,20 +130,17 @@ def write_scores(
             beside = stack.enter_context(replacing(provenance_file(path)))
             beside.write_text(dump_checked(description, indent=1, sort_keys=True) + "\n")
         write = stack.enter_context(WRITERS[ending](temporary, schema))
-        for part in [parts] if isinstance(parts, pa.Table) else parts:
-            write(to_schema(part).replace_schema_metadata(schema.metadata))
+        for part in () if first is None else chain([first], remaining):
+            write(_conform(part, fields).replace_schema_metadata(schema.metadata))
 
 
 def to_schema(part: pa.Table) -> pa.Table:
-    """The columns of SCHEMA, in its order and types; nulls where a nullable column is missing.
+    """The columns of a table in the order and with the types of SCHEMA.
 
     Raises:
         ScoreFileError: A column is unknown, missing or cannot take its type.
     """
-    unknown = sorted(set(part.column_names) - set(SCHEMA.names))
-    if unknown:
-        raise ScoreFileError(f"unknown score columns {unknown}; the schema has {SCHEMA.names}")
-    return pa.table([_column(part, field) for field in SCHEMA], schema=SCHEMA)
+    return _conform(part, _fields(part.column_names))
 
 
 def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
@@ -133,20 +148,17 @@ def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
 
     Args:
         path: Score file. A name that ends in .csv or .jsonl is read as such, any other as Parquet.
-        columns: Columns of SCHEMA, or columns that were added to the file; None for SCHEMA.
+        columns: Columns of SCHEMA, or columns that were added to the file; None for those of SCHEMA
+            that the file has.
 
     Raises:
         ScoreFileError: The file is missing, is not a score file, has a version that this package
-            does not know, or lacks a column.
+            does not know, or lacks a column; the remedy is then what computes it.
     """
-    names = list(columns or SCHEMA.names)
     with _opened(path) as opened:
-        missing = sorted(set(names) - set(opened.schema.names))
-        if missing:
-            raise ScoreFileError(
-                f"{path} lacks the columns {missing}; it has {opened.schema.names}",
-                "score again, or name columns that it has",
-            )
+        present = opened.schema.names
+        names = list(columns or _fields(present).names)
+        require_columns(names, present, str(path))
         table = opened.read(names)
     return ScoreFile(table.select(names).replace_schema_metadata(None), opened.provenance)
 
@@ -229,11 +241,26 @@ def _type_of(name: str) -> pa.DataType:
     return SCHEMA.field(name).type
 
 
+def _fields(names: Iterable[str]) -> pa.Schema:
+    """The part of SCHEMA with these columns and those of every file."""
+    chosen = {*names, *REQUIRED}
+    return pa.schema([field for field in SCHEMA if field.name in chosen])
+
+
+def _conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, with its types."""
+    unknown = sorted(set(part.column_names) - set(SCHEMA.names))
+    if unknown:
+        raise ScoreFileError(f"unknown score columns {unknown}; the schema has {SCHEMA.names}")
+    others = sorted(set(part.column_names) - set(schema.names))
+    if others:
+        raise ScoreFileError(f"the first scores of the file lack the columns {others}")
+    return pa.table([_column(part, field) for field in schema], schema=schema)
+
+
 def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
     if field.name not in table.column_names:
-        if not field.nullable:
-            raise ScoreFileError(f"the scores lack the column {field.name!r}")
-        return pa.nulls(len(table), field.type)
+        raise ScoreFileError(f"the scores lack the column {field.name!r}")
     column = table[field.name]
     if not field.nullable and column.null_count:
         raise ScoreFileError(f"column {field.name!r} has {column.null_count} nulls, expected none")

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import get_origin
 
 from api.http.problems import STORAGE_REASONS, Problem
 from api.http.public_text import hide_paths
@@ -90,12 +91,12 @@ def _named_failure(error: DifficultyError, names: Mapping[str, str]) -> Failure:
         _slug(error),
         hide_paths(error.problem, names),
         retry=_is_transient(error),
-        remedy=_remedy(error, names),
+        remedy=remedy_for_clients(error, names),
         field=error.parameter if error.parameter in JobCreate.model_fields else None,
     )
 
 
-def _remedy(error: DifficultyError, names: Mapping[str, str]) -> str | None:
+def remedy_for_clients(error: DifficultyError, names: Mapping[str, str]) -> str | None:
     """The remedy in terms of a job request; None where it names what no client can set."""
     parameters = {part.parameter for part in error.remedy if isinstance(part, Setting)}
     operators = parameters - JobCreate.model_fields.keys()
@@ -109,8 +110,9 @@ def _remedy(error: DifficultyError, names: Mapping[str, str]) -> str | None:
 
 def _as_field_or_variable(setting: Setting) -> str:
     """`"shrinkage": "auto"` where a job request has the field, else the operator's variable."""
-    if setting.parameter in JobCreate.model_fields:
-        value = "" if setting.value is None else f": {json.dumps(setting.value, default=str)}"
+    if (field := JobCreate.model_fields.get(setting.parameter)) is not None:
+        given = [setting.value] if get_origin(field.annotation) is list else setting.value
+        value = "" if setting.value is None else f": {json.dumps(given, default=str)}"
         return f'"{setting.parameter}"{value}'
     value = "" if setting.value is None else f"={setting.value}"
     return f"DIFFICULTY_{setting.parameter.upper()}{value}"

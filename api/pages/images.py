@@ -14,12 +14,12 @@ from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import IMAGES, ScoredJob, existing_card, scored_job
 from api.results.image_query import (
     MARKS,
-    SORTS,
     ImagePage,
     ImageQuery,
     find_images,
     matching_rows,
     neighbours,
+    orders_of,
 )
 from api.results.overview import BINS, typical_rows
 from api.results.score_pages import BadQuery
@@ -75,7 +75,10 @@ def show_images(job_id: str, request: Request, key: ReadKey, query: Conditions) 
     try:
         page = find_images(job.samples, query, job.marked(query.mark), PAGE, _map_for(job, query))
     except BadQuery as error:
-        problem, page = str(error), ImagePage([], np.empty(0, np.int64), 0, "")
+        problem, page = (
+            "; ".join(filter(None, (str(error), error.remedy))),
+            ImagePage([], np.empty(0, np.int64), 0, ""),
+        )
     values = _list_values(job, query, page) | {"problem": problem}
     if is_fragment(request):
         return render(request, "cards" if query.after else "results", values)
@@ -97,7 +100,7 @@ def mark_matching(
         rows = matching_rows(samples, query, job.marked(query.mark), _map_for(job, query))
     except BadQuery as error:
         raise Problem(
-            422, "invalid-request", str(error), "correct this field", error.field
+            422, "invalid-request", str(error), error.remedy or "correct this field", error.field
         ) from None
     rows = np.arange(len(samples)) if rows is None else rows
     if mark == "relabel":
@@ -165,7 +168,7 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
     values = job.values(IMAGES) | {
         "card": card,
         "marks": job.marks_of([row]),
-        "agnostic": float(samples.agnostic[row]),
+        "agnostic": None if samples.agnostic is None else float(samples.agnostic[row]),
         "copy_of": samples.copy_of[row].as_py(),
         "is_searched": is_searched,
         "strips": strips,
@@ -215,7 +218,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "query": replace(query, after=""),
         "conditions": query.conditions,
         "more": {**query.conditions, "after": page.next} if page.next else None,
-        "sorts": SORTS,
+        "sorts": orders_of(samples),
         "mark_filters": MARKS,
         "classes": names[:MOST_CLASSES],
         "num_classes": len(names),

@@ -114,6 +114,7 @@ class ScoredJob:
             "name": job_name(self.job),
             "address": self.address,
             "by_suspicion": self.samples.suspicion is not None,
+            "measure": self.samples.measure,
             "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
             "tray": describe_marks(count_marks(engine, self.key.owner, self.job.id)),
             "class_name": self.samples.name_of,

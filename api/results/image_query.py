@@ -8,10 +8,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from api.results.cursors import read_cursor, write_cursor
+from api.results.first_places import first_places
 from api.results.maps import Area
-from api.results.score_pages import BadQuery
+from api.results.score_pages import BadQuery, absent
 from difficulty_service.reporting.map import ImageMap
-from difficulty_service.reporting.samples import ScoredSamples
+from difficulty_service.reporting.samples import AGNOSTIC, ScoredSamples
 
 SORTS: Mapping[str, str] = {
     "doubtful": "Doubtful labels first",
@@ -20,7 +21,7 @@ SORTS: Mapping[str, str] = {
     "unusual": "Unlike anything first",
     "file": "As in the dataset",
 }
-"""Orders of the images, with their names for people."""
+"""Orders of the images, with their names for people; `orders_of` has those of some scores."""
 
 MARKS: Mapping[str, str] = {
     "": "marked or not",
@@ -34,8 +35,6 @@ MARKS: Mapping[str, str] = {
 
 PERCENT = 100.0
 LONGEST_TEXT = 1000
-BLOCK = 512
-"""Number of keys of which only the smallest is looked at where the smallest of all are sought."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,12 @@ class ImagePage:
     next: str
 
 
+def orders_of(samples: ScoredSamples) -> dict[str, str]:
+    """The orders for which the scores have the column."""
+    lacking = "unusual" if samples.agnostic is None else ""
+    return {order: text for order, text in SORTS.items() if order != lacking}
+
+
 def find_images(
     samples: ScoredSamples,
     query: ImageQuery,
@@ -116,7 +121,7 @@ def find_images(
     keys = _keys(samples, query.sort, matching)
     rows, keys, following = _following(query, matching, keys)
     # One image more than shown says whether there is another page.
-    places = _first(keys, limit + 1)
+    places = first_places(keys, limit + 1)
     shown = places[:limit]
     found = shown if rows is None else rows[shown]
     is_last = len(places) <= limit
@@ -245,7 +250,7 @@ def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> 
     """Sort keys of some rows: ascending, those without a value last.
 
     Raises:
-        BadQuery: There is no such order.
+        BadQuery: There is no such order, or no column for it.
     """
     if sort not in SORTS:
         raise BadQuery("sort", f"there is no order {sort[:100]!r}; use {', '.join(SORTS)}")
@@ -257,6 +262,8 @@ def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> 
         "easiest": (samples.rmd, 1.0),
         "unusual": (samples.agnostic, -1.0),
     }[sort]
+    if values is None:
+        raise absent(AGNOSTIC, orders_of(samples))
     keys = sign * (values if rows is None else values[rows])
     keys[np.isnan(keys)] = np.inf
     return keys
@@ -272,28 +279,3 @@ def _following(
     numbers = np.arange(len(keys)) if rows is None else rows
     follows = (keys > last_key) | ((keys == last_key) & (numbers > last_row))
     return numbers[follows], keys[follows], len(keys)
-
-
-def _first(keys: NDArray[np.float64], number: int) -> NDArray[np.int64]:
-    """Places of the smallest keys, ascending; equal keys keep their order."""
-    candidates = np.flatnonzero(keys <= _bound(keys, number))
-    if len(candidates) > number:
-        values = keys[candidates]
-        largest = np.partition(values, number - 1)[number - 1]
-        smaller = np.flatnonzero(values < largest)
-        equal = np.flatnonzero(values == largest)[: number - len(smaller)]
-        candidates = candidates[np.concatenate((smaller, equal))]
-    return candidates[np.lexsort((candidates, keys[candidates]))]
-
-
-def _bound(keys: NDArray[np.float64], number: int) -> float:
-    """A value that at least `number` keys do not exceed, if there are so many.
-
-    Each block has a key that is no larger than its minimum. Looking for the smallest minima leaves
-    few keys to sort, in a tenth of the time that a partition of all keys takes.
-    """
-    num_blocks = len(keys) // BLOCK
-    if num_blocks < number:
-        return float("inf")
-    minima = keys[: num_blocks * BLOCK].reshape(num_blocks, BLOCK).min(1)
-    return float(np.partition(minima, number - 1)[number - 1])

@@ -17,8 +17,8 @@ from api.results.overview import Overview
 from api.results.score_columns import ScoreColumns, map_columns, write_columns
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
-from difficulty_service.reporting.samples import COLUMNS
-from difficulty_service.score_file import read_scores
+from difficulty_service.reporting.samples import columns_to_read
+from difficulty_service.score_file import read_score_schema, read_scores
 
 MAX_OPEN = 8
 
@@ -75,6 +75,7 @@ class OpenScores:
         with TemporaryDirectory(dir=path.parent) as folder:
             local = Path(folder) / SCORES_FILE
             save(open_stored(self._artifacts, job, SCORES_FILE), local)
-            write_columns(path, read_scores(local, COLUMNS))
+            columns = columns_to_read(read_score_schema(local).names)
+            write_columns(path, read_scores(local, columns))
         # The whole table was in memory once; what is left of it is of no use.
         pa.default_memory_pool().release_unused()

@@ -22,12 +22,12 @@ from difficulty_service.reporting.charts import Scale
 from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.score_file import ScoreFile
 
-FORMAT = 5
+FORMAT = 6
 """Version of the layout; a file of another version is made anew."""
 
 _KEY = b"difficulty-columns"
-_ARRAYS = ("labels", "nearest", "margins", "rmd", "agnostic", "percentiles")
-_OPTIONAL = "suspicion"
+_ARRAYS = ("labels", "nearest", "margins", "rmd", "percentiles")
+_OPTIONAL = ("suspicion", "agnostic")
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,18 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
 
     Args:
         path: File to write.
-        scores: A score file with the columns of `reporting.samples.COLUMNS`.
+        scores: A score file with the columns of `reporting.samples.columns_to_read`.
     """
     samples = to_samples(scores)
     columns: dict[str, pa.Array] = {"ids": samples.ids, "copy_of": samples.copy_of}
     columns |= {name: pa.array(getattr(samples, name)) for name in _ARRAYS}
-    if samples.suspicion is not None:
-        columns[_OPTIONAL] = pa.array(samples.suspicion)
+    optional = {name: getattr(samples, name) for name in _OPTIONAL}
+    columns |= {name: pa.array(values) for name, values in optional.items() if values is not None}
     batch = pa.record_batch(columns)
     description = {
         "format": FORMAT,
         "names": list(samples.names.items()),
+        "measure": samples.measure,
         "provenance": dict(scores.provenance),
         "overview": to_json(make_overview(samples)),
     }
@@ -95,7 +96,7 @@ def map_columns(path: Path) -> ScoreColumns | None:
         if description["format"] != FORMAT:
             return None
         return ScoreColumns(
-            _to_samples(reader.get_batch(0), description["names"]),
+            _to_samples(reader.get_batch(0), description["names"], description["measure"]),
             description["provenance"],
             from_json(description["overview"]),
         )
@@ -103,15 +104,18 @@ def map_columns(path: Path) -> ScoreColumns | None:
         return None
 
 
-def _to_samples(batch: pa.RecordBatch, names: Sequence[tuple[int, str]]) -> ScoredSamples:
+def _to_samples(
+    batch: pa.RecordBatch, names: Sequence[tuple[int, str]], measure: str
+) -> ScoredSamples:
     def array(name: str) -> NDArray[Any]:
         return np.asarray(batch[name].to_numpy(zero_copy_only=True))
 
-    present = [name for name in (*_ARRAYS, _OPTIONAL) if name in batch.schema.names]
+    present = [name for name in (*_ARRAYS, *_OPTIONAL) if name in batch.schema.names]
     arrays: dict[str, Any] = {name: array(name) for name in present}
     return ScoredSamples(
         ids=batch["ids"],
         copy_of=batch["copy_of"],
         names={int(label): str(name) for label, name in names},
+        measure=measure,
         **arrays,
     )

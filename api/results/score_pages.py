@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from api.http.decimals import parse_decimal
+from api.jobs.failures import remedy_for_clients
+from difficulty_service.score_columns import absent_column
 from difficulty_service.score_file import METADATA_KEY, SCHEMA
 
 BATCH_ROWS = 1 << 16
@@ -29,11 +31,24 @@ _CURSOR = struct.Struct(">8s?dq")
 
 
 class BadQuery(ValueError):
-    """The query has a column, label or cursor that does not fit the file; `field` says which."""
+    """The query has a column, label or cursor that does not fit the file.
 
-    def __init__(self, field: str, detail: str) -> None:
+    Attributes:
+        field: Which part of the query.
+        remedy: What to do besides correcting it; empty where there is nothing.
+    """
+
+    def __init__(self, field: str, detail: str, remedy: str = "") -> None:
         super().__init__(detail)
         self.field = field
+        self.remedy = remedy
+
+
+def absent(column: str, others: Collection[str]) -> BadQuery:
+    """For an order by a column that the scores do not have; `others` are orders that they have."""
+    error = absent_column(column, tuple(others), "the score file of this job")
+    remedy = remedy_for_clients(error, {}) or f"sort by one of {', '.join(others)}"
+    return BadQuery("sort", error.problem, remedy)
 
 
 @dataclass(frozen=True)
@@ -59,7 +74,8 @@ class Page:
     """A page of a score file.
 
     Attributes:
-        rows: Values of all columns of SCHEMA by name; None instead of numbers that are not finite.
+        rows: Values of the columns of the file by name; None instead of numbers that are not
+            finite.
         matching: Number of rows of the file with the label.
         next: Cursor of the next page; None at the end.
     """
@@ -111,7 +127,7 @@ def read_page(file: pq.ParquetFile, query: PageQuery) -> Page:
     Raises:
         BadQuery: The query does not fit the file.
     """
-    column, descending = _sorting(query.sort)
+    column, descending = _sorting(query.sort, file.schema_arrow.names)
     label = _label(file, query.label)
     last = None if query.after is None else _read_cursor(query)
     first = _Candidates(np.empty(0, bool), np.empty(0), np.empty(0, np.int64))
@@ -129,10 +145,12 @@ def read_page(file: pq.ParquetFile, query: PageQuery) -> Page:
     )
 
 
-def _sorting(text: str) -> tuple[str, bool]:
+def _sorting(text: str, present: Collection[str]) -> tuple[str, bool]:
     column = text.removeprefix("-")
     if column not in SORTABLE:
         raise BadQuery("sort", f"cannot sort by {column[:100]!r}, only by {', '.join(SORTABLE)}")
+    if column not in present:
+        raise absent(column, [name for name in SORTABLE if name in present])
     return column, text.startswith("-")
 
 

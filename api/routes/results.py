@@ -91,7 +91,12 @@ async def read_file(
     return StreamingResponse(_chunks(file, part), part.status, headers, PARQUET)
 
 
-@router.get("/scores", summary="Pages of scores", responses=NOT_FINISHED)
+@router.get(
+    "/scores",
+    summary="Pages of scores",
+    responses=NOT_FINISHED,
+    response_model_exclude_unset=True,  # columns that were not computed
+)
 def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the request
     job_id: str,
     request: Request,
@@ -113,7 +118,11 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
             page = read_page(file, PageQuery(sort, label, limit, after))
         except BadQuery as error:
             raise Problem(
-                422, "invalid-request", str(error), "correct this field", field=error.field
+                422,
+                "invalid-request",
+                str(error),
+                error.remedy or "correct this field",
+                field=error.field,
             ) from None
     thumbnails = f"{address(job)}/thumbnails"
     rows = [

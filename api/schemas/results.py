@@ -4,7 +4,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ScoreRow(BaseModel):
-    """One sample of a score file; `docs/score-file.md` has the meaning of its columns."""
+    """One sample of a score file, with the columns that were computed.
+
+    `docs/score-file.md` has their meaning.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -16,23 +19,12 @@ class ScoreRow(BaseModel):
                     "md": 812.4,
                     "md_agnostic": 640.9,
                     "rmd": 171.5,
-                    "rmd_std": None,
                     "rmd_loo": 174.0,
                     "nearest_label": 5,
                     "nearest_label_name": "dog",
                     "label_margin": 30.2,
                     "percentile": 0.997,
                     "duplicate_of": None,
-                    "near_duplicate_of": None,
-                    "kmeans": None,
-                    "knn": None,
-                    "suspicion": None,
-                    "label_probability": None,
-                    "suspected_label": None,
-                    "suspected_label_name": None,
-                    "agree": None,
-                    "loss": None,
-                    "doubt": None,
                     "thumbnail": "/v1/jobs/01k.../thumbnails/cat%2F0042.jpg",
                 }
             ]
@@ -42,33 +34,42 @@ class ScoreRow(BaseModel):
     sample_id: str
     label: int
     label_name: str
-    md: float | None
-    md_agnostic: float | None
-    rmd: float | None = Field(description="Larger is harder")
-    rmd_std: float | None
-    rmd_loo: float | None
-    nearest_label: int | None
-    nearest_label_name: str | None
-    label_margin: float | None = Field(description="Above 0, another class fits better")
-    percentile: float | None
-    duplicate_of: str | None = Field(description="Id of the first sample with the same features")
+    md: float | None = None
+    md_agnostic: float | None = None
+    rmd: float | None = Field(default=None, description="Larger is harder")
+    rmd_std: float | None = None
+    rmd_loo: float | None = None
+    nearest_label: int | None = None
+    nearest_label_name: str | None = None
+    label_margin: float | None = Field(
+        default=None, description="Above 0, another class fits better"
+    )
+    percentile: float | None = None
+    duplicate_of: str | None = Field(
+        default=None, description="Id of the first sample with the same features"
+    )
     near_duplicate_of: str | None = Field(
+        default=None,
         description="Id of the first sample with nearly the same features, where they were "
         "compared",
     )
-    kmeans: float | None
-    knn: float | None
-    suspicion: float | None = Field(
-        description="Log-odds that the label is wrong; null where not requested"
+    kmeans: float | None = None
+    knn: float | None = None
+    suspicion: float | None = Field(default=None, description="Log-odds that the label is wrong")
+    label_probability: float | None = Field(
+        default=None, description="Probability that the label is right"
     )
-    label_probability: float | None = Field(description="Probability that the label is right")
-    suspected_label: int | None = Field(description="The likeliest class other than the label")
-    suspected_label_name: str | None
-    agree: float | None = Field(description="Log-odds against the label, by its tempered posterior")
+    suspected_label: int | None = Field(
+        default=None, description="The likeliest class other than the label"
+    )
+    suspected_label_name: str | None = None
+    agree: float | None = Field(
+        default=None, description="Log-odds against the label, by its tempered posterior"
+    )
     loss: float | None = Field(
-        description="Cross-entropy of the label; only in files of `evaluate`"
+        default=None, description="Cross-entropy of the label; only in files of `evaluate`"
     )
-    doubt: float | None = Field(description="1 - the confidence; likewise")
+    doubt: float | None = Field(default=None, description="1 - the confidence; likewise")
     thumbnail: str = Field(description="Address of a thumbnail")
 
 

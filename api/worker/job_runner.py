@@ -47,8 +47,8 @@ from difficulty_service.pipeline import (
     ScoreRequest,
     score_dataset,
 )
-from difficulty_service.reporting.samples import COLUMNS
-from difficulty_service.score_file import read_scores
+from difficulty_service.reporting.samples import columns_to_read
+from difficulty_service.score_file import read_score_schema, read_scores
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
 
@@ -127,7 +127,8 @@ def run_job(
             for error in (*extracted.skipped, *extracted.bad_images)
         ]
         files.append(write_errors(extracted.store.folder, errors))
-        files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, COLUMNS)))
+        columns = columns_to_read(read_score_schema(scoring.out).names)
+        files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, columns)))
         if (fitted := used[-1]) is not None:
             num_rows = scored.scores.num_samples
             files += write_page_files(extracted.store, fitted.gaussians, folder, num_rows)

@@ -20,9 +20,10 @@ from difficulty_service.audit.columns import (
     disagreement,
     match_ids,
     rank_values,
-    require_columns,
+    require_other_columns,
 )
 from difficulty_service.errors import AuditError
+from difficulty_service.score_columns import require_columns
 
 Numbers = NDArray[np.float64]
 Agreement = RankAgreement | FlagAgreement | ErrorRateByBin
@@ -100,8 +101,8 @@ def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Au
             the remaining samples cannot be compared.
     """
     score_columns = ("sample_id", "label", "label_name", options.score_column)
-    require_columns("the score file", score_table.column_names, score_columns)
-    require_columns("the other table", against.column_names, (options.join, options.column))
+    require_columns(score_columns, score_table.column_names, "the score file", AuditError)
+    require_other_columns("the other table", against.column_names, (options.join, options.column))
     rows = match_ids(score_table["sample_id"], against[options.join], options.join)
     joined = score_table.select(score_columns).filter(rows.is_valid())
     column = _plain(against[options.column].take(rows.drop_null()))

@@ -28,8 +28,8 @@ class Values:
     meaning: str
 
 
-def require_columns(table: str, names: Sequence[str], required: Sequence[str]) -> None:
-    """Raises AuditError with the missing columns and those of the table."""
+def require_other_columns(table: str, names: Sequence[str], required: Sequence[str]) -> None:
+    """Raises AuditError with the missing columns and those of a table that holds no scores."""
     missing = [name for name in required if name not in names]
     if missing:
         raise AuditError(

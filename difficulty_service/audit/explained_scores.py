@@ -16,13 +16,26 @@ from difficulty_service.feature_store.store import (
     open_store,
 )
 from difficulty_service.files.wording import count_of, is_or_are
-from difficulty_service.score_file import ScoreFile
+from difficulty_service.score_file import ScoreFile, read_score_schema, read_scores
 
-COLUMNS = ("sample_id", "label_name", "rmd", "duplicate_of")
+COLUMNS = ("sample_id", "label_name", "rmd")
 """Columns of a score file that an explanation needs."""
+
+COPIES = "duplicate_of"
+"""Column of copies, which are left out where a score file has it."""
 
 PROJECTED = "projected"
 """The kind of features in the space that images share with words."""
+
+
+def read_explained(path: Path) -> ScoreFile:
+    """Reads the columns of a score file that an explanation is made from.
+
+    Raises:
+        ScoreFileError: As for `read_scores`.
+    """
+    present = read_score_schema(path).names
+    return read_scores(path, [*COLUMNS, *([COPIES] if COPIES in present else [])])
 
 
 def choose_clip(scores: ScoreFile) -> str:
@@ -71,8 +84,9 @@ def explain_scores(
     Raises:
         AuditError: There are too few samples.
     """
-    table = scores.table.filter(scores.table["rmd"].is_valid())
-    table = table.filter(table["duplicate_of"].is_null())
+    table = scores.table.filter(scores.column("rmd").is_valid())
+    if COPIES in table.column_names:
+        table = table.filter(table[COPIES].is_null())
     sample_ids, similarities = measure_similarities(store, encoder.encode(phrases))
     rows = rows_of(sample_ids, table["sample_id"].to_pylist())
     known = rows >= 0

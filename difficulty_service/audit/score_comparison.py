@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.audit.agreement import rank_agreement, ranks
-from difficulty_service.audit.columns import match_ids, require_columns
+from difficulty_service.audit.columns import match_ids
 from difficulty_service.audit.rank_bootstrap import spearman_interval
 from difficulty_service.audit.shared_samples import (
     Numbers,
@@ -21,6 +21,7 @@ from difficulty_service.audit.shared_samples import (
     texts_of,
 )
 from difficulty_service.errors import AuditError
+from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import ScoreFile
 
 HARDEST_SHARES = (0.01, 0.05, 0.1)
@@ -126,7 +127,7 @@ def compare_scores(
             samples in both are too few or have no order.
     """
     for name, file in (("the first file", first), ("the second file", second)):
-        require_columns(name, file.table.column_names, columns_of(score_column))
+        require_columns(columns_of(score_column), file.table.column_names, name, AuditError)
     rows = match_ids(first.table["sample_id"], second.table["sample_id"], "sample_id")
     one = first.table.filter(rows.is_valid())
     other = second.table.take(rows.drop_null())

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.errors import CleaningError
+from difficulty_service.score_columns import COMPUTED_BY, remedy_of
 
 NULL = "null"
 """The word for a missing value."""
@@ -149,11 +150,14 @@ class _Reader:
 
     def _column(self, node: ast.Name) -> pa.ChunkedArray:
         if node.id not in self._table.column_names:
-            names = ", ".join(self._table.column_names)
+            columns = self._table.column_names
+            remedy = remedy_of(node.id, columns)
+            text = () if node.id in COMPUTED_BY else ("; text is written in quotes",)
             raise CleaningError(
-                f"the condition {self._condition!r} names the column {node.id!r}, which does not "
-                "exist",
-                f"the columns are {names}; text is written in quotes",
+                f"the condition {self._condition!r} names the column {node.id!r}, which the score "
+                "file does not have",
+                *remedy,
+                *text,
             )
         column = self._table[node.id]
         if pa.types.is_dictionary(column.type):

@@ -13,15 +13,11 @@ from difficulty_service.cleaning.conditions import columns_in, rows_where
 from difficulty_service.cleaning.marks import Mark, MarkedSample
 from difficulty_service.errors import CleaningError, Setting
 from difficulty_service.files.wording import count_of, is_or_are, list_names
+from difficulty_service.score_columns import OF_SUSPICION
 from difficulty_service.score_file import ScoreFile
 
 LISTED = 20
 """Number of sample ids that a warning lists."""
-
-OF_SUSPICION = frozenset(
-    {"suspicion", "label_probability", "suspected_label", "suspected_label_name"}
-)
-"""Columns that the scorer `suspicion` writes."""
 
 MARKED_DROP = "marked drop"
 """Why a sample is dropped that a person marked so; otherwise it is the condition."""
@@ -133,6 +129,7 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     Raises:
         CleaningError: A condition cannot be evaluated, a mark names an unknown class, or no mark
             belongs to a sample of the score file.
+        ScoreFileError: The column of the class that fits best is absent.
     """
     names = class_names_of(scores)
     _refuse_unknown_classes(rules, list(names.values()))
@@ -141,7 +138,7 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     original: list[str] = scores.table["label_name"].cast(pa.string()).to_pylist()
     nothing: list[str | None] = [None] * len(ids)
     draft = _Draft(ids, original, list(original), nothing, list(nothing))
-    warnings += _relabel_to_likeliest(draft, scores.table, rules.relabel, names)
+    warnings += _relabel_to_likeliest(draft, scores, rules.relabel, names)
     if rules.drop is not None:
         for row in np.flatnonzero(rows_where(rules.drop, scores.table)).tolist():
             draft.drop(row, rules.drop)
@@ -210,18 +207,19 @@ def _check_ids(marks: Mapping[str, MarkedSample], ids: Sequence[str]) -> list[st
 
 
 def _relabel_to_likeliest(
-    draft: _Draft, table: pa.Table, condition: str | None, names: Mapping[int, str]
+    draft: _Draft, scores: ScoreFile, condition: str | None, names: Mapping[int, str]
 ) -> list[str]:
     if condition is None:
         return []
-    rows = np.flatnonzero(rows_where(condition, table))
-    chosen = table.take(pa.array(rows))
+    rows = np.flatnonzero(rows_where(condition, scores.table))
+    chosen = pa.array(rows)
     if columns_in(condition) & OF_SUSPICION:
         kind = "suspected"
-        likeliest = chosen["suspected_label_name"].to_pylist()
+        likeliest = scores.column("suspected_label_name").take(chosen).to_pylist()
     else:
         kind = "nearest"
-        likeliest = [names.get(label) for label in chosen["nearest_label"].to_pylist()]
+        nearest = scores.column("nearest_label").take(chosen)
+        likeliest = [names.get(label) for label in nearest.to_pylist()]
     for row, name in zip(rows.tolist(), likeliest, strict=True):
         if name not in {None, draft.original[row]}:
             draft.relabel(row, name)

@@ -84,10 +84,10 @@ def explain(
     """
     from difficulty_service.audit.attributes import SHIPPED_ATTRIBUTES, read_attributes
     from difficulty_service.audit.explained_scores import (
-        COLUMNS,
         choose_clip,
         explain_scores,
         find_features,
+        read_explained,
         write_explanation,
     )
     from difficulty_service.audit.explanation import explanation_file
@@ -95,12 +95,11 @@ def explain(
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.errors import AuditError
     from difficulty_service.files.output_path import require_output_file
-    from difficulty_service.score_file import read_scores
 
     out = out or explanation_file(scores)
     require_output_file(out, (".json",), AuditError)
     phrases = read_attributes(attributes or SHIPPED_ATTRIBUTES)
-    score_file = read_scores(scores, COLUMNS)
+    score_file = read_explained(scores)
     extraction = Extraction(
         backbone=backbone or choose_clip(score_file),
         weights=weights,

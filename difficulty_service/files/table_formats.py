@@ -4,6 +4,7 @@ A writer takes Arrow tables of one schema. CSV and JSON Lines hold no metadata a
 text and numbers.
 """
 
+import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -80,10 +81,16 @@ def read_csv(path: Path, schema: pa.Schema) -> pa.Table:
 
 def read_json_lines(path: Path, schema: pa.Schema) -> pa.Table:
     """Reads what `json_lines_writer` wrote; arguments as for `read_csv`."""
+    reading = pa_json.ReadOptions(block_size=READ_BYTES)
+    with path.open("rb") as file:
+        first = next((line for line in file if line.strip()), b"")
+    # Arrow makes a column of every name that it is given, also where no row has it.
+    present = pa_json.read_json(io.BytesIO(first), reading).schema.names
+    known = [field for field in plain_schema(schema) if field.name in present]
     return pa_json.read_json(
         path,
-        read_options=pa_json.ReadOptions(block_size=READ_BYTES),
-        parse_options=pa_json.ParseOptions(explicit_schema=plain_schema(schema)),
+        read_options=reading,
+        parse_options=pa_json.ParseOptions(explicit_schema=pa.schema(known)),
     )
 
 

@@ -12,11 +12,11 @@ from difficulty_service.audit.attributes import (
     read_attributes,
 )
 from difficulty_service.audit.explained_scores import (
-    COLUMNS,
     PROJECTED,
     choose_clip,
     explain_scores,
     find_features,
+    read_explained,
     write_explanation,
 )
 from difficulty_service.audit.explanation import Explanation, explanation_file
@@ -38,7 +38,7 @@ from difficulty_service.interface.progress import progress_bar
 from difficulty_service.interface.score_arrays import warn
 from difficulty_service.interface.scores import Scores
 from difficulty_service.pipeline import ExtractRequest, extract_dataset
-from difficulty_service.score_file import ScoreFile, read_scores
+from difficulty_service.score_file import ScoreFile
 
 
 class ExplainOptions(EncoderOptions, total=False):
@@ -131,8 +131,8 @@ def _phrases(attributes: str | Path | Sequence[str] | None) -> Sequence[str]:
 
 def _contents(scores: Scores | str | Path) -> ScoreFile:
     if isinstance(scores, Scores):
-        return ScoreFile(scores.table.select(COLUMNS), scores.provenance)
-    return read_scores(Path(scores), COLUMNS)
+        return ScoreFile(scores.table, scores.provenance)
+    return read_explained(Path(scores))
 
 
 def _network(options: Mapping[str, Any]) -> BackboneOptions:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from difficulty_service.errors import ScoreFileError
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.errors_file import errors_table
+from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 from difficulty_service.scoring.extremes import OTHER_CLASS
 
@@ -32,8 +32,8 @@ class Scores:
         bad_images: Images that could not be read.
 
     Attributes:
-        table: One row per sample, in the order of the samples, with the columns of a score file;
-            a column that was not computed holds nulls.
+        table: One row per sample, in the order of the samples, with those columns of a score file
+            that were computed.
         provenance: Where the scores come from: dataset, backbone, shrinkage, counts.
         warnings: Warnings for the reader of the scores, one sentence each.
         bad_images: Columns `sample_id` and `reason`: images that could not be read; empty where
@@ -53,12 +53,9 @@ class Scores:
         """One column, such as `rmd`.
 
         Raises:
-            ScoreFileError: There is no such column.
+            ScoreFileError: It is absent; the remedy is what computes it.
         """
-        if column not in self.table.column_names:
-            raise ScoreFileError(
-                f"there is no column {column!r}", f"expected one of {self.table.column_names}"
-            )
+        require_columns([column], self.table.column_names, "the table of scores")
         return self.table.column(column)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -73,7 +70,11 @@ class Scores:
         return self.table.to_pandas()
 
     def hardest(self, n: int = 20) -> pa.Table:
-        """The `n` samples with the largest `rmd`, hardest first, among those that have one."""
+        """The `n` samples with the largest `rmd`, hardest first, among those that have one.
+
+        Raises:
+            ScoreFileError: The scores have no `rmd`, as those of a trained classifier.
+        """
         return self._largest("rmd", n)
 
     def doubtful(self, n: int = 20) -> pa.Table:
@@ -88,8 +89,7 @@ class Scores:
     @property
     def _evidence(self) -> str:
         """The column that speaks against labels."""
-        suspicion = self.table["suspicion"]
-        return "suspicion" if suspicion.null_count < len(suspicion) else "label_margin"
+        return "suspicion" if "suspicion" in self.table.column_names else "label_margin"
 
     def save(self, path: str | Path) -> Path:
         """Writes a score file, which the commands and the trainer read, and returns its path.
@@ -103,7 +103,7 @@ class Scores:
         return path
 
     def _largest(self, column: str, count: int) -> pa.Table:
-        table = self.table.filter(self.table[column].is_valid())
+        table = self.table.filter(self[column].is_valid())
         order = pc.sort_indices(table, [(column, "descending"), ("sample_id", "ascending")])
         return table.take(order[: max(0, count)])
 
@@ -113,8 +113,11 @@ class Scores:
     def _repr_html_(self) -> str:
         doubtful = self.doubtful(SHOWN)
         doubtful = doubtful.filter(pc.greater(doubtful[self._evidence], 0))
-        columns = ["sample_id", "label_name", OTHER_CLASS[self._evidence], self._evidence, "rmd"]
-        lists = {"look more like another class": doubtful, "hardest": self.hardest(SHOWN)}
+        lists = {"look more like another class": doubtful}
+        columns = ["sample_id", "label_name", OTHER_CLASS[self._evidence], self._evidence]
+        if "rmd" in self.table.column_names:
+            columns.append("rmd")
+            lists["hardest"] = self.hardest(SHOWN)
         tables = (
             _html_table(title, rows.select(columns)) for title, rows in lists.items() if len(rows)
         )

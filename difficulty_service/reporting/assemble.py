@@ -13,7 +13,7 @@ from difficulty_service.feature_store.store import open_store
 from difficulty_service.reporting.compared import ComparedColumn, compare, read_dataset_column
 from difficulty_service.reporting.explained import find_explanation
 from difficulty_service.reporting.map import ImageMap, draw_map, has_tsne
-from difficulty_service.reporting.samples import COLUMNS, to_samples
+from difficulty_service.reporting.samples import columns_to_read, to_samples
 from difficulty_service.reporting.writing import (
     DEFAULT_MAX_MB,
     ReportParts,
@@ -21,6 +21,7 @@ from difficulty_service.reporting.writing import (
     require_report_file,
     write_report,
 )
+from difficulty_service.score_columns import COMPUTED_BY, absent_column
 from difficulty_service.score_file import ScoreFile, read_score_schema, read_scores
 
 
@@ -56,8 +57,8 @@ def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
     Raises:
         ScoreFileError: As for `read_scores`.
     """
-    others = [name for name in read_score_schema(path).names if name == compared]
-    return read_scores(path, list(dict.fromkeys((*COLUMNS, *others))))
+    others = () if compared is None else (compared,)
+    return read_scores(path, columns_to_read(read_score_schema(path).names, *others))
 
 
 def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> WrittenReport:
@@ -128,16 +129,26 @@ def _compared(
     if name in scores.table.column_names:
         columns = {"sample_id": scores.table["sample_id"], "value": scores.table[name]}
         return compare(samples, pa.table(columns), name)
-    if images is None:
+    is_score = name in COMPUTED_BY
+    if images is None and not is_score:
         raise ReportError(
             f"the score file has no column {name!r}, and the dataset is not there",
             "name the dataset as ",
             Setting("images"),
             parameter="compare",
         )
+    absent = absent_column(
+        name, scores.table.column_names, "the score file", ReportError, parameter="compare"
+    )
+    if images is None:
+        raise absent
     recorded = scores.provenance.get("dataset_options") or {}
     id_column = options.reading.id_column or recorded.get("id_column")
-    return compare(samples, read_dataset_column(images.dataset, name, id_column), name)
+    try:
+        column = read_dataset_column(images.dataset, name, id_column)
+    except ReportError as error:
+        raise (absent if is_score else error) from error
+    return compare(samples, column, name)
 
 
 def _map(scores: ScoreFile, options: ReportOptions) -> ImageMap | None:

@@ -1,6 +1,6 @@
 """The columns of a score file as arrays, which every part of the report reads."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.cleaning.class_names import class_names_of
+from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import ScoreFile
 
 HARDEST_SHARE = 0.05
@@ -19,17 +20,20 @@ HARDEST_SHARE = 0.05
 UNUSUAL_SHARE = 0.01
 """Share of the samples whose `md_agnostic` counts as unlike anything else."""
 
+COLUMNS = (*("sample_id", "label", "label_name", "nearest_label", "label_margin", "percentile"),)
+"""Columns of a score file that the report needs, besides one of MEASURES."""
+
 MEASURES = ("rmd", "loss")
-"""Columns of difficulty; the report is by the first that a score file has values of."""
+"""Columns of difficulty; the report is by the first that a score file has."""
 
 SUSPICION, SUSPECTED = "suspicion", "suspected_label"
-"""Columns that tell which samples to check, in which order; null where they were not asked for."""
+"""Columns that tell which samples to check, in which order, where a score file has them."""
 
-COLUMNS = (
-    *("sample_id", "label", "label_name", *MEASURES, "md_agnostic", "nearest_label"),
-    *("label_margin", "percentile", "duplicate_of", "near_duplicate_of", SUSPICION, SUSPECTED),
-)
-"""Columns of a score file that the report reads."""
+AGNOSTIC = "md_agnostic"
+"""Column that tells which samples are unlike anything else, where a score file has it."""
+
+COPIES = ("near_duplicate_of", "duplicate_of")
+"""Columns of copies, where a score file has them; near copies include exact ones."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,13 @@ class ScoredSamples:
         margins: Label margins, NaN where there is none. Shape (samples,).
         rmd: Relative Mahalanobis distances, or the losses of a classifier in a file without them;
             NaN where there is none. Shape (samples,).
-        agnostic: Distances to all samples, NaN where there is none. Shape (samples,).
         percentiles: Percentiles of `rmd`, NaN where there is none. Shape (samples,).
         copy_of: Id of the first sample that each one is a copy or near copy of; null for others.
         names: Name of each class index that occurs.
         suspicion: Log-odds that each label is wrong, NaN where there are none; None where the
-            score file has no values of them. Shape (samples,).
+            score file does not have them. Shape (samples,).
+        agnostic: Distances to all samples, NaN where there is none; None where the score file does
+            not have them. Shape (samples,).
         measure: Which of MEASURES `rmd` holds.
     """
 
@@ -58,11 +63,11 @@ class ScoredSamples:
     nearest: NDArray[np.int64]
     margins: NDArray[np.float64]
     rmd: NDArray[np.float64]
-    agnostic: NDArray[np.float64]
     percentiles: NDArray[np.float64]
     copy_of: pa.StringArray
     names: Mapping[int, str]
     suspicion: NDArray[np.float64] | None = None
+    agnostic: NDArray[np.float64] | None = None
     measure: str = "rmd"
 
     def __len__(self) -> int:
@@ -81,9 +86,9 @@ class ScoredSamples:
     @cached_property
     def is_unusual(self) -> NDArray[np.bool_]:
         """Whether a sample is far from all others, but no other class fits better."""
-        known = self.agnostic[~np.isnan(self.agnostic)]
-        if not len(known):
+        if self.agnostic is None or np.isnan(self.agnostic).all():
             return np.zeros(len(self), bool)
+        known = self.agnostic[~np.isnan(self.agnostic)]
         cut = np.quantile(known, 1 - UNUSUAL_SHARE)
         return (self.agnostic >= cut) & (self.agnostic > known.min()) & ~self.is_doubtful
 
@@ -110,9 +115,29 @@ class ScoredSamples:
         return self.names.get(label, str(label))
 
 
+def columns_to_read(present: Collection[str], *others: str) -> list[str]:
+    """Columns that the report reads of a score file.
+
+    Args:
+        present: Columns of the file.
+        others: More columns, which are read if the file has them.
+    """
+    optional = (SUSPICION, SUSPECTED, AGNOSTIC, *COPIES, *MEASURES, *others)
+    found = [name for name in optional if name in present]
+    # One of them is needed, and its absence an error to whoever reads these columns.
+    measures = [name for name in MEASURES if name in present] or MEASURES[:1]
+    return list(dict.fromkeys((*COLUMNS, *measures, *found)))
+
+
 def to_samples(scores: ScoreFile) -> ScoredSamples:
-    """The arrays of a score file that has COLUMNS."""
+    """The arrays of a score file with the columns of `columns_to_read`.
+
+    Raises:
+        ScoreFileError: One of the columns that a report needs is absent.
+    """
     table = scores.table
+    present = table.column_names
+    require_columns(columns_to_read(present), present, "the score file")
 
     def numbers(name: str) -> NDArray[np.float64]:
         column: NDArray[np.float64] = table[name].cast(pa.float64()).fill_null(np.nan).to_numpy()
@@ -123,20 +148,21 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         return column
 
     nearest, suspicion = indices("nearest_label"), None
-    if table[SUSPICION].null_count < len(table):
+    if {SUSPICION, SUSPECTED} <= {*present}:
         suspicion = numbers(SUSPICION)
         nearest = np.where(suspicion > 0, indices(SUSPECTED), nearest)
-    filled = [name for name in MEASURES if table[name].null_count < len(table)]
-    measure = filled[0] if filled else MEASURES[0]
+    measure = next(name for name in MEASURES if name in present)
+    copies = [table[name] for name in COPIES if name in present]
+    none = pa.chunked_array([pa.nulls(len(table), pa.string())])
     return ScoredSamples(
         ids=_texts(table["sample_id"]),
         labels=indices("label"),
         nearest=nearest,
         margins=numbers("label_margin"),
         rmd=numbers(measure),
-        agnostic=numbers("md_agnostic"),
+        agnostic=numbers(AGNOSTIC) if AGNOSTIC in present else None,
         percentiles=numbers("percentile"),
-        copy_of=_texts(pc.coalesce(table["near_duplicate_of"], table["duplicate_of"])),
+        copy_of=_texts(pc.coalesce(*copies, none)),
         names=class_names_of(scores),
         suspicion=suspicion,
         measure=measure,

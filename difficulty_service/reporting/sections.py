@@ -36,7 +36,8 @@ class Summary:
         num_compared: Number of samples that could be compared with another class.
         num_doubtful: Number of samples that another class fits better.
         by_suspicion: Whether this is by their suspicion, and not by their margin.
-        num_unusual: Number of the other samples that are unlike anything else.
+        num_unusual: Number of the other samples that are unlike anything else; None where the
+            score file does not tell.
         hardest: The hardest class; None where there is only one.
         easiest: The easiest class; None where there is only one.
         confused: The most confused pair of classes; None where there is none.
@@ -50,7 +51,7 @@ class Summary:
     num_compared: int
     num_doubtful: int
     by_suspicion: bool
-    num_unusual: int
+    num_unusual: int | None
     hardest: ClassFacts | None
     easiest: ClassFacts | None
     confused: ConfusedPair | None
@@ -62,7 +63,7 @@ class Summary:
     @property
     def num_typical(self) -> int:
         """Number of samples that are neither doubtful nor unusual."""
-        return self.num_samples - self.num_doubtful - self.num_unusual
+        return self.num_samples - self.num_doubtful - (self.num_unusual or 0)
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def summarise(
         num_compared=int((~np.isnan(samples.margins)).sum()),
         num_doubtful=selection.num_doubtful,
         by_suspicion=samples.suspicion is not None,
-        num_unusual=int(samples.is_unusual.sum()),
+        num_unusual=None if samples.agnostic is None else int(samples.is_unusual.sum()),
         hardest=ranked[0] if several else None,
         easiest=ranked[-1] if several else None,
         confused=selection.pairs[0] if selection.pairs else None,

@@ -114,7 +114,9 @@ def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits)
         limits: How many samples to choose.
     """
     doubtful = _descending(samples.doubts, samples.is_doubtful)
-    unusual = _descending(samples.agnostic, samples.is_unusual)
+    unusual = np.empty(0, np.int64)
+    if samples.agnostic is not None:
+        unusual = _descending(samples.agnostic, samples.is_unusual)
     cards = doubtful[: limits.doubtful]
     pairs = rank_pairs(samples, doubtful, LISTED_PAIRS)
     first_of_their_kind = samples.copy_of.is_null().to_numpy(zero_copy_only=False)

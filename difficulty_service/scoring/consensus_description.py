@@ -74,13 +74,9 @@ def describe_consensus(
     if "fingerprint" not in common:
         # The images of a page or a cleaned list are looked for where the first input has them.
         common |= {key: inputs[0][key] for key in PLACE_KEYS if key in inputs[0]}
-    columns = {
-        name: meaning
-        for name, meaning in COLUMNS[kind].items()
-        if table[name].null_count < len(table)
-    }
-    judged = "suspicion" in columns
-    doubts = table["suspicion" if judged else "label_margin"]
+    present = set(table.column_names)
+    columns = {name: meaning for name, meaning in COLUMNS[kind].items() if name in present}
+    evidence = next((name for name in ("suspicion", "label_margin") if name in present), None)
     return {
         **{key: value for key, value in common.items() if key != "schema_version"},
         "backbone": " + ".join(str(each.get("backbone") or "unknown") for each in inputs),
@@ -88,8 +84,10 @@ def describe_consensus(
         "reliable": all(each.get("reliable", True) for each in inputs),
         "num_samples": len(table),
         "num_scored": len(table) - table["rmd"].null_count,
-        "num_doubtful": pc.sum(pc.greater(doubts, 0)).as_py() or 0,
-        "num_duplicates": len(table) - table["duplicate_of"].null_count,
+        "num_doubtful": _count_above_0(table[evidence]) if evidence else 0,
+        "num_duplicates": (
+            len(table) - table["duplicate_of"].null_count if "duplicate_of" in present else 0
+        ),
         "near_duplicates": None,
         "num_near_duplicates": None,
         "consensus": {
@@ -102,3 +100,7 @@ def describe_consensus(
         },
         "warnings": list(warnings),
     }
+
+
+def _count_above_0(column: pa.ChunkedArray) -> int:
+    return int(pc.sum(pc.greater(column, 0)).as_py() or 0)

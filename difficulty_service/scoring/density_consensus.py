@@ -280,9 +280,10 @@ def _assemble(
         columns[name] = pa.array(labels[chosen], pa.int32(), mask=~known[name])
         places = pa.array(chosen, pa.int32(), mask=~known[name])
         columns[f"{name}_name"] = pa.DictionaryArray.from_arrays(places, dictionary)
-    copies = tables[0]["duplicate_of"]
-    kept = pc.is_in(copies, value_set=shared.sample_ids)
-    columns["duplicate_of"] = pc.if_else(kept, copies, None)
+    if "duplicate_of" in tables[0].column_names:
+        copies = tables[0]["duplicate_of"]
+        kept = pc.is_in(copies, value_set=shared.sample_ids)
+        columns["duplicate_of"] = pc.if_else(kept, copies, None)
     table = to_schema(pa.table({"sample_id": shared.sample_ids, **columns}))
     provenances = {name: file.provenance for name, file in files.items()}
     return ScoreFile(

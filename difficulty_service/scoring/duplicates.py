@@ -74,13 +74,6 @@ class Duplicates:
         )
 
 
-NO_DUPLICATES = Duplicates(
-    positions=np.empty(0, np.int64),
-    groups=np.empty(0, np.int64),
-    first_ids=strings_to_arrow([]),
-)
-
-
 def hash_rows(features: Tensor) -> NDArray[np.uint64]:
     """A hash of each row: equal rows have equal hashes, and different ones hardly ever.
 

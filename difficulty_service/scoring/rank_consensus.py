@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.files.arrow_columns import to_arrow
+from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import ScoreFile, to_schema
 from difficulty_service.scoring.consensus_description import describe_consensus
 from difficulty_service.scoring.ranking import percentiles
@@ -37,13 +38,16 @@ def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
         files: At least two score files, by a name for messages.
 
     Returns:
-        A score file of the samples that all files have, in the order of the first one. A column
-        that a file lacks is null, and so is a number that one file lacks. `label_probability` is
+        A score file of the samples that all files have, in the order of the first one, with the
+        columns that all of them have. A number that one file lacks is null. `label_probability` is
         the mean; another class is that of most files, or else of the file that is surest.
 
     Raises:
+        ScoreFileError: A file has no `rmd`.
         UnmatchedScores: No sample is in all files, or one has different labels.
     """
+    for name, file in files.items():
+        require_columns(["rmd"], file.table.column_names, name)
     tables = {name: file.table.combine_chunks() for name, file in files.items()}
     shared = share_samples(
         [
@@ -55,16 +59,19 @@ def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
         table.take(pa.array(positions))
         for table, positions in zip(tables.values(), shared.rows, strict=True)
     ]
+    shared_columns = set.intersection(*({*table.column_names} for table in rows))
     ranks = {
         name: [_ranks(_numbers(table, name), signed=name in SIGNED) for table in rows]
         for name in (*RANKED, *SIGNED)
+        if name in shared_columns
     }
     columns: dict[str, Any] = {
         name: to_arrow(np.mean(each, axis=0)) for name, each in ranks.items()
     }
-    columns["label_probability"] = to_arrow(
-        np.mean([_numbers(table, "label_probability") for table in rows], axis=0)
-    )
+    if "label_probability" in shared_columns:
+        columns["label_probability"] = to_arrow(
+            np.mean([_numbers(table, "label_probability") for table in rows], axis=0)
+        )
     mean = np.mean(ranks["rmd"], axis=0)
     columns["percentile"] = to_arrow(percentiles(mean, np.sort(mean[~np.isnan(mean)])))
     names = _class_names(next(iter(files.values())), shared.label_names, rows)
@@ -72,6 +79,7 @@ def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
     classes = {"label": shared.label_names} | {
         column: _most_named([_texts(table, f"{column}_name") for table in rows], ranks[decisive])
         for column, decisive in OTHER_CLASSES.items()
+        if {f"{column}_name", decisive} <= shared_columns
     }
     for column, texts in classes.items():
         columns[column] = pa.array([index.get(text) for text in texts], pa.int32())
@@ -116,8 +124,8 @@ def _class_names(first: ScoreFile, labels: Texts, tables: Sequence[pa.Table]) ->
         names = [name for _, name in pairs]
     named = {*labels}
     for table in tables:
-        for column in OTHER_CLASSES:
-            named |= {*_texts(table, f"{column}_name")} - {None}
+        for column in {f"{name}_name" for name in OTHER_CLASSES} & {*table.column_names}:
+            named |= {*_texts(table, column)} - {None}
     return [*names, *sorted(named - {*names})]
 
 

@@ -1,7 +1,7 @@
 """Counts over the rows of a score file, and the warnings that follow from them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -10,6 +10,9 @@ from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.files.wording import count_of, list_names
 from difficulty_service.scoring.duplicates import Duplicates
 from difficulty_service.scoring.score_rows import Classes
+
+KINDS = {"duplicate_of": "an exact copy", "near_duplicate_of": "a near copy"}
+"""What the columns of copies name, for people."""
 
 
 @dataclass
@@ -60,8 +63,7 @@ def row_warnings(
     counts: RowCounts,
     classes: Classes,
     store_names: Sequence[str],
-    duplicates: Duplicates,
-    near_duplicates: Duplicates,
+    copies: Mapping[str, Duplicates],
 ) -> list[str]:
     """Sentences about samples without scores, a single class, and copies with different labels.
 
@@ -69,8 +71,7 @@ def row_warnings(
         counts: Counts over all rows.
         classes: Classes of the score file.
         store_names: Class names of the store, for the labels of the copies.
-        duplicates: Copies among the samples.
-        near_duplicates: Near duplicates among the samples.
+        copies: The copies that were looked for, by their column.
     """
     sentences = []
     if counts.unscored:
@@ -90,11 +91,11 @@ def row_warnings(
             "(label_margin above 0), so these features hardly tell the classes apart; a stronger "
             "backbone may do better"
         )
-    for kind, copies in (("an exact copy", duplicates), ("a near copy", near_duplicates)):
-        if copies.conflict:
-            first, second = copies.conflict
+    for column, found in copies.items():
+        if found.conflict:
+            first, second = found.conflict
             sentences.append(
-                f"{count_of(copies.num_conflicting, 'image')} have {kind} with another "
+                f"{count_of(found.num_conflicting, 'image')} have {KINDS[column]} with another "
                 f"label, the first are {first.sample_id} ({store_names[first.label]}) and "
                 f"{second.sample_id} ({store_names[second.label]})"
             )

@@ -13,7 +13,7 @@ from difficulty_service.feature_store.kinds import precision_warnings
 from difficulty_service.feature_store.source import SCORED_KEYS, FeatureSource, require_keys
 from difficulty_service.files.arrow_columns import to_numpy
 from difficulty_service.score_file import ScoreFile, to_schema, write_scores
-from difficulty_service.scoring.duplicates import NO_DUPLICATES, Duplicates, find_duplicates
+from difficulty_service.scoring.duplicates import Duplicates, find_duplicates
 from difficulty_service.scoring.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.label_posteriors import fit_store_posteriors
@@ -184,23 +184,27 @@ class _Rows:
             yield _take_hashes(batch, self._hashes)
 
     def finish(self) -> tuple[dict[str, Duplicates], dict[str, Any]]:
-        """The copies among all rows, by their column, and the metadata of the score file."""
-        duplicates = find_duplicates(self._store, np.frombuffer(self._hashes, np.uint64))
-        self.counts.duplicates = len(duplicates.positions)
-        near, threshold = NO_DUPLICATES, self._near_duplicates
+        """The copies that were looked for, by their column, and the metadata of the score file."""
+        copies: dict[str, Duplicates] = {}
+        if self._store.runs == 1:  # crops of copies differ
+            hashes = np.frombuffer(self._hashes, np.uint64)
+            copies["duplicate_of"] = found = find_duplicates(self._store, hashes)
+            self.counts.duplicates = len(found.positions)
+        threshold = self._near_duplicates
         if threshold is not None:
             near = find_near_duplicates(self._store, self.counts.samples, threshold)
+            copies["near_duplicate_of"] = near
             self.counts.near_duplicates = len(near.positions)
         warnings = [
             *self._store.warnings,
             *precision_warnings(self._store.description, self._fitted.description, "the Gaussians"),
             *self._fitted.gaussians.warnings,
-            *row_warnings(self.counts, self._classes, self._store.class_names, duplicates, near),
+            *row_warnings(self.counts, self._classes, self._store.class_names, copies),
         ]
         description = provenance(self._store, self._fitted, self._classes, self.counts, warnings)
         description["near_duplicates"] = threshold
         description.update(self._posteriors)
-        return {"duplicate_of": duplicates, "near_duplicate_of": near}, description
+        return copies, description
 
 
 def _take_hashes(batch: pa.RecordBatch, hashes: bytearray) -> pa.RecordBatch:

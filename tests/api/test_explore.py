@@ -49,6 +49,7 @@ def scores(tmp_path: Path) -> Path:
             "rmd": [4.0, 3.0, 2.0, None],
             "nearest_label": pa.array([1, 0, 1, None], pa.int32()),
             "label_margin": [2.0, -1.0, -2.0, None],
+            "percentile": pa.array([1.0, 0.5, 0.0, None], pa.float32()),
         }
     )
     provenance = {

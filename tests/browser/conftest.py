@@ -156,6 +156,7 @@ def make_scored(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
             "rmd": generator.normal(0, 3, SAMPLES),
             "md_agnostic": generator.gamma(50, 2, SAMPLES),
             "nearest_label": nearest,
+            "nearest_label_name": [classes[label] for label in nearest],
             "label_margin": margins,
             "percentile": np.linspace(0, 1, SAMPLES),
             "near_duplicate_of": [

@@ -9,7 +9,6 @@ import pytest
 
 from difficulty_service.errors import ScoreFileError
 from difficulty_service.score_file import (
-    SCHEMA,
     provenance_file,
     read_score_schema,
     read_scores,
@@ -41,10 +40,10 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
     write_scores(tmp_path / name, make_table(), {"backbone": "builtin"})
 
     scores = read_scores(tmp_path / name)
-    assert scores.table.schema == SCHEMA
+    assert scores.table.schema == expected.table.schema
     assert scores.table.to_pylist() == expected.table.to_pylist()
     assert scores.provenance == expected.provenance
-    assert read_score_schema(tmp_path / name) == SCHEMA
+    assert read_score_schema(tmp_path / name) == expected.table.schema
 
 
 @pytest.mark.parametrize("name", ["s.csv", "s.jsonl"])
@@ -118,8 +117,20 @@ def test_a_file_that_is_not_of_its_format_is_named(tmp_path: Path) -> None:
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("sample_id,label\na,1\n")
 
-    with pytest.raises(ScoreFileError, match=r"lacks the columns \['rmd'\]"):
+    with pytest.raises(ScoreFileError, match=r"s\.csv has no rmd; score with scorers='rmd'"):
         read_scores(tmp_path / "s.csv", ["sample_id", "rmd"])
+
+
+@pytest.mark.parametrize("name", ["s.parquet", "s.csv", "s.jsonl"])
+def test_only_columns_that_were_computed_are_in_a_file(tmp_path: Path, name: str) -> None:
+    computed = ["sample_id", "label", "label_name", "rmd", "nearest_label", "percentile"]
+    without_values = make_table().append_column("duplicate_of", pa.nulls(len(IDS), pa.string()))
+
+    write_scores(tmp_path / "all.parquet", without_values, {})
+    write_scores(tmp_path / name, without_values, {})
+
+    assert read_score_schema(tmp_path / name).names == [*computed, "duplicate_of"]
+    assert read_scores(tmp_path / name).table.column_names == [*computed, "duplicate_of"]
 
 
 def test_columns_that_were_added_can_be_read(tmp_path: Path) -> None:

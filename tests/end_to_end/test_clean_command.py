@@ -62,6 +62,19 @@ def test_samples_are_dropped_by_a_condition(
     assert len(pq.read_table(out)) == (percentiles <= 0.9).sum() == 540
 
 
+def test_a_condition_on_scores_that_were_not_asked_for_says_how_to_get_them(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    scores, out = scored[0] / "scores.parquet", tmp_path / "cleaned.csv"
+
+    done = difficulty("clean", scores, "--drop", "suspicion > 0", "--out", out)
+
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("; score with --scorers suspicion")
+    assert "'suspicion'" in done.stderr
+    assert not out.exists()
+
+
 def test_the_rows_of_a_table_are_found_by_the_options_of_the_first_run(
     difficulty: Command, builtin: tuple[str, ...], photos: Path, tmp_path: Path
 ) -> None:

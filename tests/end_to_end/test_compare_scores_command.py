@@ -52,10 +52,13 @@ def test_two_score_files_are_compared_on_the_terminal_and_in_a_file(
 
 
 def test_a_column_that_a_file_lacks_is_named(difficulty: Command, files: tuple[Path, Path]) -> None:
-    done = difficulty("compare-scores", *files, "--score-column", "votes")
+    misspelt = difficulty("compare-scores", *files, "--score-column", "rmdd")
+    absent = difficulty("compare-scores", *files, "--score-column", "knn")
 
-    assert done.returncode == 1
-    assert "lacks the columns ['votes']" in done.stderr
+    assert misspelt.returncode == absent.returncode == 1
+    words = " ".join(misspelt.stderr.split())
+    assert "has no column 'rmdd'; did you mean 'rmd'?" in words
+    assert "has no knn; score with --scorers knn" in " ".join(absent.stderr.split())
 
 
 def test_an_unknown_format_is_refused_before_anything_is_read(

@@ -102,9 +102,12 @@ def test_an_unknown_column_to_compare_is_named(
     known = difficulty("report", scores, "--out", tmp_path / "r.html", "--compare", "md")
     unknown = difficulty("report", scores, "--out", tmp_path / "r.html", "--compare", "age")
 
+    absent = difficulty("report", scores, "--out", tmp_path / "r.html", "--compare", "knn")
+
     assert known.returncode == 0, known.stderr
-    assert unknown.returncode == 1
+    assert unknown.returncode == absent.returncode == 1
     assert "'age'" in unknown.stderr
+    assert "has no knn; score with --scorers knn" in " ".join(absent.stderr.split())
 
 
 @pytest.mark.parametrize(

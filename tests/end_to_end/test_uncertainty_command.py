@@ -75,7 +75,7 @@ def test_images_are_mirrored_where_those_of_the_head_were(
 
     assert read_description(tmp_path / "u.features")["flip"] is True
     assert read_uncertainties(tmp_path / "u.parquet").provenance["flip"] is True
-    with pytest.raises(TrainingError, match="flip: true for the head, null in"):
+    with pytest.raises(TrainingError, match="flip: true for the head, false in"):
         difficulty("uncertainty", tmp_path, folder / "features", *out)
 
 

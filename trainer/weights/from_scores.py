@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.errors import ConfigError, UnmatchedScores
+from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import read_score_schema, read_scores
 from trainer.config import RegulariserConfig
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
@@ -106,6 +107,7 @@ def weights_of_samples(
 def _read_column(path: Path, config: RegulariserConfig) -> _ScoreColumn:
     name = config.column
     schema = read_score_schema(path)
+    require_columns([name], schema.names, str(path), ConfigError)
     numeric = [field.name for field in schema if pa.types.is_floating(field.type)]
     file = read_scores(path, ["sample_id", *numeric])
     require_reliable(file.provenance, path, config)

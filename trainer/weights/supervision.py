@@ -108,8 +108,9 @@ def label_beliefs(samples: Samples, path: Path, config: LossConfig) -> LabelBeli
         config: What to do with samples about whose labels nothing is known.
 
     Raises:
-        ScoreFileError: The file cannot be read, or has two scores for one sample.
-        ConfigError: The file says nothing about labels.
+        ScoreFileError: The file cannot be read, says nothing about labels, or has two scores for
+            one sample.
+        ConfigError: Nothing is known about any label.
         UnmatchedScores: A training sample is not in the file, or nothing is known about its label,
             and `missing` is "error"; or a sample has another label than the one that was scored, or
             is suspected to be of a class that the samples lack.
@@ -118,8 +119,7 @@ def label_beliefs(samples: Samples, path: Path, config: LossConfig) -> LabelBeli
     probabilities = table["label_probability"].cast(pa.float64()).to_numpy()
     if np.isnan(probabilities).all():
         raise ConfigError(
-            f"{path} has no label_probability",
-            "score with `difficulty score --scorers suspicion`",
+            f"no sample of {path} has a label_probability", "score labels of several classes"
         )
     scored_ids = pa.chunked_array(table["sample_id"]).cast(pa.large_string()).combine_chunks()
     require_unique(scored_ids, path)

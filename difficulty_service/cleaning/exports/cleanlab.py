@@ -38,8 +38,8 @@ def write_cleanlab(scores: ScoreFile, path: Path) -> Exported:
     issues = pa.table(
         {
             "sample_id": table["sample_id"],
-            "is_label_issue": pc.fill_null(pc.greater(table["label_margin"], 0.0), False),  # noqa: FBT003
-            "label_score": to_arrow(label_scores(table)),
+            "is_label_issue": pc.fill_null(pc.greater(scores.column("label_margin"), 0.0), False),  # noqa: FBT003
+            "label_score": to_arrow(label_scores(scores)),
             "given_label": table["label"],
             "predicted_label": table["nearest_label"],
             "given_label_name": text_column(table, "label_name"),

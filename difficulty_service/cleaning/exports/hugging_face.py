@@ -12,7 +12,7 @@ from difficulty_service.cleaning.exports.samples import Exported, class_list
 from difficulty_service.cleaning.missing_images import MissingImages
 from difficulty_service.cleaning.stored_images import ImageSource
 from difficulty_service.errors import MissingPackage
-from difficulty_service.score_file import SCHEMA, ScoreFile
+from difficulty_service.score_file import ScoreFile
 
 CLASS_COLUMNS = ("label", "nearest_label")
 
@@ -48,7 +48,7 @@ def write_hugging_face(
             yield {**cell, **rows[sample_id]}
 
     sample = {"text": package.Value("string")} if images.is_text else {"image": package.Image()}
-    features = package.Features({**sample, **_features(package, class_list(scores))})
+    features = package.Features({**sample, **_features(package, scores)})
     with (
         tempfile.TemporaryDirectory(dir=folder.parent) as cache,
         _without_progress_bars(package),
@@ -80,10 +80,10 @@ def _cell(data: bytes) -> dict[str, bytes | None]:
     return {"bytes": data, "path": None}
 
 
-def _features(package: Any, names: list[str]) -> dict[str, Any]:  # noqa: ANN401
-    columns = {field.name: package.Value(_type_name(field.type)) for field in SCHEMA}
+def _features(package: Any, scores: ScoreFile) -> dict[str, Any]:  # noqa: ANN401
+    columns = {field.name: package.Value(_type_name(field.type)) for field in scores.table.schema}
     del columns["label_name"]
-    classes = dict.fromkeys(CLASS_COLUMNS, package.ClassLabel(names=names))
+    classes = dict.fromkeys(CLASS_COLUMNS, package.ClassLabel(names=class_list(scores)))
     return {**columns, **classes}
 
 

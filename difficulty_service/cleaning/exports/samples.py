@@ -39,23 +39,23 @@ def text_column(table: pa.Table, name: str) -> pa.ChunkedArray:
 def class_list(scores: ScoreFile) -> list[str]:
     """Name of every class index from 0; an index without a known name is named by its number."""
     names = class_names_of(scores)
-    present = [*names, *scores.table["nearest_label"].drop_null().to_pylist()]
+    present = [*names, *scores.column("nearest_label").drop_null().to_pylist()]
     return [names.get(label, str(label)) for label in range(max(present, default=-1) + 1)]
 
 
-def label_scores(table: pa.Table) -> NDArray[np.float64]:
+def label_scores(scores: ScoreFile) -> NDArray[np.float64]:
     """How well the label fits, from 0 to 1; lower is worse, below 0.5 another class fits better.
 
     It is the probability of the label against the best other class, if both are as frequent and
     Gaussian: the logistic function of minus half the label margin.
 
     Args:
-        table: The column label_margin.
+        scores: The column label_margin.
 
     Returns:
         NaN without a margin. Shape (samples,).
     """
-    margins: NDArray[np.float64] = table["label_margin"].cast(pa.float64()).to_numpy()
+    margins: NDArray[np.float64] = scores.column("label_margin").cast(pa.float64()).to_numpy()
     return expit(-margins / 2)
 
 
@@ -64,7 +64,7 @@ def sample_rows(scores: ScoreFile) -> dict[str, dict[str, Any]]:
     names = class_list(scores)
     rows = {}
     for row, label_score in zip(
-        scores.table.to_pylist(), label_scores(scores.table).tolist(), strict=True
+        scores.table.to_pylist(), label_scores(scores).tolist(), strict=True
     ):
         del row["label_name"]
         nearest = row["nearest_label"]

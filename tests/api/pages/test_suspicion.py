@@ -19,6 +19,7 @@ ROWS = {
     "rmd": [4.0, 3.0, 2.0, 1.0],
     "nearest_label": pa.array([1, 0, 1, 1], pa.int32()),
     "label_margin": [2.0, -1.0, -2.0, -3.0],
+    "percentile": pa.array([0.9, 0.6, 0.3, 0.0], pa.float32()),
     "suspicion": [-4.5, 1.5, 6.5, -2.5],
     "suspected_label": pa.array([1, 2, 0, 0], pa.int32()),
 }

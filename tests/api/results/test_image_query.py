@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from api.results import image_query
-from api.results.image_query import SORTS, ImageQuery, find_images, neighbours
+from api.results import first_places
+from api.results.image_query import SORTS, ImageQuery, find_images, neighbours, orders_of
 from api.results.score_pages import BadQuery
 from difficulty_service.reporting.samples import ScoredSamples
 
@@ -75,7 +75,7 @@ def test_the_first_of_many_images_are_those_of_the_whole_order(
     samples: ScoredSamples, sort: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = walk(samples, ImageQuery(sort=sort))
-    monkeypatch.setattr(image_query, "BLOCK", 3)
+    monkeypatch.setattr(first_places, "BLOCK", 3)
 
     page = find_images(samples, ImageQuery(sort=sort), (), limit)
 
@@ -163,3 +163,16 @@ def test_a_cursor_of_other_conditions_is_refused(samples: ScoredSamples) -> None
 
     with pytest.raises(BadQuery, match="other conditions"):
         find_images(samples, ImageQuery(label="cat", after=cursor), (), 10)
+
+
+def test_without_distances_to_all_samples_there_is_no_order_by_them(
+    samples: ScoredSamples,
+) -> None:
+    plain = replace(samples, agnostic=None)
+
+    with pytest.raises(BadQuery, match="has no md_agnostic") as caught:
+        find_images(plain, ImageQuery(sort="unusual"), (), 7)
+
+    assert caught.value.remedy == 'score with "scorers": ["rmd"]'
+    assert "unusual" in orders_of(samples)
+    assert "unusual" not in orders_of(plain)

@@ -40,6 +40,9 @@ def job(sqlite_engine: Engine, artifacts: Artifacts) -> Job:
         "label": pa.array([0, 0, 1], pa.int32()),
         "label_name": ["cat", "cat", "dog"],
         "rmd": [1.5, 2.5, -1.0],
+        "nearest_label": pa.array([0, 0, 1], pa.int32()),
+        "label_margin": [-1.0, -2.0, -3.0],
+        "percentile": pa.array([0.5, 1.0, 0.0], pa.float32()),
     }
     scores = ScoreFile(to_schema(pa.table(rows)), {"class_names": ["cat", "dog"]})
     return import_scores(sqlite_engine, artifacts, scores, "photos")

@@ -11,7 +11,7 @@ import pytest
 from api.results import score_columns
 from api.results.overview import make_overview
 from api.results.score_columns import map_columns, write_columns
-from difficulty_service.reporting.samples import COLUMNS, to_samples
+from difficulty_service.reporting.samples import to_samples
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 
@@ -25,11 +25,12 @@ def scores(tmp_path: Path) -> ScoreFile:
         "rmd": [1.5, None],
         "nearest_label": pa.array([0, None], pa.int32()),
         "label_margin": [0.25, None],
+        "percentile": pa.array([1.0, None], pa.float32()),
         "duplicate_of": [None, "ä.png"],
     }
     provenance = {"class_names": ["bird", "cat", "dog"], "dataset": "photos"}
     write_scores(tmp_path / "scores.parquet", pa.table(rows), provenance)
-    return read_scores(tmp_path / "scores.parquet", COLUMNS)
+    return read_scores(tmp_path / "scores.parquet")
 
 
 def test_columns_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "md": generator.normal(size=ROWS),
             "rmd": pa.array(rmd, from_pandas=True),
             "nearest_label": pa.array(labels, pa.int32()),
+            "knn": pa.nulls(ROWS, pa.float32()),
         }
     )
     path = tmp_path_factory.mktemp("scores") / "scores.parquet"
@@ -70,9 +71,33 @@ def sorted_naively(path: Path, sort: str, label: str | None = None) -> list[str]
     return [sample_id for _, sample_id in present + missing]
 
 
-@pytest.mark.parametrize("sort", ["rmd", "-rmd", "md", "-md", "label", "-label", "kmeans"])
+@pytest.mark.parametrize("sort", ["rmd", "-rmd", "md", "-md", "label", "-label", "knn"])
 def test_all_pages_together_are_the_sorted_file(path: Path, sort: str) -> None:
     assert pages(path, sort) == sorted_naively(path, sort)
+
+
+def test_an_order_by_an_absent_column_says_what_to_ask_for(path: Path) -> None:
+    with pq.ParquetFile(path) as file, pytest.raises(BadQuery) as caught:
+        read_page(file, PageQuery("-suspicion", None, 10, None))
+
+    assert caught.value.field == "sort"
+    assert str(caught.value) == "the score file of this job has no suspicion"
+    assert caught.value.remedy == 'score with "scorers": ["suspicion"]'
+
+
+def test_an_order_that_no_request_can_bring_names_the_others(path: Path) -> None:
+    with pq.ParquetFile(path) as file, pytest.raises(BadQuery) as caught:
+        read_page(file, PageQuery("loss", None, 10, None))
+
+    assert caught.value.remedy == "sort by one of label, md, rmd, knn"
+
+
+def test_rows_have_the_columns_of_the_file(path: Path) -> None:
+    with pq.ParquetFile(path) as file:
+        page = read_page(file, PageQuery("rmd", None, 1, None))
+
+    expected = ["sample_id", "label", "label_name", "md", "rmd", "nearest_label", "knn"]
+    assert list(page.rows[0]) == expected
 
 
 @pytest.mark.parametrize("label", NAMES)

@@ -32,6 +32,7 @@ def result(result: dict[str, object], tmp_path: Path) -> dict[str, object]:
             "rmd": [4.0, 3.0, 2.0, 1.0],
             "nearest_label": pa.array([1, 0, 1, 1], pa.int32()),
             "label_margin": [2.0, -1.0, -2.0, -3.0],
+            "percentile": pa.array([0.9, 0.6, 0.3, 0.0], pa.float32()),
         }
     )
     scores = tmp_path / "scores.parquet"

@@ -117,6 +117,7 @@ def test_pages_of_scores_are_rows_of_the_file(client: TestClient, job: Job) -> N
     assert seen == table["sample_id"].to_pylist()
     assert page["samples"][0]["rmd"] == table["rmd"][0].as_py()
     assert (page["matching"], rest["next"]) == (2 * EACH + 1, None)
+    assert {*page["samples"][0]} == {*table.column_names, "thumbnail"}
 
 
 def test_scores_of_one_class_are_asked_for_by_name(client: TestClient, job: Job) -> None:
@@ -128,7 +129,11 @@ def test_scores_of_one_class_are_asked_for_by_name(client: TestClient, job: Job)
 
 @pytest.mark.parametrize(
     ("query", "field"),
-    [("sort=colour", "sort"), ("label=fish", "label"), ("after=x", "after"), ("limit=0", "limit")],
+    [
+        ("sort=colour", "sort"),
+        ("sort=-suspicion", "sort"),  # which was not asked for
+        *[("label=fish", "label"), ("after=x", "after"), ("limit=0", "limit")],
+    ],
 )
 def test_a_wrong_query_is_named(client: TestClient, job: Job, query: str, field: str) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/scores?{query}")

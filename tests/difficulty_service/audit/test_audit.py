@@ -170,7 +170,7 @@ def test_a_column_that_cannot_be_compared_is_refused_by_name(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (AuditOptions("index", "votes", score_column="knn"), "the score file has no column knn"),
+        (AuditOptions("index", "votes", score_column="knn"), "the score file has no knn; "),
         (AuditOptions("row", "votes"), "the other table has no column row; its columns are index"),
     ],
 )

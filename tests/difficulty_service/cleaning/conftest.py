@@ -10,7 +10,7 @@ from PIL import Image
 
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.score_file import SCHEMA, ScoreFile
+from difficulty_service.score_file import ScoreFile, to_schema
 
 CLASSES = ("bird", "cat", "dog")
 
@@ -29,10 +29,7 @@ def make_scores() -> Callable[..., ScoreFile]:
             "nearest_label": pa.array([0, 1, 1, 2, 0, 0][: len(ids)], pa.int32()),
             "label_margin": [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0][: len(ids)],
         }
-        columns = [known.get(f.name, pa.nulls(len(ids), f.type)) for f in SCHEMA]
-        return ScoreFile(
-            pa.table(columns, SCHEMA.names), {"class_names": list(CLASSES), **provenance}
-        )
+        return ScoreFile(to_schema(pa.table(known)), {"class_names": list(CLASSES), **provenance})
 
     return make
 

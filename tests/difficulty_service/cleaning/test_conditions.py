@@ -42,6 +42,8 @@ def test_a_condition_selects_the_rows_where_it_is_true(condition: str, rows: lis
     ("condition", "message"),
     [
         ("margin > 2", "names the column 'margin'.*the columns are rmd, label, label_name"),
+        ("lable > 2", "names the column 'lable', which .*; did you mean 'label'[?] The columns"),
+        ("knn > 2", r"names the column 'knn', which .*; score with scorers='knn'$"),
         ("rmd >", "cannot be read: invalid syntax"),
         ("rmd = 2", "cannot be read"),
         ("rmd", "'rmd' is not a comparison"),

@@ -14,7 +14,7 @@ from difficulty_service.cleaning.decisions import (
     decide,
 )
 from difficulty_service.cleaning.marks import Mark, MarkedSample
-from difficulty_service.errors import CleaningError
+from difficulty_service.errors import CleaningError, ScoreFileError
 from difficulty_service.score_file import ScoreFile
 
 MakeScores = Callable[..., ScoreFile]
@@ -123,7 +123,7 @@ def test_a_condition_on_the_suspicion_relabels_to_the_suspected_class(
         ("label_probability", pc.divide(1, pc.add(1, pc.exp(suspicion)))),
         ("suspected_label_name", suspected),
     ):
-        table = table.set_column(table.schema.get_field_index(name), name, column)
+        table = table.append_column(name, column)
 
     decided = decide(replace(scores, table=table), CleaningRules({}, relabel=condition))
 
@@ -131,6 +131,28 @@ def test_a_condition_on_the_suspicion_relabels_to_the_suspected_class(
     assert decided.warnings == (
         "1 samples keep their label, because their suspected class is not known",
     )
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        CleaningRules({}, drop="suspicion > 0"),
+        CleaningRules({}, relabel="label_margin > 0 and suspicion > 0"),
+    ],
+)
+def test_a_condition_on_scores_that_were_not_asked_for_is_refused(
+    make_scores: MakeScores, rules: CleaningRules
+) -> None:
+    with pytest.raises(CleaningError, match=r"'suspicion', which .*; score with scorers='suspic"):
+        decide(make_scores(), rules)
+
+
+def test_a_class_to_relabel_to_that_is_absent_is_named(make_scores: MakeScores) -> None:
+    scores = make_scores()
+    table = scores.table.append_column("suspicion", [[1.0] * len(scores.table)])
+
+    with pytest.raises(ScoreFileError, match=r"no suspected_label_name; .*scorers='suspicion'"):
+        decide(replace(scores, table=table), CleaningRules({}, relabel="suspicion > 0"))
 
 
 def test_samples_whose_nearest_class_has_no_name_keep_their_label(make_scores: MakeScores) -> None:

@@ -50,9 +50,19 @@ def test_samples_without_a_score_are_not_ranked(features: NDArray[np.float32]) -
 
 def test_scores_are_converted_without_loss(scores: Scores) -> None:
     assert len(scores) == 300
-    assert scores.to_arrow().schema == SCHEMA
+    names = {*scores.to_arrow().column_names}
+    assert scores.to_arrow().schema == pa.schema([each for each in SCHEMA if each.name in names])
     assert pa.table(scores) == scores.table
     assert scores.to_pandas()["rmd"].tolist() == scores["rmd"].to_pylist()
+
+
+def test_columns_that_were_not_computed_are_absent_and_asked_for_by_name(scores: Scores) -> None:
+    columns = set(scores.to_pandas().columns)
+
+    assert columns >= {"rmd", "rmd_loo", "label_margin", "duplicate_of"}
+    assert not columns & {"rmd_std", "near_duplicate_of", "kmeans", "suspicion", "agree", "loss"}
+    with pytest.raises(ScoreFileError, match=r"has no label_probability; .*scorers='suspicion'"):
+        scores["label_probability"]
 
 
 def test_a_saved_file_opens_again_with_its_provenance(scores: Scores, tmp_path: Path) -> None:

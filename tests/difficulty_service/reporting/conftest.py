@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from difficulty_service.score_file import SCHEMA, ScoreFile
+from difficulty_service.score_file import SCHEMA, ScoreFile, to_schema
 
 MakeScores = Callable[..., ScoreFile]
 
@@ -43,13 +43,12 @@ def make_scores() -> MakeScores:
         table = pa.table(
             {
                 field.name: pa.array(known[field.name]).cast(_plain(field.type))
-                if field.name in known
-                else pa.nulls(num_samples, field.type)
                 for field in SCHEMA
+                if field.name in known
             }
         )
         return ScoreFile(
-            table.cast(SCHEMA),
+            to_schema(table),
             {"class_names": names, "dataset": "photos", "fingerprint": f"{num_samples:064x}"},
         )
 

@@ -24,6 +24,8 @@ def score_file(number: int, classes: int, seed: int) -> ScoreFile:
             "label": labels,
             "label_name": [f"class {label}" for label in labels],
             "rmd": np.random.default_rng(seed).normal(size=number),
+            "nearest_label_name": pa.nulls(number, pa.string()),
+            "label_margin": pa.nulls(number, pa.float64()),
         }
     )
     return ScoreFile(to_schema(table), {"backbone": "builtin", "fingerprint": str(seed)})

@@ -120,4 +120,4 @@ def test_augmented_samples_are_not_compared(tmp_path: Path) -> None:
     summary = score_store(store, fit_store(store, FitOptions()), ["rmd"], scores)
 
     assert summary.num_duplicates == 0
-    assert read_scores(scores, ["duplicate_of"]).table["duplicate_of"].null_count == SAMPLES
+    assert "duplicate_of" not in read_scores(scores).table.column_names

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor
@@ -72,7 +73,8 @@ def test_the_columns_are_means_over_the_seeds(run: Path, tmp_path: Path) -> None
 
     scores = read_scores(tmp_path / "own.parquet")
     seeds = [read_predictions(run / f"seed-{seed}" / "test.npz") for seed in (0, 1)]
-    assert scores.table.schema == SCHEMA
+    computed = {"sample_id", "label", "label_name", "nearest_label_name", *MEANINGS}
+    assert scores.table.schema == pa.schema([each for each in SCHEMA if each.name in computed])
     assert scores.table["sample_id"].to_pylist() == list(seeds[0].sample_ids)
     for row, target in enumerate(seeds[0].targets.tolist()):
         shares = [shares_of(each.logits[row]) for each in seeds]
@@ -89,7 +91,6 @@ def test_the_columns_are_means_over_the_seeds(run: Path, tmp_path: Path) -> None
     by_rank = sorted(range(len(losses)), key=losses.__getitem__)
     percentiles = [scores.table["percentile"][row].as_py() for row in by_rank]
     assert percentiles == pytest.approx([rank / (len(losses) - 1) for rank in range(len(losses))])
-    assert scores.table["rmd"].null_count == len(losses)
 
 
 def test_the_provenance_names_the_run_its_models_and_the_dataset(

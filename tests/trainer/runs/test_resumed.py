@@ -209,22 +209,6 @@ def test_a_temporary_file_of_a_killed_run_is_removed(
     assert not leftover.exists()
 
 
-def test_a_run_that_began_before_the_best_epoch_could_be_kept_resumes(
-    probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
-) -> None:
-    run(probe_recipe(), tmp_path / "whole")
-    run(probe_recipe(), tmp_path / "old", make_recorder(stop_after=4))
-    path = tmp_path / "old" / "seed-0" / "checkpoint.pt"
-    checkpoint = torch.load(path)
-    del checkpoint["best"], checkpoint["progress"]["loss_rows"]
-    torch.save(checkpoint, path)
-
-    assert not {"final", "best_by"} & checkpoint["identity"]["recipe"]["training"].keys()
-    assert "unreliable" not in checkpoint["identity"]["recipe"]["regulariser"]
-    assert run(probe_recipe(), tmp_path / "old", resume=True)
-    assert_same_run(tmp_path / "whole" / "seed-0", tmp_path / "old" / "seed-0")
-
-
 def test_another_choice_of_the_final_epoch_cannot_resume_a_run(
     probe_recipe: MakeRecipe, run: Run, make_recorder: MakeRecorder, tmp_path: Path
 ) -> None:

@@ -180,7 +180,7 @@ def test_a_file_without_rows_has_no_score_column(tmp_path: Path) -> None:
         weights_of_samples(IDS, path, config(missing="mean"))
 
 
-@pytest.mark.parametrize("column", ["difficulty", "label", "sample_id"])
+@pytest.mark.parametrize("column", ["label", "sample_id"])
 def test_a_column_that_holds_no_scores_is_named_with_those_that_do(
     tmp_path: Path, column: str
 ) -> None:
@@ -190,11 +190,18 @@ def test_a_column_that_holds_no_scores_is_named_with_those_that_do(
         weights_of_samples(IDS, path, config(column=column))
 
 
-def test_a_column_that_was_not_filled_is_named_with_those_that_were(tmp_path: Path) -> None:
+def test_a_column_that_was_not_computed_is_named_with_its_scorer(tmp_path: Path) -> None:
+    path = save_scores(tmp_path, SCORES)
+
+    with pytest.raises(ConfigError, match=r"scores.parquet has no knn; score with scorers='knn'$"):
+        weights_of_samples(IDS, path, config(column="knn"))
+
+
+def test_a_misspelt_column_is_followed_by_the_one_that_is_meant(tmp_path: Path) -> None:
     path = save_scores(tmp_path, SCORES, "kmeans")
 
-    with pytest.raises(ConfigError, match=r"'rmd' is empty .* one of \['kmeans'\]"):
-        weights_of_samples(IDS, path, config())
+    with pytest.raises(ConfigError, match=r"no column 'kmean'; did you mean 'kmeans'\?"):
+        weights_of_samples(IDS, path, config(column="kmean"))
 
 
 def test_a_custom_column_can_be_used(tmp_path: Path) -> None:

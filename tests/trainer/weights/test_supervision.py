@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import ConfigError, DifficultyError, ScoreFileError, UnmatchedScores
-from difficulty_service.score_file import write_scores
+from difficulty_service.score_file import read_scores, write_scores
 from trainer.config import LossConfig
 from trainer.samples import Samples
 from trainer.weights.supervision import LabelBeliefs, label_beliefs
@@ -97,7 +97,7 @@ def test_a_label_about_which_nothing_is_known_is_kept_only_where_that_is_asked_f
 @pytest.mark.parametrize(
     ("rows", "error", "message"),
     [
-        ([(*row[:2], None, None) for row in ROWS], ConfigError, "--scorers suspicion"),
+        ([(*row[:2], None, None) for row in ROWS], ConfigError, "no sample of .* has a label_prob"),
         ([*ROWS, ROWS[0]], ScoreFileError, "more than one score for 1 sample ids"),
         (
             [("c.png", "bird", 0.25, "cat"), *ROWS[1:]],
@@ -118,3 +118,14 @@ def test_scores_that_do_not_fit_are_refused_with_a_remedy(
 ) -> None:
     with pytest.raises(error, match=message):
         read(tmp_path / "scores.parquet", rows)
+
+
+def test_scores_that_were_not_asked_about_labels_are_refused_with_the_scorer(
+    tmp_path: Path,
+) -> None:
+    path = save(tmp_path / "all.parquet", ROWS)
+    plain = read_scores(path, ["sample_id", "label", "label_name"])
+    write_scores(path, plain.table, plain.provenance)
+
+    with pytest.raises(ScoreFileError, match=r"no label_probability; .* scorers='suspicion'"):
+        label_beliefs(samples(0, 1, 2), path, LossConfig(weights="label_probability"))

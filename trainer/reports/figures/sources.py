@@ -14,7 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.errors import ScoreFileError, TrainingError
-from difficulty_service.score_file import read_scores
+from difficulty_service.score_columns import require_columns
+from difficulty_service.score_file import read_score_schema, read_scores
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import read_metrics
@@ -194,8 +195,9 @@ def _read_run(folder: Path) -> RunSource:
 
 
 def _read_scores(path: Path, column: str) -> ScoreSource:
-    columns = dict.fromkeys(["sample_id", "label_name", column])
-    contents = read_scores(path, list(columns))
+    present = read_score_schema(path).names
+    require_columns([column], present, str(path), parameter="score_column")
+    contents = read_scores(path, list(dict.fromkeys(["sample_id", "label_name", column])))
     values = contents.table[column]
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
         raise ScoreFileError(

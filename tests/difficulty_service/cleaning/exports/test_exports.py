@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -15,8 +16,8 @@ from PIL import Image
 
 from difficulty_service.cleaning.exports import TABLES, export_folder
 from difficulty_service.cleaning.stored_images import ImageSource, open_images
-from difficulty_service.errors import CleaningError, DatasetError
-from difficulty_service.score_file import SCHEMA, ScoreFile
+from difficulty_service.errors import CleaningError, DatasetError, ScoreFileError
+from difficulty_service.score_file import ScoreFile
 
 MakeScores = Callable[..., ScoreFile]
 
@@ -45,7 +46,7 @@ def test_csv_has_every_column_and_empty_cells(tmp_path: Path, photo_scores: Scor
     TABLES["csv"](photo_scores, tmp_path / "scores.csv")
 
     rows = list(csv.DictReader(io.StringIO((tmp_path / "scores.csv").read_text())))
-    assert list(rows[0]) == SCHEMA.names
+    assert list(rows[0]) == photo_scores.table.column_names
     assert [row["sample_id"] for row in rows] == list(IDS)
     assert [row["rmd"] for row in rows] == ["-3", "", "-1", "0", "1", "2"]
     assert rows[2]["label_name"] == "cat"
@@ -55,9 +56,20 @@ def test_json_lines_have_every_column_and_nulls(tmp_path: Path, photo_scores: Sc
     TABLES["jsonl"](photo_scores, tmp_path / "scores.jsonl")
 
     rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
-    assert list(rows[0]) == SCHEMA.names
+    assert list(rows[0]) == photo_scores.table.column_names
     assert [row["rmd"] for row in rows] == [-3, None, -1, 0, 1, 2]
     assert rows[2]["label_name"] == "cat"
+
+
+def test_an_export_that_needs_an_absent_column_is_refused(
+    tmp_path: Path, photo_scores: ScoreFile
+) -> None:
+    scores = replace(photo_scores, table=photo_scores.table.drop_columns("label_margin"))
+
+    with pytest.raises(ScoreFileError, match="the score file has no column 'label_margin'"):
+        TABLES["cleanlab"](scores, tmp_path / "issues.csv")
+
+    assert not (tmp_path / "issues.csv").exists()
 
 
 def test_cleanlab_gets_its_columns_with_lower_scores_for_worse_labels(

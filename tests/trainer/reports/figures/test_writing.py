@@ -41,7 +41,8 @@ def test_inputs_that_cannot_be_drawn_are_refused(run: Path, tmp_path: Path) -> N
         read_sources([run, run], "rmd")
     with pytest.raises(TrainingError, match="holds no run"):
         read_sources([tmp_path], "rmd")
-    with pytest.raises(ScoreFileError, match=r"no sample of .* has a score in column 'md'"):
+    with pytest.raises(ScoreFileError, match=r"has no md; score with scorers='rmd'") as caught:
         read_sources([scores], "md")
+    assert caught.value.parameter == "score_column"
     with pytest.raises(ScoreFileError, match=r"holds .*, not scores"):
         read_sources([scores], "label_name")

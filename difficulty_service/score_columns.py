@@ -1,0 +1,91 @@
+"""What computes each column of a score file, and what to say where one is absent.
+
+A score file has only columns that were computed. Whoever names another one is told which scorer or
+option to ask for; this module alone knows which column belongs to which.
+"""
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
+
+from difficulty_service.errors import DifficultyError, ScoreFileError, Setting
+
+Remedy: TypeAlias = tuple[str | Setting, ...]
+"""Parts of a suggested solution, as an error takes them."""
+
+_GAUSSIANS: Remedy = ("score with ", Setting("scorers", "rmd"))
+_SUSPICION: Remedy = ("score with ", Setting("scorers", "suspicion"))
+_CLASSIFIER: Remedy = (
+    "evaluate a classifier with ",
+    Setting("write_scores", "loss.parquet"),
+    ", whose file has it",
+)
+
+OF_SUSPICION = frozenset(
+    {"suspicion", "label_probability", "suspected_label", "suspected_label_name"}
+)
+"""Columns that the scorer `suspicion` writes."""
+
+COMPUTED_BY: Mapping[str, Remedy] = {
+    "md": _GAUSSIANS,
+    "md_agnostic": _GAUSSIANS,
+    "rmd": _GAUSSIANS,
+    "rmd_std": ("score several views of each sample with ", Setting("augment_runs", 10)),
+    "rmd_loo": ("score with Gaussians of the samples themselves, without ", Setting("gaussians")),
+    "duplicate_of": ("score each sample as it is, without ", Setting("augment_runs")),
+    "near_duplicate_of": ("score with ", Setting("near_duplicates", 0.97)),
+    "kmeans": ("score with ", Setting("scorers", "kmeans")),
+    "knn": ("score with ", Setting("scorers", "knn")),
+    **dict.fromkeys(sorted(OF_SUSPICION), _SUSPICION),
+    "agree": ("score with ", Setting("scorers", "agree")),
+    "loss": _CLASSIFIER,
+    "doubt": _CLASSIFIER,
+}
+"""How to get each column that not every score file has."""
+
+
+def require_columns(
+    names: Collection[str],
+    columns: Sequence[str],
+    where: str,
+    error: type[DifficultyError] = ScoreFileError,
+    parameter: str | None = None,
+) -> None:
+    """Raises an error about the first column that is absent.
+
+    Args:
+        names: Columns that are asked for.
+        columns: Columns of the score file.
+        where: Name of the file, or what it is, for the message.
+        error: Type of the error.
+        parameter: Keyword argument that names the column, if there is one.
+    """
+    for name in names:
+        if name not in columns:
+            raise absent_column(name, columns, where, error, parameter)
+
+
+def absent_column(
+    name: str,
+    columns: Sequence[str],
+    where: str,
+    error: type[DifficultyError] = ScoreFileError,
+    parameter: str | None = None,
+) -> DifficultyError:
+    """The error that a score file lacks a column; arguments as for `require_columns`."""
+    known = name if name in COMPUTED_BY else f"column {name!r}"
+    return error(f"{where} has no {known}", *remedy_of(name, columns), parameter=parameter)
+
+
+def remedy_of(name: str, columns: Sequence[str]) -> Remedy:
+    """What to do about an absent column: ask for its scorer, or correct its name.
+
+    Args:
+        name: The column.
+        columns: Columns that are there.
+    """
+    if name in COMPUTED_BY:
+        return COMPUTED_BY[name]
+    close = difflib.get_close_matches(name, [*columns, *COMPUTED_BY], n=1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return (f"{meant}{'The' if close else 'the'} columns are {', '.join(columns)}",)
