@@ -15,6 +15,7 @@ from api.settings import Settings
 from difficulty_service.cli import create_app as create_command_line
 from difficulty_service.interface.image_options import ImageOptions
 from difficulty_service.options import DatasetScoring, sentence_of
+from difficulty_service.score_file import SCHEMA
 from difficulty_service.scorers import SCORERS
 from docs.options import PAGE, page
 
@@ -81,6 +82,14 @@ def test_every_scorer_is_offered_everywhere(help_text: str, client: TestClient) 
         assert scorer.name in help_text
         assert f'name="scorers" value="{scorer.name}"' in page
         assert scorer.sentence in page
+
+
+def test_every_scorer_fills_a_column_and_only_its_own() -> None:
+    filled = [column for scorer in SCORERS.values() for column in scorer.columns]
+
+    assert all(scorer.columns for scorer in SCORERS.values())
+    assert len(set(filled)) == len(filled)
+    assert set(filled) <= set(SCHEMA.names)
 
 
 def test_the_page_of_options_is_made_of_them() -> None:

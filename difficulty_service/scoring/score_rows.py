@@ -13,6 +13,7 @@ from torch import Tensor
 from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow
 from difficulty_service.runtime.parallel import map_in_order, num_workers
+from difficulty_service.scorers import SCORERS
 from difficulty_service.scorers.faiss_package import load_faiss
 from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
@@ -29,7 +30,7 @@ from difficulty_service.statistics.products import (
     one_thread_per_product,
 )
 
-BASELINES = {"kmeans", "knn"}
+BASELINES = {scorer.name for scorer in SCORERS.values() if scorer.holds_features}
 """Scorers that need all features in memory, and the package faiss."""
 
 LABEL_COLUMNS = ("label", "nearest_label", "suspected_label")
