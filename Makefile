@@ -30,7 +30,7 @@ NUMERIC := tests/trainer/losses tests/trainer/metrics tests/difficulty_service/s
 
 numeric-tests: $(INSTALLED)
 	@for set in SSE4.2 AVX2; do \
-	    $(BIN)/python -m benchmarks.processors --as $$set \
+	    $(BIN)/python -m benchmarks.processors --as $$set --unless-native \
 	        $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4 $(NUMERIC) || exit 1; \
 	done
 

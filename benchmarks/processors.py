@@ -1,9 +1,10 @@
 """Do all processors give the same scores? The largest differences between their instruction sets.
 
 Run: python -m benchmarks.processors [--images 10000]
-     python -m benchmarks.processors --as AVX2 --threads 1 COMMAND...
+     python -m benchmarks.processors --as AVX2 [--threads 1] [--unless-native] COMMAND...
 
-The first prints the table; the second runs a command as on such a processor.
+The first prints the table; the second runs a command as on such a processor, with `--unless-native`
+only where this one is another.
 
 The digits of the demo and CIFAR-10's test images, read from DIFFICULTY_SHARED (default ../shared),
 are scored with the built-in encoder in float32, as each processor of `INSTRUCTION_SETS` that this
@@ -161,10 +162,13 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--as", dest="name", choices=INSTRUCTION_SETS)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--unless-native", action="store_true")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     if options.save:
         save_scores(options.save, options.images)
+    elif options.name and options.unless_native and options.name == list(available())[-1]:
+        print(f"{options.name}: this processor has no more, so nothing is run apart")
     elif options.name:
         run_as(options.name, options.threads, options.command)
     else:

@@ -68,8 +68,8 @@ class NewJob:
 
     @property
     def has_options(self) -> bool:
-        """Whether an option was changed."""
-        return any(each.shown != each.usual for each in self.fields)
+        """Whether an option that the form hides at first was changed."""
+        return any(each.shown != each.usual for each in self.fields if each.name != "scorers")
 
     def as_body(self) -> dict[str, Any]:
         """Body of the request that submits this job.
