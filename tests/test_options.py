@@ -13,6 +13,7 @@ from api.app import create_app
 from api.schemas.jobs import JobCreate
 from api.settings import Settings
 from difficulty_service.cli import create_app as create_command_line
+from difficulty_service.errors import ConfigError
 from difficulty_service.interface.image_options import ImageOptions
 from difficulty_service.options import DatasetScoring, sentence_of
 from difficulty_service.score_file import SCHEMA
@@ -94,3 +95,16 @@ def test_every_scorer_fills_a_column_and_only_its_own() -> None:
 
 def test_the_page_of_options_is_made_of_them() -> None:
     assert PAGE.read_text() == page(), "run: python docs/options.py"
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"augment_runs": 101}, "augment_runs=101 should be less than or equal to 100"),
+        ({"limit": 0}, "limit=0 should be greater than or equal to 1"),
+        ({"seed": -1}, "seed=-1 should be greater than or equal to 0"),
+    ],
+)
+def test_python_has_the_same_bounds(option: dict[str, int], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        ds.score_dataset("photos", **option)

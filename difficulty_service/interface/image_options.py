@@ -6,13 +6,21 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, get_type_hints
 
 import torch
+from pydantic import ValidationError
 
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import BackboneError, DatasetError, ImageError, Setting
+from difficulty_service.errors import (
+    BackboneError,
+    ConfigError,
+    DatasetError,
+    ImageError,
+    Setting,
+)
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode
 from difficulty_service.interface.options import require_known
+from difficulty_service.options import DatasetScoring, ReadingOptions
 from difficulty_service.statistics.fit_options import Shrinkage
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -96,6 +104,22 @@ def require_names(options: Mapping[str, Any], kind: type, function: str) -> None
             close = difflib.get_close_matches(name, known, n=1)
             suggestion = f"; did you mean {close[0]!r}?" if close else ""
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{suggestion}")
+
+
+def require_bounds(options: Mapping[str, Any]) -> None:
+    """Raises ConfigError where a number or a name is outside of what the option takes anywhere.
+
+    Options with a choice of words are checked where they are used, by errors that suggest one.
+    """
+    checked = {*ReadingOptions.model_fields, "augment_runs", "seed"}
+    given = {name: value for name, value in options.items() if name in checked}
+    try:
+        DatasetScoring(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        reason = first["msg"].removeprefix("Input ")
+        raise ConfigError(f"{name}={given[name]!r} {reason}", parameter=name) from None
 
 
 def network_options(options: Mapping[str, Any]) -> BackboneOptions:

@@ -13,6 +13,7 @@ from difficulty_service.interface.image_options import (
     dataset_options,
     extract_options,
     network_options,
+    require_bounds,
     require_names,
 )
 from difficulty_service.interface.image_sources import LabelledImages, is_pairs, open_images
@@ -60,6 +61,7 @@ def score_dataset(
     require_names(options, ImageOptions, "score_dataset")
     scorers = scorer_names(options.get("scorers", ("rmd",)))
     fit = fit_options(options.get("shrinkage", "auto"), options.get("matmul_dtype", "auto"))
+    require_bounds(options)
     dataset, warnings = open_images(images, dataset_options(options))
     with ExitStack() as stack:
         if out is None:
