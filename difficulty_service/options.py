@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
+from difficulty_service.images.corruption_strengths import STRENGTHS
 from difficulty_service.scorers import SCORERS
 
 SHRINKAGE_RULES = ("auto", "none", "ledoit-wolf", "oas", "leave-one-out")
@@ -36,6 +37,20 @@ def known_scorers(names: Sequence[str]) -> tuple[str, ...]:
     if not names or len(set(names)) < len(names):
         raise ValueError("name one scorer or more, each at most once")
     return tuple(names)
+
+
+def known_corruption(text: str) -> str:
+    """A name and a level, such as fog:3.
+
+    Raises:
+        ValueError: There is no such corruption.
+    """
+    name = text.partition(":")[0]
+    if name not in STRENGTHS:
+        close = difflib.get_close_matches(name, STRENGTHS, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"no corruption {name!r}; {hint}choose one of {', '.join(STRENGTHS)}")
+    return text
 
 
 Scorers = Annotated[
@@ -91,7 +106,9 @@ class EncodingOptions(Options):
     flip: bool = False
     """Mean features of each image and its mirror image, for twice the time of the network."""
 
-    corrupt: Annotated[str, Field(pattern=r"^\w{1,40}:[1-5]$")] | None = None
+    corrupt: (
+        Annotated[str, Field(pattern=r"^\w{1,40}:[1-5]$"), AfterValidator(known_corruption)] | None
+    ) = None
     """Corrupt images first, by a name and a level from 1 to 5: fog:3."""
 
     augment_runs: Annotated[int, Field(ge=0, le=100)] = 0

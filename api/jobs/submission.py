@@ -18,9 +18,8 @@ from difficulty_service.backbones.text_encoders import (
     TRANSFORMERS_PREFIX,
     require_modality,
 )
-from difficulty_service.errors import BackboneError, ConfigError, DatasetError, as_keyword
+from difficulty_service.errors import BackboneError, DatasetError, as_keyword
 from difficulty_service.files.glob_pattern import parse_glob
-from difficulty_service.images.corruptions import parse_corruption
 
 WILDCARDS = frozenset("*?[")
 
@@ -54,8 +53,6 @@ def validate_submission(
     backbone = body.backbone or (BUILTIN_TEXT if is_text else settings.default_backbone)
     _check_backbone(backbone, body.modality, settings)
     _check_dataset(body.dataset, settings, engine, owner)
-    if body.corrupt is not None:
-        _check_corruption(body.corrupt, body.seed)
     if body.gaussians is not None:
         _check_gaussians(body.gaussians, backbone, get_job(engine, owner, body.gaussians))
     return body.model_dump(mode="json") | {
@@ -83,13 +80,6 @@ def _check_backbone(name: str, modality: str, settings: Settings) -> None:
         find_loader(name)
     except BackboneError as error:
         raise _invalid("backbone", error.problem, "see GET /v1/backbones") from None
-
-
-def _check_corruption(corrupt: str, seed: int) -> None:
-    try:
-        parse_corruption(corrupt, seed)
-    except ConfigError as error:
-        raise _invalid("corrupt", error.problem, error.remedy_text(as_keyword)) from None
 
 
 def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owner: str) -> None:

@@ -88,8 +88,8 @@ class NewJob:
 
 async def entered_job(request: Request) -> NewJob:
     """What the browser sent; files and fields that the form does not have are ignored."""
-    sent = await request.form()
-    texts = {name: tuple(map(str, sent.getlist(name))) for name in sent}
+    async with request.form() as sent:
+        texts = {name: tuple(map(str, sent.getlist(name))) for name in sent}
     own = {
         each.name: texts[each.name][-1]
         for each in fields(NewJob)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.errors import ConfigError
+from difficulty_service.images.corruption_strengths import SMALLEST_SIDES, STRENGTHS
 from difficulty_service.images.corruptions import blurs, digital, noises, weather
 from difficulty_service.images.corruptions.pixels import Pixels
-from difficulty_service.images.corruptions.strengths import SMALLEST_SIDES, STRENGTHS
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
