@@ -186,7 +186,7 @@ def test_a_corruption_that_there_is_not_is_refused(
     ("changed", "difference"),
     [
         (("--augment-runs", 2), "augment_runs: 0 then, 2 now"),
-        (("--flip",), "flip: none then, true now"),
+        (("--flip",), "flip: false then, true now"),
         (("--corrupt", "fog:2"), 'corruption: none then, "fog:2" now'),
     ],
 )
