@@ -95,6 +95,10 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> ScoredPhotos:
             "label": labels,
             "label_name": [CLASSES[label] for label in labels],
             "rmd": scores,
+            "nearest_label": [1 - label for label in labels],
+            "label_margin": np.full(len(ids), -1.0),
+            "percentile": scores.argsort().argsort() / (len(ids) - 1),
+            "duplicate_of": pa.nulls(len(ids), pa.string()),
         }
     )
     write_scores(
