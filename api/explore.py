@@ -207,15 +207,12 @@ def _needed(content: ScoreFile) -> ScoreFile:
 
 def _result(content: ScoreFile) -> dict[str, Any]:
     samples = to_samples(_needed(content))
+    copies = content.table["duplicate_of"] if "duplicate_of" in content.table.schema.names else None
     counted = {
         "num_samples": len(samples),
         "num_scored": int((~np.isnan(samples.rmd)).sum()),
         "num_doubtful": int(samples.is_doubtful.sum()),
-        "num_duplicates": sum(
-            len(column) - column.null_count
-            for name, column in zip(content.table.column_names, content.table.columns, strict=True)
-            if name == "duplicate_of"
-        ),
+        "num_duplicates": len(samples) - copies.null_count if copies else 0,
         "num_bad_images": 0,
     }
     known = {name: content.provenance.get(name) for name in COUNTS}

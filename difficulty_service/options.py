@@ -6,15 +6,17 @@ with its type, bounds, default and one sentence. What only the owner of a machin
 """
 
 import difflib
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from difficulty_service.images.corruption_strengths import STRENGTHS
 from difficulty_service.scorers import SCORERS
 
-SHRINKAGE_RULES = ("auto", "none", "ledoit-wolf", "oas", "leave-one-out")
+ShrinkageRule = Literal["auto", "none", "ledoit-wolf", "oas", "leave-one-out"]
+SHRINKAGE_RULES: tuple[str, ...] = get_args(ShrinkageRule)
 """Rules of shrinkage, besides an intensity."""
 
 MOST_SAMPLES = 10**12
@@ -132,10 +134,7 @@ class ScoringOptions(Options):
     """Also find near copies: samples whose features have at least this cosine, above 0 and up to 1.
     0.97 is a good start. The time grows with the square of the number of samples."""
 
-    shrinkage: (
-        Literal["auto", "none", "ledoit-wolf", "oas", "leave-one-out"]
-        | Annotated[float, Field(ge=0, le=1)]
-    ) = "auto"
+    shrinkage: ShrinkageRule | Annotated[float, Field(ge=0, le=1)] = "auto"
     """Shrinkage of the covariance: auto (leave-one-out with few samples, otherwise none), none,
     ledoit-wolf, oas, leave-one-out (a ridge chosen by leave-one-out likelihood), or a number from 0
     to 1."""
@@ -160,9 +159,16 @@ def sentence_of(options: type[BaseModel], name: str) -> str:
     return " ".join((options.model_fields[name].description or "").split())
 
 
+@cache
+def schemas_of(options: type[BaseModel]) -> Mapping[str, Any]:
+    """The JSON Schema of each option, made once: a command has many options, a page asks often."""
+    properties: Mapping[str, Any] = options.model_json_schema()["properties"]
+    return properties
+
+
 def bounds_of(options: type[BaseModel], name: str) -> tuple[float | None, float | None]:
     """Smallest and largest whole number of an option; None where there is no such bound."""
-    schema = options.model_json_schema()["properties"][name]
+    schema = schemas_of(options)[name]
     for kind in schema.get("anyOf", [schema]):
         if kind.get("type") == "integer":
             return kind.get("minimum"), kind.get("maximum")

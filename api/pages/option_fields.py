@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from difficulty_service.options import sentence_of
+from difficulty_service.options import schemas_of, sentence_of
 
 Kind = Literal["check", "checks", "choice", "number", "text"]
 
@@ -46,7 +46,7 @@ def option_fields(
     model: type[BaseModel], names: Iterable[str], entered: Mapping[str, tuple[str, ...]]
 ) -> list[OptionField]:
     """The fields of some options, by what the model's JSON Schema says of each."""
-    properties = model.model_json_schema()["properties"]
+    properties = schemas_of(model)
     return [_field(model, name, properties[name], entered.get(name, ())) for name in names]
 
 
