@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from difficulty_service.images.corruption_strengths import STRENGTHS
-from difficulty_service.scorers import SCORERS
+from difficulty_service.score_columns import SCORERS
 
 ShrinkageRule = Literal["auto", "none", "ledoit-wolf", "oas", "leave-one-out"]
 SHRINKAGE_RULES: tuple[str, ...] = get_args(ShrinkageRule)

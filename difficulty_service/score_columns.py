@@ -1,5 +1,6 @@
-"""What computes each column of a score file, and what to say where one is absent.
+"""The scorers, which columns of a score file each computes, and what to say where one is absent.
 
+The command line, Python, the service and its pages read `SCORERS`; nothing heavy is imported here.
 A score file has only columns that were computed. Whoever names another one is told which scorer or
 option to ask for; this module alone knows which column belongs to which.
 """
@@ -9,37 +10,79 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from difficulty_service.errors import DifficultyError, ScoreFileError, Setting
+from difficulty_service.plugins import Scorer, declared
 
 Remedy: TypeAlias = tuple[str | Setting, ...]
 """Parts of a suggested solution, as an error takes them."""
 
-_GAUSSIANS: Remedy = ("score with ", Setting("scorers", "rmd"))
-_SUSPICION: Remedy = ("score with ", Setting("scorers", "suspicion"))
 _CLASSIFIER: Remedy = (
     "evaluate a classifier with ",
     Setting("write_scores", "loss.parquet"),
     ", whose file has it",
 )
 
-OF_SUSPICION = frozenset(
-    {"suspicion", "label_probability", "suspected_label", "suspected_label_name"}
-)
-"""Columns that the scorer `suspicion` writes."""
 
-COMPUTED_BY: Mapping[str, Remedy] = {
-    "md": _GAUSSIANS,
-    "md_agnostic": _GAUSSIANS,
-    "rmd": _GAUSSIANS,
+_OWN = (
+    Scorer(
+        "rmd",
+        "relative Mahalanobis distance: hard whatever its label; always computed",
+        ("md", "md_agnostic", "rmd"),
+    ),
+    Scorer(
+        "suspicion",
+        "log-odds that the label is wrong, and the class it may be instead",
+        ("suspicion", "label_probability", "suspected_label", "suspected_label_name"),
+    ),
+    Scorer("agree", "log-odds against the label, in line with what people doubt"),
+    Scorer(
+        "kmeans",
+        "distance to the nearest centre",
+        compute="difficulty_service.scorers.kmeans:score_samples",
+        package="faiss",
+    ),
+    Scorer(
+        "knn",
+        "distance to the nearest neighbours",
+        compute="difficulty_service.scorers.knn:score_samples",
+        package="faiss",
+    ),
+)
+
+_OTHER_COLUMNS: Mapping[str, Remedy] = {
     "rmd_std": ("score several views of each sample with ", Setting("augment_runs", 10)),
     "rmd_loo": ("score with Gaussians of the samples themselves, without ", Setting("gaussians")),
     "duplicate_of": ("score each sample as it is, without ", Setting("augment_runs")),
     "near_duplicate_of": ("score with ", Setting("near_duplicates", 0.97)),
-    "kmeans": ("score with ", Setting("scorers", "kmeans")),
-    "knn": ("score with ", Setting("scorers", "knn")),
-    **dict.fromkeys(sorted(OF_SUSPICION), _SUSPICION),
-    "agree": ("score with ", Setting("scorers", "agree")),
     "loss": _CLASSIFIER,
     "doubt": _CLASSIFIER,
+}
+
+
+_ANY_FILE = frozenset(
+    {"sample_id", "label", "label_name", "nearest_label", "nearest_label_name", "label_margin"}
+    | {"percentile"}
+)
+
+
+PLUGGED = tuple(
+    declared(
+        "difficulty.scorers",
+        Scorer,
+        {*_ANY_FILE, *_OTHER_COLUMNS, *(name for scorer in _OWN for name in scorer.columns)},
+    )
+)
+"""Scorers that other packages offer; each fills one column of its name, of double precision."""
+
+SCORERS: Mapping[str, Scorer] = {scorer.name: scorer for scorer in (*_OWN, *PLUGGED)}
+"""Every scorer by its name."""
+
+COMPUTED_BY: Mapping[str, Remedy] = {
+    **{
+        column: ("score with ", Setting("scorers", scorer.name))
+        for scorer in SCORERS.values()
+        for column in scorer.columns
+    },
+    **_OTHER_COLUMNS,
 }
 """How to get each column that not every score file has."""
 

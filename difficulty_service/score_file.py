@@ -23,7 +23,7 @@ from difficulty_service.files.checked_parquet import UNREADABLE, open_parquet
 from difficulty_service.files.checksum import DamagedFile
 from difficulty_service.files.output_path import require_output_file
 from difficulty_service.files.table_formats import WRITERS, read_csv, read_json_lines
-from difficulty_service.score_columns import require_columns
+from difficulty_service.score_columns import PLUGGED, require_columns
 
 SCHEMA_VERSION = 2
 METADATA_KEY = b"difficulty"
@@ -54,6 +54,7 @@ SCHEMA = pa.schema(
         pa.field("agree", pa.float64()),
         pa.field("loss", pa.float64()),
         pa.field("doubt", pa.float64()),
+        *(pa.field(scorer.name, pa.float64()) for scorer in PLUGGED),
     ]
 )
 """Every column that a file may have, in their order; those that take no nulls are in every file."""

@@ -16,8 +16,8 @@ from difficulty_service.cli import create_app as create_command_line
 from difficulty_service.errors import ConfigError
 from difficulty_service.interface.image_options import ImageOptions
 from difficulty_service.options import DatasetScoring, sentence_of
+from difficulty_service.score_columns import SCORERS
 from difficulty_service.score_file import SCHEMA
-from difficulty_service.scorers import SCORERS
 from docs.options import PAGE, page
 
 OPTIONS = list(DatasetScoring.model_fields)

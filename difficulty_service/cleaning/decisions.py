@@ -13,7 +13,7 @@ from difficulty_service.cleaning.conditions import columns_in, rows_where
 from difficulty_service.cleaning.marks import Mark, MarkedSample
 from difficulty_service.errors import CleaningError, Setting
 from difficulty_service.files.wording import count_of, is_or_are, list_names
-from difficulty_service.score_columns import OF_SUSPICION
+from difficulty_service.score_columns import SCORERS
 from difficulty_service.score_file import ScoreFile
 
 LISTED = 20
@@ -213,7 +213,7 @@ def _relabel_to_likeliest(
         return []
     rows = np.flatnonzero(rows_where(condition, scores.table))
     chosen = pa.array(rows)
-    if columns_in(condition) & OF_SUSPICION:
+    if columns_in(condition) & {*SCORERS["suspicion"].columns}:
         kind = "suspected"
         likeliest = scores.column("suspected_label_name").take(chosen).to_pylist()
     else:

@@ -50,7 +50,7 @@ def export(
     **huggingface**: images and scores, for `datasets.load_from_disk`. **fiftyone**: a
     FiftyOneImageClassificationDataset. **labelstudio**: tasks to import, the most doubtful first.
     """
-    from difficulty_service.cleaning.exports import TABLES, export_folder
+    from difficulty_service.cleaning.exports import EXPORTS, export_file, export_folder
     from difficulty_service.cleaning.output_place import check_new_folder, check_output
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.score_file import read_scores
@@ -58,12 +58,12 @@ def export(
     reading = DatasetOptions(split, image_column, label_column, id_column)
     score_file = read_scores(scores)
     check_output(out, [scores], images or score_file.provenance.get("dataset"))
-    if to.value in TABLES:
+    if not EXPORTS[to.value].is_folder:
         if images is not None or reading != DatasetOptions():
             raise typer.BadParameter(
                 f"{to.value} has no images, so options to find them do nothing"
             )
-        exported = TABLES[to.value](score_file, out)
+        exported = export_file(to.value, score_file, out)
     else:
         check_new_folder(out)
         source = find_images(score_file, ImageOptions(images, reading))

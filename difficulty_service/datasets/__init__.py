@@ -6,6 +6,7 @@ from difficulty_service.datasets.archive import open_archive
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.hugging_face import open_hugging_face
 from difficulty_service.datasets.image_folder import open_image_folder
+from difficulty_service.datasets.plugged import open_plugged
 from difficulty_service.datasets.published import PUBLISHED_DATASETS
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.table import open_table
@@ -18,6 +19,7 @@ DATASETS: dict[str, Callable[[str, DatasetOptions], Dataset]] = {
     "webdataset": open_webdataset,
     "archive": open_archive,
     "hugging-face": open_hugging_face,
+    "plug-in": open_plugged,
     **PUBLISHED_DATASETS,
 }
 
@@ -26,7 +28,8 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
     """Opens the dataset at a location, whose kind is detected.
 
     Args:
-        location: Path, URI, glob of either, or `hf:NAME`.
+        location: Path, URI, glob of either, `hf:NAME`, or `PREFIX:REFERENCE` where an installed
+            package reads datasets with that prefix.
         options: Options for reading it.
 
     Raises:

@@ -3,6 +3,7 @@
 from difficulty_service.datasets.archive_index import ZIP_EXTENSION, holds_class_folders
 from difficulty_service.datasets.boundary import Boundary
 from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.plugged import find_plugin
 from difficulty_service.datasets.published.detection import (
     kind_of_published_file,
     kind_of_published_folder,
@@ -21,7 +22,7 @@ def detect_kind(location: str, boundary: Boundary | None = None, split: str | No
     """Detects the kind of dataset by the prefix of its location, its files or their extensions.
 
     Args:
-        location: Path, URI, glob of either, or `hf:NAME`.
+        location: Path, URI, glob of either, or a prefix and what follows it, such as `hf:NAME`.
         boundary: Root outside which nothing may be read.
         split: Split that will be read, if one is chosen.
 
@@ -31,8 +32,9 @@ def detect_kind(location: str, boundary: Boundary | None = None, split: str | No
     Raises:
         DatasetError: There is nothing at the location, or nothing that this package can read.
     """
-    if location.startswith(HUB_PREFIX) and not location.startswith(f"{HUB_PREFIX}//"):
-        return "hugging-face"
+    of_prefix = _kind_of_prefix(location)
+    if of_prefix is not None:
+        return of_prefix
     place = resolve(location, boundary)
     if is_folder(place, location):
         try:
@@ -59,6 +61,12 @@ def detect_kind(location: str, boundary: Boundary | None = None, split: str | No
     if kind == "webdataset" and len(files) == 1 and holds_class_folders(files[0].place):
         return "archive"
     return kind
+
+
+def _kind_of_prefix(location: str) -> str | None:
+    if location.startswith(HUB_PREFIX) and not location.startswith(f"{HUB_PREFIX}//"):
+        return "hugging-face"
+    return None if find_plugin(location) is None else "plug-in"
 
 
 _EXTENSIONS = TABLE_EXTENSIONS + TAR_EXTENSIONS

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from difficulty_service.errors import DifficultyError, StatisticsError
 from difficulty_service.options import SHRINKAGE_RULES
-from difficulty_service.scorers import SCORERS
+from difficulty_service.score_columns import SCORERS
 from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions, Shrinkage
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError
+from difficulty_service.scorers import Samples
 from difficulty_service.scorers.faiss_package import check_finite, count_gpus, load_faiss
 
 POINTS_PER_CENTROID = 256
@@ -17,6 +18,12 @@ ITERATIONS = 25
 
 DISTANCES_PER_BLOCK = 4_000_000
 """Approximate number of distances to centroids that are computed at a time."""
+
+
+def score_samples(samples: Samples) -> Tensor:
+    """The column `kmeans`, with a centre for each class; errors as for the functions below."""
+    centroids = fit_kmeans(samples.features, samples.num_classes, samples.seed)
+    return kmeans_distance(samples.features, centroids)
 
 
 def fit_kmeans(features: Tensor, num_clusters: int, seed: int) -> Tensor:

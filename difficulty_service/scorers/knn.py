@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError
+from difficulty_service.scorers import Samples
 from difficulty_service.scorers.faiss_package import check_finite, count_gpus, load_faiss
 
 NUM_NEIGHBOURS = 10
@@ -25,6 +26,12 @@ PROBED_LISTS = 64
 
 GATHERED_ELEMENTS = 16_000_000
 """Approximate number of elements of the neighbours' features that are gathered at a time."""
+
+
+def score_samples(samples: Samples) -> Tensor:
+    """The column `knn`, against all other samples; errors as for `knn_distance`."""
+    features = samples.features
+    return knn_distance(features, features, NUM_NEIGHBOURS, exclude_self=True)
 
 
 def knn_distance(

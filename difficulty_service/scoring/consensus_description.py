@@ -6,6 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from difficulty_service.score_columns import SCORERS
+
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "log-densities": {
         "md": "mean over the backbones",
@@ -26,8 +28,11 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "md_agnostic": "mean rank, 0 to 1",
         "rmd": "mean rank, 0 to 1",
         "rmd_loo": "mean rank, 0 to 1",
-        "kmeans": "mean rank, 0 to 1",
-        "knn": "mean rank, 0 to 1",
+        **{
+            scorer.name: "mean rank, 0 to 1"
+            for scorer in SCORERS.values()
+            if scorer.compute is not None
+        },
         "label_margin": "mean rank, counted from the margin 0, -1 to 1",
         "nearest_label": "class that most files name",
         "suspicion": "mean rank, counted from the suspicion 0, -1 to 1",

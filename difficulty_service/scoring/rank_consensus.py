@@ -12,13 +12,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.files.arrow_columns import to_arrow
-from difficulty_service.score_columns import require_columns
+from difficulty_service.score_columns import SCORERS, require_columns
 from difficulty_service.score_file import ScoreFile, to_schema
 from difficulty_service.scoring.consensus_description import describe_consensus
 from difficulty_service.scoring.ranking import percentiles
 from difficulty_service.scoring.shared_samples import LabelledIds, share_samples
 
-RANKED = ("md", "md_agnostic", "rmd", "rmd_loo", "kmeans", "knn")
+RANKED = (
+    *("md", "md_agnostic", "rmd", "rmd_loo"),
+    *(scorer.name for scorer in SCORERS.values() if scorer.compute is not None),
+)
 """Columns whose mean rank is from 0 for the easiest sample to 1 for the hardest."""
 
 SIGNED = ("label_margin", "suspicion", "agree")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.errors import StatisticsError
 from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow
+from difficulty_service.plugins import function_of
 from difficulty_service.runtime.parallel import map_in_order, num_workers
-from difficulty_service.scorers import SCORERS
+from difficulty_service.score_columns import SCORERS
+from difficulty_service.scorers import Samples
 from difficulty_service.scorers.faiss_package import load_faiss
-from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
-from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
 from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
 from difficulty_service.scorers.suspicion import LabelPosteriors
 from difficulty_service.scoring.duplicates import hash_rows
@@ -29,9 +31,6 @@ from difficulty_service.statistics.products import (
     chunk_ranges,
     one_thread_per_product,
 )
-
-BASELINES = {scorer.name for scorer in SCORERS.values() if scorer.holds_features}
-"""Scorers that need all features in memory, and the package faiss."""
 
 LABEL_COLUMNS = ("label", "nearest_label", "suspected_label")
 """Columns of class indices, beside each of which is one of the names."""
@@ -70,7 +69,7 @@ def require_packages(scorers: Sequence[str], near_duplicates: float | None = Non
         scorers: Names of scorers.
         near_duplicates: Threshold of near duplicates; None where they are not asked for.
     """
-    if BASELINES & set(scorers):
+    if any(SCORERS[name].package == "faiss" for name in scorers):
         load_faiss()
     if near_duplicates is not None:
         load_faiss("near_duplicates")
@@ -91,7 +90,7 @@ def score_rows(
         store: A complete store.
         gaussians: Gaussians fitted to this store or to another one with the same kind of features.
         classes: Classes of the score file.
-        scorers: Some of `rmd`, `kmeans`, `knn`, `suspicion`, `agree`; the Mahalanobis columns are
+        scorers: Names of `SCORERS`; the Mahalanobis columns are
             always there.
         left_out: Whether the Gaussians were fitted to these samples, so that each sample can also
             be scored as if they had not been fitted to it.
@@ -101,7 +100,7 @@ def score_rows(
         A few thousand rows at a time, in the order of the store, with a hash of the features of
         each sample in HASH_COLUMN unless it has several rows of features.
     """
-    baselines = _baseline_scores(store, scorers)
+    at_once = _scores_of_all(store, scorers)
     prepared = replace(gaussians, centre=None)  # because each block is prepared once
     score_piece = _PieceScorer(
         store=store,
@@ -120,7 +119,7 @@ def score_rows(
             if batch is None:
                 continue
             rows = slice(first_row, first_row + len(batch))
-            for name, values in baselines.items():
+            for name, values in at_once.items():
                 batch = batch.append_column(name, to_arrow(values[rows]))
             yield batch
             first_row = rows.stop
@@ -242,19 +241,26 @@ class _PieceScorer:
         return nearest_label, rows.label_margin.view(-1, runs).mean(dim=1)
 
 
-def _baseline_scores(
-    store: FeatureSource, scorers: Sequence[str]
-) -> dict[str, NDArray[np.float32]]:
-    """The K-means and nearest-neighbour columns among `scorers`; holds all features in memory."""
-    if not BASELINES & set(scorers):
+def _scores_of_all(store: FeatureSource, scorers: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """The columns of those scorers that need all features at once; holds these in memory."""
+    asked = [SCORERS[name] for name in scorers if SCORERS[name].compute is not None]
+    if not asked:
         return {}
-    parts = (store.open_part(shard, []).features() for shard in range(store.num_parts))
-    features = torch.cat([rows.view(-1, store.runs, rows.shape[1]).mean(dim=1) for rows in parts])
+    rows, labels = [], []
+    for shard in range(store.num_parts):
+        part = store.open_part(shard, [])
+        features = part.features()
+        rows.append(features.view(-1, store.runs, features.shape[1]).mean(dim=1))
+        labels.append(part.labels[:: store.runs])
+    seed = int(store.description.get("seed", 0))
+    samples = Samples(torch.cat(rows), torch.cat(labels).long(), len(store.class_names), seed)
     columns = {}
-    if "kmeans" in scorers:
-        num_clusters = len(store.class_names)
-        centroids = fit_kmeans(features, num_clusters, seed=int(store.description.get("seed", 0)))
-        columns["kmeans"] = kmeans_distance(features, centroids).numpy()
-    if "knn" in scorers:
-        columns["knn"] = knn_distance(features, features, NUM_NEIGHBOURS, exclude_self=True).numpy()
+    for scorer in asked:
+        values = np.asarray(function_of(str(scorer.compute))(samples))
+        if values.shape != (len(samples.labels),) or values.dtype.kind != "f":
+            raise StatisticsError(
+                f"the scorer {scorer.name} gave {values.dtype} of shape {values.shape} for "
+                f"{len(samples.labels)} samples, expected one floating-point number for each"
+            )
+        columns[scorer.name] = values
     return columns

@@ -84,13 +84,13 @@ def score_store(
 ) -> ScoreSummary:
     """Scores a store and writes the score file.
 
-    The memory does not grow with the store, unless K-means, nearest neighbours or near duplicates
-    are asked for.
+    The memory does not grow with the store, unless a scorer is asked for that needs all features at
+    once, or near duplicates.
 
     Args:
         store: A complete store.
         fitted: Gaussians fitted to this store or to another one.
-        scorers: Some of `rmd`, `kmeans`, `knn`, `suspicion`, `agree`; the Mahalanobis columns are
+        scorers: Names of `SCORERS`; the Mahalanobis columns are
             always there.
         out: Score file to write; its folder also holds the unranked scores meanwhile.
         near_duplicates: Smallest cosine of near duplicates, in (0, 1]; None to look for none.

@@ -1,36 +1,74 @@
-"""Formats of other tools to which scores are exported, one file each."""
+"""Formats of other tools to which scores are exported, one file each.
 
-from collections.abc import Callable
+`EXPORTS` lists them, with those of other packages; what writes one is imported when it is asked
+for.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from difficulty_service.cleaning.exports.cleanlab import write_cleanlab
-from difficulty_service.cleaning.exports.fiftyone import write_fiftyone
-from difficulty_service.cleaning.exports.hugging_face import write_hugging_face
-from difficulty_service.cleaning.exports.label_studio import write_label_studio
-from difficulty_service.cleaning.exports.samples import Exported
-from difficulty_service.cleaning.exports.tables import write_csv, write_jsonl
-from difficulty_service.cleaning.stored_images import ImageSource
 from difficulty_service.errors import CleaningError
 from difficulty_service.files.atomic_file import filling
-from difficulty_service.score_file import ScoreFile
+from difficulty_service.plugins import Export, declared, function_of
 
-TABLES: dict[str, Callable[[ScoreFile, Path], Exported]] = {
-    "csv": write_csv,
-    "jsonl": write_jsonl,
-    "cleanlab": write_cleanlab,
+if TYPE_CHECKING:
+    from difficulty_service.cleaning.exports.samples import Exported
+    from difficulty_service.cleaning.stored_images import ImageSource
+    from difficulty_service.score_file import ScoreFile
+
+_HERE = "difficulty_service.cleaning.exports"
+
+_OWN = (
+    Export("csv", "all columns", f"{_HERE}.tables:write_csv"),
+    Export("jsonl", "all columns", f"{_HERE}.tables:write_jsonl"),
+    Export(
+        "cleanlab",
+        "its columns of label issues, as CSV or Parquet",
+        f"{_HERE}.cleanlab:write_cleanlab",
+    ),
+    Export(
+        "huggingface",
+        "images and scores, for `datasets.load_from_disk`",
+        f"{_HERE}.hugging_face:write_hugging_face",
+        is_folder=True,
+    ),
+    Export(
+        "fiftyone",
+        "a FiftyOneImageClassificationDataset",
+        f"{_HERE}.fiftyone:write_fiftyone",
+        is_folder=True,
+        takes_texts=False,
+    ),
+    Export(
+        "labelstudio",
+        "tasks to import, the most doubtful first",
+        f"{_HERE}.label_studio:write_label_studio",
+        is_folder=True,
+    ),
+)
+
+EXPORTS: Mapping[str, Export] = {
+    export.name: export
+    for export in (*_OWN, *declared("difficulty.exports", Export, [each.name for each in _OWN]))
 }
-"""Writes a file of scores alone."""
-
-FOLDERS: dict[str, Callable[[ScoreFile, ImageSource, Path, Path], Exported]] = {
-    "huggingface": write_hugging_face,
-    "fiftyone": write_fiftyone,
-    "labelstudio": write_label_studio,
-}
-"""Writes scores and images into an empty folder."""
+"""Every format by its name."""
 
 
-def export_folder(name: str, scores: ScoreFile, images: ImageSource, out: Path) -> Exported:
-    """Writes scores and images to a folder in a format of `FOLDERS`.
+def export_file(name: str, scores: "ScoreFile", out: Path) -> "Exported":
+    """Writes scores alone to a file in a format of `EXPORTS`.
+
+    Args:
+        name: Name of the format.
+        scores: The score file.
+        out: The file; it appears whole or not at all.
+    """
+    exported: Exported = function_of(EXPORTS[name].write)(scores, out)
+    return exported
+
+
+def export_folder(name: str, scores: "ScoreFile", images: "ImageSource", out: Path) -> "Exported":
+    """Writes scores and images to a folder in a format of `EXPORTS`.
 
     Args:
         name: Name of the format.
@@ -41,11 +79,14 @@ def export_folder(name: str, scores: ScoreFile, images: ImageSource, out: Path) 
     Raises:
         CleaningError: The samples are texts, and the format holds images only.
     """
-    if images.is_text and name == "fiftyone":
+    if images.is_text and not EXPORTS[name].takes_texts:
+        others = [other for other, export in EXPORTS.items() if export.takes_texts]
         raise CleaningError(
             f"the format {name} holds images, and the samples are texts",
-            f"choose one of huggingface, labelstudio, {', '.join(TABLES)}",
+            f"choose one of {', '.join(others)}",
             parameter="to",
         )
+    write = function_of(EXPORTS[name].write)
     with filling(out) as folder:
-        return FOLDERS[name](scores, images, folder, out.absolute())
+        exported: Exported = write(scores, images, folder, out.absolute())
+    return exported

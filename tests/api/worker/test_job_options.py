@@ -17,8 +17,8 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.corruptions import parse_corruption
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
+from difficulty_service.score_columns import SCORERS
 from difficulty_service.score_file import read_scores
-from difficulty_service.scorers import SCORERS
 from difficulty_service.statistics.fit_options import FitOptions
 
 

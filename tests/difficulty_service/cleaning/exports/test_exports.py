@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from difficulty_service.cleaning.exports import TABLES, export_folder
+from difficulty_service.cleaning.exports import export_file, export_folder
 from difficulty_service.cleaning.stored_images import ImageSource, open_images
 from difficulty_service.errors import CleaningError, DatasetError, ScoreFileError
 from difficulty_service.score_file import ScoreFile
@@ -43,7 +43,7 @@ def in_a_table(
 
 
 def test_csv_has_every_column_and_empty_cells(tmp_path: Path, photo_scores: ScoreFile) -> None:
-    TABLES["csv"](photo_scores, tmp_path / "scores.csv")
+    export_file("csv", photo_scores, tmp_path / "scores.csv")
 
     rows = list(csv.DictReader(io.StringIO((tmp_path / "scores.csv").read_text())))
     assert list(rows[0]) == photo_scores.table.column_names
@@ -53,7 +53,7 @@ def test_csv_has_every_column_and_empty_cells(tmp_path: Path, photo_scores: Scor
 
 
 def test_json_lines_have_every_column_and_nulls(tmp_path: Path, photo_scores: ScoreFile) -> None:
-    TABLES["jsonl"](photo_scores, tmp_path / "scores.jsonl")
+    export_file("jsonl", photo_scores, tmp_path / "scores.jsonl")
 
     rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
     assert list(rows[0]) == photo_scores.table.column_names
@@ -67,7 +67,7 @@ def test_an_export_that_needs_an_absent_column_is_refused(
     scores = replace(photo_scores, table=photo_scores.table.drop_columns("label_margin"))
 
     with pytest.raises(ScoreFileError, match="the score file has no column 'label_margin'"):
-        TABLES["cleanlab"](scores, tmp_path / "issues.csv")
+        export_file("cleanlab", scores, tmp_path / "issues.csv")
 
     assert not (tmp_path / "issues.csv").exists()
 
@@ -75,7 +75,7 @@ def test_an_export_that_needs_an_absent_column_is_refused(
 def test_cleanlab_gets_its_columns_with_lower_scores_for_worse_labels(
     tmp_path: Path, photo_scores: ScoreFile
 ) -> None:
-    TABLES["cleanlab"](photo_scores, tmp_path / "issues.parquet")
+    export_file("cleanlab", photo_scores, tmp_path / "issues.parquet")
 
     issues = pq.read_table(tmp_path / "issues.parquet").to_pydict()
     margins = np.array([-3.0, -2, -1, 0, 1, 2])
@@ -92,7 +92,7 @@ def test_cleanlab_trains_without_the_exported_issues(
     classification = pytest.importorskip("cleanlab.classification")
     pandas = pytest.importorskip("pandas")
     linear_model = pytest.importorskip("sklearn.linear_model")
-    TABLES["cleanlab"](photo_scores, tmp_path / "issues.csv")
+    export_file("cleanlab", photo_scores, tmp_path / "issues.csv")
     issues = pandas.read_csv(tmp_path / "issues.csv")
     learner = classification.CleanLearning(linear_model.LogisticRegression())
 
@@ -108,7 +108,7 @@ def test_a_label_without_a_margin_is_no_issue(tmp_path: Path, make_scores: MakeS
     column = scores.table.schema.get_field_index("label_margin")
     unknown = scores.table.set_column(column, "label_margin", pa.nulls(6, pa.float64()))
 
-    exported = TABLES["cleanlab"](ScoreFile(unknown, {}), tmp_path / "issues.parquet")
+    exported = export_file("cleanlab", ScoreFile(unknown, {}), tmp_path / "issues.parquet")
 
     issues = pq.read_table(tmp_path / "issues.parquet")
     assert issues["is_label_issue"].to_pylist() == [False] * 6
@@ -118,7 +118,7 @@ def test_a_label_without_a_margin_is_no_issue(tmp_path: Path, make_scores: MakeS
 
 def test_cleanlab_refuses_other_formats(tmp_path: Path, make_scores: MakeScores) -> None:
     with pytest.raises(CleaningError, match=r"end the name in \.csv or \.parquet"):
-        TABLES["cleanlab"](make_scores(), tmp_path / "issues.json")
+        export_file("cleanlab", make_scores(), tmp_path / "issues.json")
 
 
 def test_datasets_opens_images_classes_and_scores(

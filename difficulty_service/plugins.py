@@ -1,0 +1,101 @@
+"""What other packages add to this one: each is an entry point of a group.
+
+| group | what an entry point is |
+| --- | --- |
+| `difficulty.scorers` | a `Scorer`; its column has the name of the entry point |
+| `difficulty.exports` | an `Export`, a format of `difficulty export` |
+| `difficulty.datasets` | a function that opens `PREFIX:REFERENCE`; see `datasets.plugged` |
+| `difficulty.backbones` | a function that builds `PREFIX:NAME`; see `backbones.plugged` |
+| `difficulty.commands` | a function that adds commands to the application |
+
+A `Scorer` and an `Export` are declarations: what does the work is imported when it is asked for, so
+that listing them stays fast.
+"""
+
+import pkgutil
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A score that can be asked for by its name.
+
+    Attributes:
+        name: Name by which it is asked for.
+        sentence: What it finds, for people who choose.
+        columns: Columns of a score file that it fills; by default one of its own name.
+        compute: Where it needs all features at once, `module:function` of what computes its
+            column: it takes `scorers.Samples`, and returns a tensor or array of shape (samples,),
+            larger is harder, with NaN for a sample without a score.
+        package: Optional package that `compute` needs.
+    """
+
+    name: str
+    sentence: str
+    columns: tuple[str, ...] = ()
+    compute: str | None = None
+    package: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            object.__setattr__(self, "columns", (self.name,))
+
+
+@dataclass(frozen=True)
+class Export:
+    """A format of another tool.
+
+    Attributes:
+        name: Name by which it is asked for.
+        sentence: What is written, for people who choose.
+        write: `module:function` of what writes it. For a file it takes the score file and the
+            path; for a folder the score file, the images, an empty folder and the absolute path
+            that the folder will have. It returns an `Exported`.
+        is_folder: Whether it is a folder, with the images, not a file of scores alone.
+        takes_texts: Whether the samples may be texts.
+    """
+
+    name: str
+    sentence: str
+    write: str
+    is_folder: bool = False
+    takes_texts: bool = True
+
+
+Declared = TypeVar("Declared", Scorer, Export)
+
+
+def declared(group: str, kind: type[Declared], taken: Collection[str]) -> Iterator[Declared]:
+    """What other packages declare in a group, in the order of their names.
+
+    What cannot be used is left out with a warning, because everything else still works.
+
+    Args:
+        group: Group of entry points.
+        kind: What each of them must be, under its own name.
+        taken: Names that are in use.
+    """
+    for plugin in sorted(entry_points(group=group)):
+        try:
+            found = plugin.load()
+        except Exception as error:  # noqa: BLE001 - whatever another package raises
+            found, problem = None, f"{type(error).__name__}: {error}"
+        else:
+            problem = f"it is no {kind.__name__} of that name"
+        if plugin.name in taken:
+            found, problem = None, "the name is taken"
+        if isinstance(found, kind) and found.name == plugin.name and plugin.name.isidentifier():
+            yield found
+            continue
+        text = f"{plugin.name} of {plugin.value}, in {group}, is left out: {problem}"
+        warnings.warn(text, stacklevel=2)
+
+
+def function_of(path: str) -> Callable[..., Any]:
+    """The function that `module:function` names."""
+    function: Callable[..., Any] = pkgutil.resolve_name(path)
+    return function
