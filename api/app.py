@@ -119,7 +119,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(migrate, state.engine)
         state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
         await run_in_threadpool(require_device, settings.device)
-        state.scoring_process = ScoringProcess(settings)
+        scorings_at_once = num_workers() + 2
+        state.scoring_process = ScoringProcess(settings, scorings_at_once)
         state.thumbnails = Thumbnails(settings, state.engine)
         state.open_scores = OpenScores(settings, state.artifacts)
         state.scoring_models = ScoringModels(state.artifacts, state.scoring_process)
@@ -129,7 +130,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.similar_images = SimilarImages(settings, state.artifacts)
         state.thumbnail_queue = FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails)
         state.scoring_queue = FairQueue(
-            "requests to score samples", num_workers() + 2, settings.max_pending_scorings
+            "requests to score samples", scorings_at_once, settings.max_pending_scorings
         )
         state.upload_checks = UploadChecks()
         state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)

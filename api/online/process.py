@@ -5,13 +5,8 @@ which cost a fifth of the rate; importing torch alone would take 300 MB there; a
 crashes a decoder crashes that process, not the service.
 """
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from multiprocessing.managers import BaseManager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,33 +16,10 @@ from numpy.typing import NDArray
 from api.http.problems import Problem
 from api.jobs.rows import Job
 from api.logs import set_up_logging
-from api.online.answers import Failure
 from api.online.sample_scores import EncodedScores, SampleScores
-from api.parent_process import call_after_parent
 from api.settings import Settings
+from difficulty_service.runtime.apart import Apart, ProcessEnded
 from difficulty_service.runtime.process_setup import keep_freed_memory
-
-
-class ScoringManager(BaseManager):
-    """Starts the process and calls it; each calling thread is served by a thread of its own."""
-
-
-def _make_scorer(settings: Settings) -> object:
-    # Imported here, because only that process needs torch.
-    from api.online.scorer import Scorer
-
-    return Scorer(settings)
-
-
-ScoringManager.register("Scorer", _make_scorer, exposed=("describe", "encode_and_score", "score"))
-
-
-@dataclass(frozen=True)
-class Connection:
-    """A running process and the proxy of its scorer."""
-
-    manager: ScoringManager
-    scorer: Any
 
 
 class ScoringProcess:
@@ -55,12 +27,11 @@ class ScoringProcess:
 
     Args:
         settings: Settings of the service.
+        at_once: Number of calls that it answers at once, each in a thread of its own.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._connection: Connection | None = None
-        self._lock = threading.Lock()
+    def __init__(self, settings: Settings, at_once: int = 4) -> None:
+        self._scorer = Apart(partial(_make_scorer, settings), threads=at_once)
 
     def describe(self, job: Job) -> tuple[int, Mapping[str, Any]]:
         """Length of a feature vector of a job that has Gaussians, and the features' description.
@@ -68,7 +39,7 @@ class ScoringProcess:
         Raises:
             Problem: Its files are gone or damaged, or the process died.
         """
-        described: tuple[int, Mapping[str, Any]] = self._call(lambda scorer: scorer.describe(job))
+        described: tuple[int, Mapping[str, Any]] = self._call("describe", job)
         return described
 
     def encode_and_score(
@@ -85,9 +56,7 @@ class ScoringProcess:
             Problem: Its files are gone or damaged, the weights of the backbone are not those that
                 the job used, or the process died.
         """
-        scores: EncodedScores = self._call(
-            lambda scorer: scorer.encode_and_score(job, list(samples), labels)
-        )
+        scores: EncodedScores = self._call("encode_and_score", job, list(samples), labels)
         return scores
 
     def score(
@@ -103,21 +72,18 @@ class ScoringProcess:
         Raises:
             Problem: Its files are gone or damaged, or the process died.
         """
-        scores: SampleScores = self._call(lambda scorer: scorer.score(job, features, labels))
+        scores: SampleScores = self._call("score", job, features, labels)
         return scores
 
     def close(self) -> None:
-        """Ends the process."""
-        if self._connection is not None:
-            self._end(self._connection)
+        """Ends the process, once it is idle."""
+        self._scorer.close()
 
-    def _call(self, call: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever the call gives
-        connection = self._connect()
+    def _call(self, method: str, *args: object) -> Any:  # noqa: ANN401 - whatever the method gives
         try:
-            answer = call(connection.scorer)
-        except (EOFError, OSError) as error:
+            return self._scorer.call(method, *args)
+        except ProcessEnded as error:
             structlog.get_logger().error("scoring-process-died", exc_info=error)
-            self._end(connection)
             raise Problem(
                 503,
                 "unavailable",
@@ -125,33 +91,12 @@ class ScoringProcess:
                 "send the request again; leave out a sample with which it fails each time",
                 headers={"Retry-After": "1"},
             ) from None
-        if isinstance(answer, Failure):
-            raise answer.error
-        return answer
-
-    def _connect(self) -> Connection:
-        with self._lock:
-            if self._connection is None:
-                # Never forked: threads of this process may hold locks, which a fork would wait for.
-                manager = ScoringManager(ctx=multiprocessing.get_context("spawn"))
-                manager.start(_set_up_process, (self._settings,))
-                scorer = manager.Scorer(self._settings)  # type: ignore[attr-defined]
-                self._connection = Connection(manager, scorer)
-            return self._connection
-
-    def _end(self, connection: Connection) -> None:
-        with self._lock:
-            # Another thread may have noticed as well and started the next process already.
-            if self._connection is connection:
-                self._connection = None
-                connection.manager.shutdown()
 
 
-def _set_up_process(settings: Settings) -> None:
-    # Signals to the process group go to the server too, which ends this process last.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def _make_scorer(settings: Settings) -> Callable[..., object]:
     set_up_logging(settings)
     keep_freed_memory()
-    # A server that ends in order ends this process first; one that was killed could not.
-    call_after_parent(lambda: os._exit(1))
+    # Imported here, because only that process needs torch.
+    from api.online.scorer import Scorer
+
+    return Scorer(settings).call

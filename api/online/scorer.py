@@ -4,9 +4,9 @@ import io
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import structlog
@@ -17,7 +17,6 @@ from torch import Tensor
 from api.http.problems import Problem
 from api.jobs.files import gaussians_folder
 from api.jobs.rows import Job
-from api.online.answers import Failure
 from api.online.encoder import BackbonePool
 from api.online.loaded_models import LoadedModels
 from api.online.sample_scores import EncodedScores, SampleScores
@@ -27,13 +26,9 @@ from difficulty_service.backbones.backbone import choose_device
 from difficulty_service.errors import DifficultyError
 from difficulty_service.extraction.image_watch import ImageWatch
 
-Value = TypeVar("Value")
-
 
 class Scorer:
     """Loaded backbones and Gaussians.
-
-    Errors are returned: one that is raised could be taken for one of the connection.
 
     Args:
         settings: Settings with device and limits of the backbones, and where results are.
@@ -46,43 +41,46 @@ class Scorer:
             open_artifacts(settings.artifact_root), gaussians_folder(settings)
         )
 
-    def describe(self, job: Job) -> tuple[int, dict[str, Any]] | Failure:
+    def call(self, method: str, *args: object) -> object:
+        """Calls another method by its name.
+
+        Raises:
+            Problem, DifficultyError, OSError: As the method raises them.
+            RuntimeError: Instead of any other error, which the web server might need torch to read.
+        """
+        try:
+            return getattr(self, method)(*args)
+        except (Problem, DifficultyError, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - every error goes to the web server
+            structlog.get_logger().error("scoring-failed", exc_info=error)
+            raise RuntimeError(f"{type(error).__name__}: {error}") from None
+
+    def describe(self, job: Job) -> tuple[int, dict[str, Any]]:
         """Length of a feature vector, and the description of the features."""
-
-        def describe() -> tuple[int, dict[str, Any]]:
-            model = self._models.get(job)
-            return model.dim, dict(model.description)
-
-        return _answer(describe)
+        model = self._models.get(job)
+        return model.dim, dict(model.description)
 
     def encode_and_score(
         self, job: Job, samples: Sequence[bytes], labels: NDArray[np.int64]
-    ) -> EncodedScores | Failure:
+    ) -> EncodedScores:
         """Scores of files in memory, as by `BackbonePool.encode` and `ScoringModel.score`."""
-
-        def encode_and_score() -> EncodedScores:
-            model = self._models.get(job)
-            openers = [partial(io.BytesIO, sample) for sample in samples]
-            encoded = self._backbones.encode(openers, model.description)
-            features = [each for each in encoded if isinstance(each, Tensor)]
-            readable = torch.tensor([isinstance(each, Tensor) for each in encoded])
-            chosen = torch.from_numpy(labels)[readable]
-            return EncodedScores(
-                tuple(None if isinstance(each, Tensor) else each for each in encoded),
-                model.score(torch.stack(features), chosen) if features else None,
-            )
-
-        return _answer(encode_and_score)
+        model = self._models.get(job)
+        openers = [partial(io.BytesIO, sample) for sample in samples]
+        encoded = self._backbones.encode(openers, model.description)
+        features = [each for each in encoded if isinstance(each, Tensor)]
+        readable = torch.tensor([isinstance(each, Tensor) for each in encoded])
+        chosen = torch.from_numpy(labels)[readable]
+        return EncodedScores(
+            tuple(None if isinstance(each, Tensor) else each for each in encoded),
+            model.score(torch.stack(features), chosen) if features else None,
+        )
 
     def score(
         self, job: Job, features: NDArray[np.float32], labels: NDArray[np.int64]
-    ) -> SampleScores | Failure:
+    ) -> SampleScores:
         """Scores of features of shape (samples, dim), as by `ScoringModel.score`."""
-        return _answer(
-            lambda: self._models.get(job).score(
-                torch.from_numpy(features), torch.from_numpy(labels)
-            )
-        )
+        return self._models.get(job).score(torch.from_numpy(features), torch.from_numpy(labels))
 
 
 def end_with_slow_image(watch: ImageWatch, seconds: float) -> None:
@@ -100,14 +98,3 @@ def end_with_slow_image(watch: ImageWatch, seconds: float) -> None:
         os._exit(1)
 
     threading.Thread(target=look, name="slow-images", daemon=True).start()
-
-
-def _answer(function: Callable[[], Value]) -> Value | Failure:
-    """The value of a function, or its error as one that the web server can read without torch."""
-    try:
-        return function()
-    except (Problem, DifficultyError, OSError) as error:
-        return Failure(error)
-    except Exception as error:  # noqa: BLE001 - every error goes to the web server
-        structlog.get_logger().error("scoring-failed", exc_info=error)
-        return Failure(RuntimeError(f"{type(error).__name__}: {error}"))

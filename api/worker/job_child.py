@@ -1,10 +1,8 @@
 """The process that runs the jobs of a worker, which can end it whatever it does."""
 
-import os
-import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -18,18 +16,17 @@ from api.jobs.failures import describe_failure
 from api.jobs.queue import Progress
 from api.jobs.rows import Job
 from api.logs import set_up_logging
-from api.parent_process import call_after_parent, die_with_parent
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import TRANSIENT_ERRORS, connect
 from api.worker.backbone_cache import cached_loader
 from api.worker.job_messages import (
-    CLOSE,
     Beat,
     Ending,
     Failed,
     Halted,
     Interrupted,
+    Message,
     Stage,
     Succeeded,
 )
@@ -47,9 +44,9 @@ class StopRequested(Exception):
     """The worker has told the job to stop."""
 
 
-def run_jobs(settings: Settings, connection: Connection) -> None:
-    """Runs each job that arrives, one after another, until the worker closes it."""
-    _belong_to_worker()
+def run_jobs(connections: Sequence[Connection], settings: Settings) -> None:
+    """Runs each job that arrives, one after another, until the worker closes the connection."""
+    (connection,) = connections
     set_up_logging(settings)
     keep_freed_memory()
     runner = JobRunner(
@@ -60,20 +57,10 @@ def run_jobs(settings: Settings, connection: Connection) -> None:
         cached_loader(),
     )
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while (message := connection.recv()) != CLOSE:
+        while True:
+            message = connection.recv()
             if isinstance(message, Job):  # otherwise a stop that came after the job's end
                 runner.run(message)
-
-
-def _belong_to_worker() -> None:
-    """Makes the worker alone decide when this process ends, and end all that it has started."""
-    os.setsid()
-    # Terminals and service managers signal all processes; the worker stops this one in its time.
-    # Not ignored but handled, since programs that this one starts would inherit the former.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: None)
-    die_with_parent()
-    call_after_parent(lambda: os.killpg(0, signal.SIGKILL))
 
 
 @dataclass
@@ -171,6 +158,6 @@ class JobRunner:
             ended.set()
             thread.join()
 
-    def _send(self, message: Progress | Beat | Ending) -> None:
+    def _send(self, message: Message) -> None:
         with self.sending:
             self.connection.send(message)

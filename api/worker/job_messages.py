@@ -1,8 +1,7 @@
 """What a worker and the process that runs its jobs tell each other.
 
-The worker sends a `Job` to begin it, `STOP` to end it at its next check, and `CLOSE` to end the
-process between two jobs. The process answers with
-`Progress` after every batch, with a `Beat` twice a second, and at last with one `Ending`.
+The worker sends a `Job` to begin it and `STOP` to end it at its next check. The process answers
+with `Progress` after every batch, with a `Beat` twice a second, and at last with one `Ending`.
 """
 
 from collections.abc import Mapping
@@ -11,8 +10,9 @@ from enum import StrEnum
 from typing import Any
 
 from api.jobs.failures import Failure
+from api.jobs.queue import Progress
 
-STOP, CLOSE = "stop", "close"
+STOP = "stop"
 
 
 class Stage(StrEnum):
@@ -70,3 +70,6 @@ class Halted:
 
 Ending = Succeeded | Failed | Interrupted | Halted
 """How a job ended in the process that ran it."""
+
+Message = Progress | Beat | Ending
+"""What the process sends."""

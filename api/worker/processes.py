@@ -13,9 +13,9 @@ from multiprocessing.process import BaseProcess
 import structlog
 
 from api.logs import set_up_logging
-from api.parent_process import call_after_parent
 from api.settings import Settings
 from difficulty_service.errors import DifficultyError
+from difficulty_service.runtime.child import call_after_parent
 from difficulty_service.runtime.process_setup import keep_freed_memory
 
 FIRST_DELAY, MAX_DELAY = 1.0, 60.0

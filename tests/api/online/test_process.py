@@ -4,6 +4,7 @@ import hashlib
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields, replace
@@ -182,19 +183,30 @@ def test_a_problem_crosses_processes_whole() -> None:
     assert vars(copy) == vars(problem)
 
 
-def test_after_the_process_died_one_request_fails_and_the_next_finds_a_new_one(
+def test_a_request_fails_whose_process_dies_and_the_next_finds_a_new_one(
     scoring: ScoringProcess, job: Job, images: list[bytes]
 ) -> None:
     scoring.encode_and_score(job, images, UNKNOWN)
     (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
     assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join(30)
 
+    os.kill(process.pid, signal.SIGSTOP)
+    threading.Timer(0.2, process.kill).start()
     with pytest.raises(Problem) as caught:
         scoring.encode_and_score(job, images, UNKNOWN)
 
     assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "1"})
+    assert scoring.encode_and_score(job, images, UNKNOWN).problems == (None,) * 6
+
+
+def test_a_process_that_died_between_requests_is_replaced_before_the_next(
+    scoring: ScoringProcess, job: Job, images: list[bytes]
+) -> None:
+    scoring.encode_and_score(job, images, UNKNOWN)
+    (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
+    process.kill()
+    process.join(30)
+
     assert scoring.encode_and_score(job, images, UNKNOWN).problems == (None,) * 6
 
 

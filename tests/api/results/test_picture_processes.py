@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 
@@ -14,8 +15,9 @@ import pytest
 from PIL import Image
 
 from api.results.picture_processes import PictureProcesses
-from api.results.small_picture import picture_or_reason
+from api.results.small_picture import picture_maker, small_picture
 from difficulty_service.errors import ImageError
+from difficulty_service.runtime.apart import Apart, Limits
 
 MAX_PIXELS = 1_000_000
 
@@ -104,24 +106,22 @@ def test_nothing_runs_before_the_first_picture_or_after_the_end() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory")
-def test_an_image_that_needs_too_much_memory_is_refused() -> None:
-    code = (
-        "import io, sys; from PIL import Image; from api.results import small_picture as s;"
-        "data = sys.stdin.buffer.read(); s.limit_memory(100 << 20);"
-        "print(s.picture_or_reason(data, 64, 10**9))"
-    )
+def test_an_image_that_needs_too_much_memory_is_refused_and_the_process_continues() -> None:
+    before = set(active_children())
+    make = partial(picture_maker, 10**9)
 
-    found = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", code], input=image(6000, 6000), capture_output=True, check=True
-    )
+    with closing(Apart(make, limits=Limits(memory=250 << 20))) as pictures:
+        with pytest.raises(ImageError, match="takes more memory to decode than a thumbnail may"):
+            pictures.call(image(9000, 9000), 64)
+        process = started(before)
 
-    assert found.stdout == b"takes more memory to decode than a thumbnail may\n"
+        assert pictures.call(image(20, 20), 64)
+        assert started(before) is process
 
 
 def test_an_extremely_long_image_is_refused_before_it_is_decoded() -> None:
-    reason = picture_or_reason(image(1, 65_501), 64, MAX_PIXELS)
-
-    assert reason == "1 x 65501 pixels: a side is longer than the 65500 allowed"
+    with pytest.raises(ImageError, match="1 x 65501 pixels: a side is longer than the 65500"):
+        small_picture(image(1, 65_501), 64, MAX_PIXELS)
 
 
 def test_the_process_imports_no_torch() -> None:

@@ -33,7 +33,7 @@ def test_an_attempt_whose_process_dies_is_repeated_by_the_same_worker(
     assert (requeued.state, requeued.attempt) == ("queued", 1)
     assert requeued.error is not None
     assert requeued.error["type"] == "process-ended"
-    assert "by signal 9, perhaps for lack of memory" in requeued.error["detail"]
+    assert "by signal 9 (perhaps for lack of memory)" in requeued.error["detail"]
 
 
 def test_a_job_whose_process_dies_each_time_fails_with_the_reason(
