@@ -2,26 +2,16 @@
 
 import sys
 from importlib.metadata import entry_points, version
-from typing import Annotated
+from typing import Any, Literal, get_args
 
-import typer
+import docstring_parser
+from cyclopts import App, CycloptsError, Group, Parameter
+from docstring_parser import Docstring, DocstringStyle
+from docstring_parser.parser import parse_from_object
 
-from difficulty_service.commands.audit import audit
-from difficulty_service.commands.backbones import backbones
-from difficulty_service.commands.clean import clean
-from difficulty_service.commands.compare_scores import compare_scores
-from difficulty_service.commands.consensus import consensus
-from difficulty_service.commands.console import err
-from difficulty_service.commands.demo import demo
-from difficulty_service.commands.estimate import estimate
-from difficulty_service.commands.explain import explain
-from difficulty_service.commands.export import export
-from difficulty_service.commands.extract import extract
-from difficulty_service.commands.fit import fit
-from difficulty_service.commands.merge import merge
+from difficulty_service.commands.lazily import add_command
 from difficulty_service.commands.options import as_option
-from difficulty_service.commands.report import report
-from difficulty_service.commands.score import score
+from difficulty_service.commands.wrong_call import WrongCall, describe_wrong_call
 from difficulty_service.errors import DifficultyError
 from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
 
@@ -29,61 +19,138 @@ PLUGIN_GROUP = "difficulty.commands"
 """Group of entry points: functions of other packages that add commands to the application."""
 
 COMMANDS = (
-    *(demo, backbones, extract, merge, fit, score),
-    *(report, audit, compare_scores, consensus, explain, clean, export, estimate),
+    *("demo", "backbones", "extract", "merge", "fit", "score", "report", "audit"),
+    *("compare_scores", "consensus", "explain", "clean", "export", "estimate"),
 )
+"""Functions that are commands, each in a module of the same name."""
+
+DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
+
+`difficulty score photos/ --out scores.parquet` does it all; `difficulty demo` shows it offline.
+"""
+
+Shell = Literal["bash", "fish", "powershell", "zsh"]
+
+OPTIONS = Group("Options", sort_key=-1)
+"""Panel of the options of a command itself, before those that it shares with others."""
 
 
-def show_version(requested: bool) -> None:  # noqa: FBT001 - typer passes it by position
-    """Prints the version and exits, if requested."""
-    if requested:
-        typer.echo(f"difficulty {version('difficulty-service')}")
-        raise typer.Exit
+def create_app() -> App:
+    """The application, with the commands of every installed package.
 
-
-def describe(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
-    """Scores how hard each image of a labelled dataset is: larger is harder.
-
-    `difficulty score photos/ --out scores.parquet` does it all; `difficulty demo` shows it
-    offline.
+    Called with words, it raises CycloptsError for a wrong call and the error of a command.
     """
-
-
-def create_app() -> typer.Typer:
-    """The application, with the commands of every installed package."""
-    app = typer.Typer(
+    app = App(
         name="difficulty",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="markdown",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        help=DESCRIPTION,
+        help_flags=("--help", "-h"),
+        version=lambda: f"difficulty {version('difficulty-service')}",
+        default_parameter=Parameter(negative=(), show_default=show_default),
+        group_parameters=OPTIONS,
+        help_format="plaintext",
+        result_action="return_value",
+        print_error=False,
+        exit_on_error=False,
     )
-    app.callback()(describe)
-    for command in COMMANDS:
-        app.command()(command)
+    docstring_parser.parse_from_object = parse_docstring
+    app["--help"].group = app["--version"].group = OPTIONS
+    app.command(debug, name="--debug", group=OPTIONS)
+    app.command(show_completion, name="--show-completion", group=OPTIONS)
+    app.command(install_completion, name="--install-completion", group=OPTIONS)
+    for name in COMMANDS:
+        add_command(app, f"difficulty_service.commands.{name}:{name}")
     for plugin in entry_points(group=PLUGIN_GROUP):
         plugin.load()(app)
     return app
 
 
-def main() -> None:
+def parse_docstring(
+    obj: Any,  # noqa: ANN401 - as cyclopts calls it
+    style: DocstringStyle = DocstringStyle.GOOGLE,
+) -> Docstring:
+    """What a function says of its parameters, each in one line; nothing of a class.
+
+    Fields of a model have sentences. cyclopts would look for more in the source of every model and
+    of all its bases, BaseModel among them, which takes longer than the rest of `--help`.
+    """
+    if isinstance(obj, type):
+        return Docstring()
+    parsed = parse_from_object(obj, style)
+    for each in parsed.params:
+        each.description = " ".join((each.description or "").split())
+    return parsed
+
+
+def debug() -> None:
+    """Show the traceback of an error."""
+    # `main` takes this option away, wherever it stands; without anything else it asks for nothing.
+    create_app()([])
+
+
+def install_completion(*, shell: Shell | None = None) -> None:
+    """Install completion for the current shell, or for --shell NAME.
+
+    Args:
+        shell: Name of the shell.
+    """
+    from difficulty_service.commands.console import out
+
+    path = create_app().install_completion(shell=shell or current_shell())
+    out.print(f"completion is in {path}; it works in a new shell", markup=False)
+
+
+def show_completion(*, shell: Shell | None = None) -> None:
+    """Show completion for the current shell, or for --shell NAME.
+
+    Args:
+        shell: Name of the shell.
+    """
+    sys.stdout.write(create_app().generate_completion(shell=shell or current_shell()))
+
+
+def current_shell() -> Shell:
+    """The shell that called this process.
+
+    Raises:
+        WrongCall: It cannot be known.
+    """
+    from cyclopts.completion.detect import ShellDetectionError, detect_shell
+
+    try:
+        return detect_shell()
+    except ShellDetectionError:
+        shells = ", ".join(get_args(Shell))
+        raise WrongCall(f"the shell is unknown; name it with --shell: {shells}") from None
+
+
+def show_default(value: object) -> str | None:
+    """The default of an option as it is typed; None for one that help need not mention."""
+    if value is None or isinstance(value, bool):
+        return "on" if value else None
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def main() -> int:
     """Runs a command; a failure is one line and exit code 1, a wrong call exit code 2."""
     enable_avx512_kernels()
     keep_freed_memory()
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        create_app()(arguments)
+        create_app()([word for word in sys.argv[1:] if word != "--debug"])
+    except (WrongCall, CycloptsError) as error:
+        return fail(describe_wrong_call(error), 2)
     except (DifficultyError, OSError, MemoryError) as error:
         if "--debug" in sys.argv:
             raise
-        err.print(f"error: {describe_error(error)}", markup=False)
-        raise SystemExit(1) from None
+        return fail(describe_error(error), 1)
+    return 0
+
+
+def fail(message: str, code: int) -> int:
+    """Prints an error on standard error, and gives the exit code."""
+    from difficulty_service.commands.console import err
+
+    err.print(f"error: {message}", markup=False)
+    return code
 
 
 def describe_error(error: Exception) -> str:

@@ -2,14 +2,16 @@
 
 A field is an option of `difficulty score`, a key of a job of the service and a field of its form,
 with its type, bounds, default and one sentence. What only the owner of a machine may choose
-(device, memory, threads, files) is not here.
+(device, memory, threads, files) is an option of the command line only, and comes last.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, get_args
 
+from cyclopts import Group, Parameter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from difficulty_service.images.corruption_strengths import STRENGTHS
@@ -26,16 +28,18 @@ Column = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 def known_scorers(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of scorers, each once.
+    """Names of scorers, each once; one text may hold several, separated by commas.
 
     Raises:
         ValueError: A name is unknown or there twice, or there is none.
     """
+    names = [name.strip() for text in names for name in text.split(",") if name.strip()]
     for name in names:
         if name not in SCORERS:
-            close = difflib.get_close_matches(name, SCORERS, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"{name!r} is no scorer; {hint}expected some of {', '.join(SCORERS)}")
+            raise ValueError(
+                f"{name!r} is no scorer; {_did_you_mean(name, SCORERS)}expected some of "
+                f"{', '.join(SCORERS)}"
+            )
     if not names or len(set(names)) < len(names):
         raise ValueError("name one scorer or more, each at most once")
     return tuple(names)
@@ -47,12 +51,36 @@ def known_corruption(text: str) -> str:
     Raises:
         ValueError: There is no such corruption.
     """
-    name = text.partition(":")[0]
-    if name not in STRENGTHS:
-        close = difflib.get_close_matches(name, STRENGTHS, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"no corruption {name!r}; {hint}choose one of {', '.join(STRENGTHS)}")
+    name, separator, level = text.partition(":")
+    if separator and name not in STRENGTHS:
+        raise ValueError(
+            f"no corruption {name!r}; {_did_you_mean(name, STRENGTHS)}choose one of "
+            f"{', '.join(STRENGTHS)}"
+        )
+    if level not in {"1", "2", "3", "4", "5"}:
+        raise ValueError(f"{text!r} is not a name and a level from 1 to 5, such as fog:3")
     return text
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}? " if close else ""
+
+
+def parse_actors(text: str) -> tuple[int, int]:
+    """Minimum and maximum number of actors.
+
+    Raises:
+        ValueError: The text is neither N nor MIN:MAX.
+    """
+    match = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
+    fewest = int(match[1]) if match else 0
+    most = int(match[2]) if match and match[2] else fewest
+    if not 1 <= fewest <= most:
+        raise ValueError(
+            f"{text!r} is neither a number of actors, such as 8, nor MIN:MAX, such as 2:8"
+        )
+    return fewest, most
 
 
 Scorers = Annotated[
@@ -74,14 +102,39 @@ Scorers = Annotated[
 ]
 
 
+Corruption = Annotated[
+    str,
+    AfterValidator(known_corruption),
+    WithJsonSchema({"type": "string", "pattern": r"^\w{1,40}:[1-5]$"}),
+]
+Actors = Annotated[str, AfterValidator(lambda text: parse_actors(text) and text)]
+
+
 class Options(BaseModel):
     """Options that belong together; the docstring of a field is its sentence everywhere."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # Most commands use some of the models only, so each is built when it is first used.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        for field in cls.model_fields.values():
+            field.description = " ".join((field.description or "").split())
 
 
-class ReadingOptions(Options):
-    """Which samples of a dataset are scored, and how its tables are read."""
+def panel(title: str) -> Parameter:
+    """Where `--help` lists the options of a model; panels come in the order of this module."""
+    return Parameter(name="*", group=Group.create_ordered(title))
+
+
+IN_DATASET = panel("Dataset")
+
+
+@IN_DATASET
+class ColumnOptions(Options):
+    """Where the samples of a dataset are in it."""
 
     split: Column | None = None
     """Sub-folder or named split to use."""
@@ -89,28 +142,32 @@ class ReadingOptions(Options):
     image_column: Column | None = None
     """Column of a table with image bytes or paths; found by its content where none is named."""
 
-    text_column: Column | None = None
-    """Column of a table whose texts are the samples, in place of images."""
-
     label_column: Column | None = None
     """Column of a table with the labels; found by its name where none is named."""
 
     id_column: Column | None = None
     """Column of a table whose text is the sample id; otherwise a unique path, or file#row."""
 
+
+@IN_DATASET
+class ReadingOptions(ColumnOptions):
+    """Which samples of a dataset are scored, and how its tables are read."""
+
+    text_column: Column | None = None
+    """Column of a table whose texts are the samples, in place of images."""
+
     limit: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = None
     """Use this many samples, evenly spaced."""
 
 
+@panel("Encoding")
 class EncodingOptions(Options):
     """What is done to each sample before and while its features are extracted."""
 
     flip: bool = False
     """Mean features of each image and its mirror image, for twice the time of the network."""
 
-    corrupt: (
-        Annotated[str, Field(pattern=r"^\w{1,40}:[1-5]$"), AfterValidator(known_corruption)] | None
-    ) = None
+    corrupt: Annotated[Corruption | None, Parameter(metavar="NAME:LEVEL")] = None
     """Corrupt images first, by a name and a level from 1 to 5: fog:3."""
 
     augment_runs: Annotated[int, Field(ge=0, le=100)] = 0
@@ -123,16 +180,25 @@ class EncodingOptions(Options):
     """What happens where an image cannot be read: it is skipped and listed, or the run ends."""
 
 
-class ScoringOptions(Options):
-    """How features become scores."""
+class ScorerOptions(Options):
+    """What is computed of the features."""
 
     scorers: Annotated[
-        Scorers, Field(description=f"Some of {', '.join(SCORERS)}; rmd is always computed.")
+        Scorers,
+        Field(description=f"Some of {', '.join(SCORERS)}; rmd is always computed."),
+        Parameter(metavar="NAME,..."),
     ] = ("rmd",)
 
-    near_duplicates: Annotated[float, Field(gt=0, le=1)] | None = None
+    near_duplicates: Annotated[
+        Annotated[float, Field(gt=0, le=1)] | None, Parameter(metavar="COSINE")
+    ] = None
     """Also find near copies: samples whose features have at least this cosine, above 0 and up to 1.
     0.97 is a good start. The time grows with the square of the number of samples."""
+
+
+@panel("Statistics")
+class FittingOptions(Options):
+    """How Gaussians are fitted to features; these change nothing where they are fitted already."""
 
     shrinkage: ShrinkageRule | Annotated[float, Field(ge=0, le=1)] = "auto"
     """Shrinkage of the covariance: auto (leave-one-out with few samples, otherwise none), none,
@@ -143,20 +209,116 @@ class ScoringOptions(Options):
     """dtype of the matrix products; auto: float64 where float32 would not do."""
 
 
+@panel("Scoring")
+class ScoringOptions(FittingOptions, ScorerOptions):
+    """How features become scores."""
+
+
 class DatasetScoring(ScoringOptions, EncodingOptions, ReadingOptions):
     """All options of scoring a dataset."""
 
+    # A job is a subclass, and FastAPI takes only models that are built.
+    model_config = ConfigDict(defer_build=False)
 
-FIT_ONLY = ("shrinkage", "matmul_dtype")
+
+FIT_ONLY = tuple(FittingOptions.model_fields)
 """Options that would change nothing where the Gaussians are fitted already."""
 
 IMAGES_ONLY = ("image_column", "flip", "corrupt", "augment_runs")
 """Options that would change nothing where the samples are texts."""
 
 
+@IN_DATASET
+class ListingOptions(ReadingOptions):
+    """Which samples of a dataset are extracted, and in what shards."""
+
+    modality: Literal["image", "text"] = "image"
+    """text: the texts of a table."""
+
+    shard_size: Annotated[int, Field(ge=1)] = 4096
+    """Samples per part, the unit of resuming."""
+
+
+@panel("Backbone")
+class NetworkOptions(Options):
+    """The network that turns samples into features."""
+
+    backbone: str | None = None
+    """See `difficulty backbones`; default: that of --gaussians, else clip-vit-b16, or builtin where
+    its weights cannot be had; for texts builtin-text."""
+
+    features: Literal["penultimate", "projected"] = "penultimate"
+    """Before or after CLIP's projection."""
+
+    preprocess: Literal["fast", "exact"] = "fast"
+    """exact: bit for bit like open_clip, slower."""
+
+
+@panel("Machine")
+class MachineOptions(Options):
+    """What a run uses of its machine, and whether it keeps what an earlier run made."""
+
+    weights: str | None = None
+    """Weights file (safetensors or PyTorch) instead of the hub's."""
+
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps."""
+
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """auto: bf16 on recent GPUs, and on CPUs where faster with the same ranks; else fp32."""
+
+    batch_size: Annotated[int, Field(ge=1)] | None = None
+    """Images in one forward pass; default: 256 on a GPU, 64 small or 8 large on a CPU."""
+
+    workers: Annotated[int, Field(ge=1)] | None = None
+    """Threads that read and decode images, and without a GPU also run the network; default: all
+    cores, or on a cluster without GPUs one per actor."""
+
+    resume: Annotated[bool, Parameter(negative="--no-resume")] = True
+    """Keep what an earlier run extracted."""
+
+
+@panel("Machine and cluster")
+class RunOptions(MachineOptions):
+    """What a run uses of its machine or of a Ray cluster."""
+
+    max_pixels: Annotated[int, Field(ge=1)] = 50_000_000
+    """Refuse images with more pixels than this."""
+
+    engine: Literal["local", "ray"] = "local"
+    """ray: on a Ray cluster, with the same result."""
+
+    ray_address: Annotated[str | None, Parameter(metavar="HOST:PORT")] = None
+    """Address of a running cluster, or auto; default: RAY_ADDRESS, else only this machine."""
+
+    ray_actors: Annotated[Actors | None, Parameter(metavar="MIN:MAX")] = None
+    """Start up to MAX actors, of which MIN must find room; default: as many as fit."""
+
+
+@panel("Output")
+class VerboseOption(Options):
+    """How much is printed."""
+
+    verbose: bool = False
+    """Also print condition numbers, ranks and shrinkage, and `score` the easiest images."""
+
+
+@IN_DATASET
+class ImagesOption(Options):
+    """The dataset with the images of a score file."""
+
+    images: Annotated[str | None, Parameter(metavar="DATASET")] = None
+    """The dataset that was scored; default: the one that the score file names."""
+
+
+@IN_DATASET
+class ScoredImages(ColumnOptions, ImagesOption):
+    """Where the images of a score file are."""
+
+
 def sentence_of(options: type[BaseModel], name: str) -> str:
-    """The sentence of an option, in one line."""
-    return " ".join((options.model_fields[name].description or "").split())
+    """The sentence of an option."""
+    return options.model_fields[name].description or ""
 
 
 @cache
@@ -164,12 +326,3 @@ def schemas_of(options: type[BaseModel]) -> Mapping[str, Any]:
     """The JSON Schema of each option, made once: a command has many options, a page asks often."""
     properties: Mapping[str, Any] = options.model_json_schema()["properties"]
     return properties
-
-
-def bounds_of(options: type[BaseModel], name: str) -> tuple[float | None, float | None]:
-    """Smallest and largest whole number of an option; None where there is no such bound."""
-    schema = schemas_of(options)[name]
-    for kind in schema.get("anyOf", [schema]):
-        if kind.get("type") == "integer":
-            return kind.get("minimum"), kind.get("maximum")
-    return None, None

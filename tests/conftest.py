@@ -46,7 +46,7 @@ from difficulty_service.cli import main
 
 if "OMP_NUM_THREADS" in environment:
     torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
-main()
+sys.exit(main())
 """
 
 

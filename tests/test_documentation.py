@@ -8,16 +8,14 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from typer.main import get_command
 
-from difficulty_service.cli import create_app
 from difficulty_service.score_file import SCHEMA, write_scores
+from tests.command_options import options_by_command
 from trainer.config import (
     DataConfig,
     LossConfig,
@@ -36,7 +34,7 @@ NEEDS_A_SERVICE = "api.md"  # its examples have tests of their own, beside a run
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
-OPTIONS_OF_ALL = {"--debug", "--help"}
+OPTIONS_OF_ALL = {"--debug", "--help", "--install-completion"}
 OPTIONS_OF_OTHERS = {"--logdir", "--machine_rank", "--no-deps", "--rm"}
 """Options of tensorboard, accelerate, pip and docker compose that sentences name."""
 
@@ -76,21 +74,6 @@ def commands_in(block: Block) -> list[tuple[str, str]]:
         r"(?:^|[\s'/])difficulty(?:_service)? ([a-z]+(?:-[a-z]+)*)\b ?([^\n]*(?:\n {4,}[^\n]*)*)",
         text,
     )
-
-
-@cache
-def options_by_command() -> dict[str, set[str]]:
-    """Options of every command; those of a group are those of its commands together."""
-    commands: dict[str, Any] = get_command(create_app()).commands  # type: ignore[attr-defined]
-    return {
-        name: {
-            option
-            for part in getattr(command, "commands", {"": command}).values()
-            for parameter in part.params
-            for option in (*parameter.opts, *parameter.secondary_opts)
-        }
-        for name, command in commands.items()
-    }
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Every option of scoring a dataset reaches the command line, Python, HTTP and the form."""
 
 import inspect
+import io
 import re
 from typing import get_type_hints
 
 import pytest
 from fastapi.testclient import TestClient
-from typer.testing import CliRunner
+from rich.console import Console
 
 import difficulty_service as ds
 from api.app import create_app
@@ -25,9 +26,10 @@ OPTIONS = list(DatasetScoring.model_fields)
 
 @pytest.fixture(scope="module")
 def help_text() -> str:
-    environment = {"COLUMNS": "400", "TERM": "dumb", "NO_COLOR": "1"}
-    done = CliRunner().invoke(create_command_line(), ["score", "--help"], env=environment)
-    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", done.output).split())
+    console = Console(file=io.StringIO(), width=400)
+    create_command_line().help_print(["score"], console=console)
+    text = console.file.getvalue()
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,14 @@
-"""The trainer's commands: `train`, `evaluate`, `compare`, `figures`, `sweep`, `uncertainty`."""
+"""The trainer's commands, which are imported when they are called."""
 
-import typer
+from cyclopts import App
 
-from trainer.commands.compare import compare
-from trainer.commands.evaluate import evaluate
-from trainer.commands.figures import figures
-from trainer.commands.sweep import sweep
-from trainer.commands.train import train
-from trainer.commands.uncertainty import uncertainty
+from difficulty_service.commands.lazily import add_command
+
+COMMANDS = ("train", "evaluate", "compare", "figures", "sweep", "uncertainty")
+"""Functions that are commands, each in a module of the same name."""
 
 
-def add_commands(app: typer.Typer) -> None:
+def add_commands(app: App) -> None:
     """Adds the commands to the application."""
-    for command in (train, evaluate, compare, figures, sweep, uncertainty):
-        app.command()(command)
+    for name in COMMANDS:
+        add_command(app, f"trainer.commands.{name}:{name}")

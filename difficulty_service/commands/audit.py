@@ -1,47 +1,41 @@
 """`difficulty audit`: do the scores mean anything?"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Literal
 
-import typer
+from cyclopts.types import PositiveInt
 
 from difficulty_service.commands.console import out
-from difficulty_service.commands.options import AuditKind
+from difficulty_service.commands.wrong_call import WrongCall
 
 
 def audit(
-    scores: Annotated[Path, typer.Argument(help="Score file.")],
-    against: Annotated[
-        str,
-        typer.Option(
-            help="Parquet or CSV file to compare with, or a glob, or test.npz of a trained run."
-        ),
-    ],
-    column: Annotated[
-        str,
-        typer.Option(
-            help="Column of that file to compare with: numbers, flags, labels, votes or logits; of "
-            "a run loss, doubt, entropy, wrong or prediction."
-        ),
-    ],
-    join: Annotated[
-        str | None, typer.Option(help="Column of that file with the sample ids; a run needs none.")
-    ] = None,
-    kind: Annotated[
-        AuditKind | None,
-        typer.Option(help="Kind of comparison; default: by the type of the column."),
-    ] = None,
-    bins: Annotated[int, typer.Option(min=1, help="Number of bins of an error rate.")] = 20,
-    score_column: Annotated[
-        str, typer.Option(help="Column of the score file to evaluate.")
-    ] = "rmd",
+    scores: Path,
+    /,
+    *,
+    against: str,
+    column: str,
+    join: str | None = None,
+    kind: Literal["rank", "flag", "error-rate"] | None = None,
+    bins: PositiveInt = 20,
+    score_column: str = "rmd",
 ) -> None:
     """Compares scores with what is known about the samples.
 
-    **rank**: Spearman correlation with a number, or with the entropy of a list of votes.
-    **flag**: how well the scores find the flagged samples (true values, or labels other than the
-    one that was scored). **error-rate**: errors of a classifier (its predicted label, or a list of
+    rank: Spearman correlation with a number, or with the entropy of a list of votes.
+    flag: how well the scores find the flagged samples (true values, or labels other than the
+    one that was scored). error-rate: errors of a classifier (its predicted label, or a list of
     logits) from the easiest to the hardest samples.
+
+    Args:
+        scores: Score file.
+        against: Parquet or CSV file to compare with, or a glob, or test.npz of a trained run.
+        column: Column of that file to compare with: numbers, flags, labels, votes or logits; of a
+            run loss, doubt, entropy, wrong or prediction.
+        join: Column of that file with the sample ids; a run needs none.
+        kind: Kind of comparison; default: by the type of the column.
+        bins: Number of bins of an error rate.
+        score_column: Column of the score file to evaluate.
     """
     from difficulty_service.audit.audit import AuditOptions
     from difficulty_service.audit.audit import audit as compare
@@ -55,16 +49,11 @@ def audit(
 
     of_run = is_predictions(against)
     if of_run and join is not None:
-        raise typer.BadParameter(
-            "the predictions of a run are joined by their sample ids; leave it out",
-            param_hint="--join",
-        )
+        raise WrongCall("the predictions of a run are joined by their sample ids, without --join")
     if not of_run and join is None:
-        raise typer.BadParameter(
-            f"name the column of {against} with the sample ids", param_hint="--join"
-        )
+        raise WrongCall(f"--join has to name the column of {against} with the sample ids")
     key = join or JOIN
-    options = AuditOptions(key, column, kind.value if kind else None, bins, score_column)
+    options = AuditOptions(key, column, kind, bins, score_column)
     table = read_scores(scores, ["sample_id", "label", "label_name", score_column]).table
     other = (
         read_prediction_columns(Path(against))

@@ -1,11 +1,12 @@
 """`difficulty backbones`: what can turn images or texts into features, and how fast."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
 
-from difficulty_service.commands.options import Precision
+from difficulty_service.commands.wrong_call import WrongCall, options
 
 if TYPE_CHECKING:
     from difficulty_service.backbones.backbone import BackboneOptions
@@ -14,48 +15,32 @@ NUM_IMAGES = 1_000_000
 
 
 def backbones(
-    benchmark: Annotated[
-        bool,
-        typer.Option("--benchmark", help="Measure the speed of each on this machine instead."),
-    ] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="With --benchmark: measure this backbone, of a library or a run too; repeatable.",
-        ),
-    ] = None,
-    images: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help=f"With --benchmark: say how long so many images take; default: {NUM_IMAGES:,}.",
-        ),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(help="With --benchmark: auto (default), cpu, cuda, cuda:1, mps."),
-    ] = None,
-    precision: Annotated[
-        Precision | None,
-        typer.Option(
-            "--precision", help="With --benchmark; auto (default): bf16 on recent GPUs, else fp32."
-        ),
-    ] = None,
+    *,
+    benchmark: bool = False,
+    only: Annotated[list[str] | None, Parameter(metavar="NAME")] = None,
+    images: PositiveInt | None = None,
+    device: str | None = None,
+    precision: Literal["auto", "fp32", "bf16"] | None = None,
 ) -> None:
     """Lists the backbones, their feature length and whether their weights are here.
 
     With --benchmark each runs for some seconds on JPEG photographs of 500 x 400 pixels, from the
     encoded image to its features; those whose weights are not here run with random ones, which
     are as fast.
+
+    Args:
+        benchmark: Measure the speed of each on this machine instead.
+        only: With --benchmark: measure this backbone, of a library or a run too; repeatable.
+        images: With --benchmark: say how long so many images take; default: 1,000,000.
+        device: With --benchmark: auto (default), cpu, cuda, cuda:1, mps.
+        precision: With --benchmark; auto (default): bf16 on recent GPUs, else fp32.
     """
     if benchmark:
-        run_benchmark(only, images or NUM_IMAGES, device or "auto", precision or Precision.AUTO)
+        run_benchmark(only, images or NUM_IMAGES, device or "auto", precision or "auto")
         return
-    given = {"--only": only, "--images": images, "--device": device, "--precision": precision}
-    for option, value in given.items():
-        if value is not None:
-            raise typer.BadParameter("it belongs to --benchmark", param_hint=option)
+    given = {"only": only, "images": images, "device": device, "precision": precision}
+    if useless := [name for name, value in given.items() if value is not None]:
+        raise WrongCall(f"{options(useless)} would change nothing without --benchmark")
     print_backbones()
 
 
@@ -80,7 +65,7 @@ def print_backbones() -> None:
 
 
 def run_benchmark(
-    only: list[str] | None, num_images: int, device_name: str, precision: Precision
+    only: list[str] | None, num_images: int, device_name: str, precision: str
 ) -> None:
     """Measures backbones one after another, and prints a table of their speed.
 

@@ -3,99 +3,73 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_table, print_warnings
-from difficulty_service.commands.options import IdColumn, ImageColumn, LabelColumn, Split
-from difficulty_service.commands.scored_images import (
-    ImageOptions,
-    ImagesLocation,
-    Scores,
-    find_images,
-    find_images_or_warn,
-)
+from difficulty_service.commands.scored_images import find_images, find_images_or_warn
+from difficulty_service.commands.wrong_call import WrongCall
+from difficulty_service.options import ScoredImages
 
 if TYPE_CHECKING:
     from difficulty_service.cleaning.clean import Cleaned
     from difficulty_service.cleaning.decisions import CleaningRules, Decisions
 
+Condition = Annotated[str | None, Parameter(metavar="CONDITION", allow_leading_hyphen=True)]
+
 
 def clean(
-    scores: Scores,
-    out: Annotated[
-        Path,
-        typer.Option(help="List to write, ending in .csv or .parquet, or a new folder of images."),
-    ],
-    marks: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV or Parquet file with columns sample_id, mark (keep, relabel or drop) and "
-            "label (the new class)."
-        ),
-    ] = None,
-    drop: Annotated[
-        str | None,
-        typer.Option(metavar="CONDITION", help="Drop samples by their scores: 'label_margin > 4'."),
-    ] = None,
-    relabel: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONDITION",
-            help="Give these samples the class of their nearest_label, or of their suspected_label "
-            "where the condition is about suspicion.",
-        ),
-    ] = None,
-    new_classes: Annotated[
-        bool,
-        typer.Option("--new-classes", help="Marks may name classes that do not exist yet."),
-    ] = False,
-    images: ImagesLocation = None,
-    split: Split = None,
-    image_column: ImageColumn = None,
-    label_column: LabelColumn = None,
-    id_column: IdColumn = None,
-    link: Annotated[
-        bool | None,
-        typer.Option(
-            "--link/--copy",
-            help="Fill a folder with symbolic links, or with copies (the default).",
-            show_default=False,
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change, and write nothing.")
-    ] = False,
+    scores: Path,
+    /,
+    *,
+    out: Path,
+    marks: Path | None = None,
+    drop: Condition = None,
+    relabel: Condition = None,
+    new_classes: bool = False,
+    link: Annotated[bool | None, Parameter(negative="--copy")] = None,
+    dry_run: bool = False,
+    images: ScoredImages = ScoredImages(),
 ) -> None:
     """Writes a dataset without wrong labels, from marks of people and conditions on scores.
 
     A mark has precedence over a condition, and the last mark of a sample over earlier ones. The
     dataset itself never changes.
+
+    Args:
+        scores: Score file.
+        out: List to write, ending in .csv or .parquet, or a new folder of images.
+        marks: CSV or Parquet file with columns sample_id, mark (keep, relabel or drop) and label
+            (the new class).
+        drop: Drop samples by their scores: 'label_margin > 4'.
+        relabel: Give these samples the class of their nearest_label, or of their suspected_label
+            where the condition is about suspicion.
+        new_classes: Marks may name classes that do not exist yet.
+        link: Fill a folder with symbolic links, or with copies (the default).
+        dry_run: Print what would change, and write nothing.
     """
     from difficulty_service.cleaning.clean import is_list, write_folder, write_list
     from difficulty_service.cleaning.decisions import CleaningRules, decide
     from difficulty_service.cleaning.output_place import check_new_folder, check_output
-    from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.score_file import read_scores
 
     if marks is None and drop is None and relabel is None:
-        raise typer.BadParameter("nothing to do: give --marks, --drop or --relabel")
+        raise WrongCall("nothing to do: give --marks, --drop or --relabel")
     if link is not None and is_list(out):
-        raise typer.BadParameter(f"--link and --copy need a folder, and {out} is a list")
+        raise WrongCall(f"--link and --copy need a folder, and {out} is a list")
     if new_classes and marks is None:
-        raise typer.BadParameter("--new-classes needs --marks")
+        raise WrongCall("--new-classes needs --marks")
     score_file = read_scores(scores)
     inputs = [scores] if marks is None else [scores, marks]
-    check_output(out, inputs, images or score_file.provenance.get("dataset"))
+    check_output(out, inputs, images.images or score_file.provenance.get("dataset"))
     if not is_list(out):
         check_new_folder(out)
     rules = CleaningRules({}, drop, relabel, new_classes)
     if marks is not None:
         rules = _with_marks(rules, marks, score_file.table["sample_id"].to_pylist())
     decisions = decide(score_file, rules)
-    reading = DatasetOptions(split, image_column, label_column, id_column)
     find = find_images_or_warn if is_list(out) else find_images
-    source = find(score_file, ImageOptions(images, reading))
+    source = find(score_file, images)
     report_decisions(decisions)
     if dry_run:
         console.print("nothing is written")

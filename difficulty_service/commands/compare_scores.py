@@ -3,15 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
 
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_table, print_warnings
-from difficulty_service.commands.scored_images import (
-    ImageOptions,
-    ImagesLocation,
-    find_images_or_warn,
-)
+from difficulty_service.commands.scored_images import find_images_or_warn
+from difficulty_service.commands.wrong_call import WrongCall
+from difficulty_service.options import ImagesOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,27 +25,26 @@ CLASSES_SHOWN = 20
 
 
 def compare_scores(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Score file.")],
-    second: Annotated[
-        Path,
-        typer.Argument(metavar="B", help="Score file of another backbone, version or setting."),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="File to write: a page that ends in .html, or everything as .json.",
-        ),
-    ] = None,
-    images: ImagesLocation = None,
-    score_column: Annotated[str, typer.Option(help="Column to compare.")] = "rmd",
-    top: Annotated[
-        int, typer.Option(min=1, help="Number of samples to list that moved most.")
-    ] = 20,
+    first: Annotated[Path, Parameter("A")],
+    second: Annotated[Path, Parameter("B")],
+    /,
+    *,
+    out: Path | None = None,
+    score_column: str = "rmd",
+    top: PositiveInt = 20,
+    images: ImagesOption = ImagesOption(),
 ) -> None:
     """Compares two score files of the same samples.
 
     Shows how far they agree in order, how many of the hardest samples and of the doubtful labels
     they share, where chance would stand, the classes, and the samples that moved most.
+
+    Args:
+        first: Score file.
+        second: Score file of another backbone, version or setting.
+        out: File to write: a page that ends in .html, or everything as .json.
+        score_column: Column to compare.
+        top: Number of samples to list that moved most.
     """
     from difficulty_service.audit.score_comparison import columns_of
     from difficulty_service.audit.score_comparison import compare_scores as compare
@@ -55,12 +53,12 @@ def compare_scores(
     from difficulty_service.score_file import read_scores
 
     is_page = out is not None and out.suffix.lower() == PAGE
-    if images is not None and not is_page:
-        raise typer.BadParameter(f"--images needs a page: --out NAME{PAGE}")
+    if images.images is not None and not is_page:
+        raise WrongCall(f"--images needs a page: --out NAME{PAGE}")
     if out is not None:
         require_output_file(out, (PAGE, ".json"), AuditError)
         if any(out.resolve() == path.resolve() for path in (first, second)):
-            raise typer.BadParameter(f"{out} would be written over, but is read")
+            raise WrongCall(f"{out} would be written over, but is read")
     columns = columns_of(score_column)
     files = read_scores(first, columns), read_scores(second, columns)
     comparison = compare(files[0], files[1], score_column, top)
@@ -75,11 +73,10 @@ def write_result(
     out: Path,
     comparison: "ScoreComparison",
     files: "Sequence[tuple[Path, ScoreFile]]",
-    images: str | None,
+    images: ImagesOption,
 ) -> None:
     """Writes the comparison as a page with the images of the first file, or as JSON."""
     from difficulty_service.audit.files import write_json
-    from difficulty_service.datasets.sample import DatasetOptions
 
     if out.suffix.lower() != PAGE:
         write_json(out, {"files": [str(path) for path, _ in files], **comparison.to_json()})
@@ -87,8 +84,7 @@ def write_result(
     from difficulty_service.reporting.comparison_page import ComparedFile, write_comparison
 
     compared = [ComparedFile(path.name, scores) for path, scores in files]
-    options = ImageOptions(images, DatasetOptions())
-    source = find_images_or_warn(compared[0].scores, options)
+    source = find_images_or_warn(compared[0].scores, images)
     print_warnings(write_comparison(out, comparison, compared, source))
 
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_warnings
+from difficulty_service.commands.wrong_call import WrongCall
 
 if TYPE_CHECKING:
     from difficulty_service.score_file import ScoreFile
@@ -15,30 +16,25 @@ FEWEST = 2
 
 
 def consensus(
-    inputs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FEATURES...|SCORES...",
-            help="Features of the same samples by several backbones, or their score files.",
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="File to write: its name ends in .parquet, .csv or .jsonl.")
-    ],
+    inputs: Annotated[list[Path], Parameter("FEATURES...|SCORES...")], /, *, out: Path
 ) -> None:
     """Combines what several backbones say about the same samples into one score file.
 
     Of features, the log-densities of the classes are averaged; of score files, the ranks. Samples
     that not all inputs have are left out with a warning; different labels are an error.
+
+    Args:
+        inputs: Features of the same samples by several backbones, or their score files.
+        out: File to write: its name ends in .parquet, .csv or .jsonl.
     """
     from difficulty_service.score_file import require_score_file_name, write_scores
     from difficulty_service.scoring.consensus import consensus_of
 
     require_score_file_name(out)
     if len({path.resolve() for path in inputs}) < max(FEWEST, len(inputs)):
-        raise typer.BadParameter("give at least two different inputs, each once")
+        raise WrongCall("give at least two different inputs, each once")
     if any(out.resolve() == path.resolve() for path in inputs):
-        raise typer.BadParameter(f"{out} would be written over, but is read")
+        raise WrongCall(f"{out} would be written over, but is read")
     result = consensus_of(inputs)
     write_scores(out, result.table, result.provenance)
     report_consensus(result, out)

@@ -1,30 +1,18 @@
 """The consoles of all commands, the trainer's too, and tables and warnings."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import ProgressColumn
 from rich.table import Table
 from rich.text import Text
-
-if TYPE_CHECKING:
-    from rich.progress import Task
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 NARROWEST = 16
 """Cells to which a column may be shortened, however narrow the terminal is."""
-
-
-class RateColumn(ProgressColumn):
-    """Images or samples per second, over the last half minute."""
-
-    def render(self, task: "Task") -> Text:
-        """The rate, or a dash before the first batch."""
-        return Text(f"{task.speed:,.0f}/s" if task.speed else "-/s")
 
 
 def print_table(

@@ -7,7 +7,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 
 from difficulty_service.commands.console import out as console
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("difficulty-demo"),
-    open_report: Annotated[
-        bool,
-        typer.Option(
-            "--open/--no-open", help="Open the report in a browser where there is a desktop."
-        ),
-    ] = True,
+    *,
+    out: Path = Path("difficulty-demo"),
+    open_report: Annotated[bool, Parameter("--open", negative="--no-open")] = True,
 ) -> None:
-    """Scores 1,797 handwritten digits that ship with the package, with its own encoder."""
+    """Scores 1,797 handwritten digits that ship with the package, with its own encoder.
+
+    Args:
+        out: Folder for the results.
+        open_report: Open the report in a browser where there is a desktop.
+    """
     from difficulty_service.commands.report import write_score_report
     from difficulty_service.commands.score import run_score
     from difficulty_service.commands.score_report import report_scores

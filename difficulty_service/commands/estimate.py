@@ -3,17 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
+from cyclopts.validators import Number
 
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_table, print_warnings
-from difficulty_service.commands.options import (
-    MatmulDtype,
-    MatmulDtypeName,
-    ShrinkageName,
-    StorePath,
-    parse_shrinkage,
-)
+from difficulty_service.options import FittingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,33 +18,34 @@ if TYPE_CHECKING:
 
 
 def estimate(
-    store: StorePath,
-    marks: Annotated[
-        Path | None,
-        typer.Option(
-            help="Marks of samples chosen at random, as for `difficulty clean`: keep is a right "
-            "label, relabel and drop are a wrong one."
-        ),
-    ] = None,
-    share: Annotated[
-        float, typer.Option(min=0.0001, max=0.2, help="Share of the labels to flip at a time.")
-    ] = 0.02,
-    repeats: Annotated[int, typer.Option(min=1, help="Number of times to flip and fit.")] = 3,
-    seed: Annotated[int, typer.Option(help="Seed of the flips.")] = 0,
-    shrinkage: ShrinkageName = "auto",
-    matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
+    store: Path,
+    /,
+    *,
+    marks: Path | None = None,
+    share: Annotated[float, Parameter(validator=Number(gte=0.0001, lte=0.2))] = 0.02,
+    repeats: PositiveInt = 3,
+    seed: int = 0,
+    fitting: FittingOptions = FittingOptions(),
 ) -> None:
     """Estimates which share of wrong labels a cut of label_margin finds, and how many there are.
 
     Some labels are flipped, the Gaussians are fitted again, and the flipped samples above each cut
     are counted. How many samples above a cut really are wrong, only marks can tell.
+
+    Args:
+        store: What `difficulty extract` wrote, or features in .npz, .npy or Parquet.
+        marks: Marks of samples chosen at random, as for `difficulty clean`: keep is a right label,
+            relabel and drop are a wrong one.
+        share: Share of the labels to flip at a time.
+        repeats: Number of times to flip and fit.
+        seed: Seed of the flips.
     """
     from difficulty_service.feature_store.opening import open_features
     from difficulty_service.scoring.label_flips import FlipOptions, flip_and_score
     from difficulty_service.scoring.wrong_labels import estimate_cuts
     from difficulty_service.statistics.fit_options import FitOptions
 
-    fit = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
+    fit = FitOptions(fitting.shrinkage, fitting.matmul_dtype)
     flipped = flip_and_score(open_features(store), fit, FlipOptions(share, repeats, seed))
     reviewed = {} if marks is None else read_reviewed(marks, list(flipped.sample_ids))
     report_estimates(estimate_cuts(flipped, reviewed), has_marks=bool(reviewed), seed=seed)

@@ -2,36 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from difficulty_service.commands.console import err, print_table, print_warnings
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.extract import build_request, report_extraction, with_backbone
 from difficulty_service.commands.extraction import Extraction
 from difficulty_service.commands.interruption import exit_when_interrupted
-from difficulty_service.commands.options import (
-    BatchSize,
-    Device,
-    FeatureKind,
-    IdColumn,
-    ImageColumn,
-    LabelColumn,
-    Precision,
-    PrecisionName,
-    Resume,
-    Split,
-    Weights,
-    Workers,
-)
-from difficulty_service.commands.progress import ImageProgressBar
-from difficulty_service.commands.scored_images import (
-    ImageOptions,
-    ImagesLocation,
-    Scores,
-    find_images,
-)
+from difficulty_service.commands.scored_images import find_images, reading_of
+from difficulty_service.options import MachineOptions, NetworkOptions, RunOptions, ScoredImages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,41 +25,27 @@ GROUPS_SHOWN, FINDINGS_SHOWN = 20, 5
 
 
 def explain(
-    scores: Scores,
-    images: ImagesLocation = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(
-            help="A CLIP, which knows images and words; default: that of the scores if it is one, "
-            "else clip-vit-b16."
-        ),
-    ] = None,
-    weights: Weights = None,
-    attributes: Annotated[
-        Path | None,
-        typer.Option(help="Text file with a phrase on each line; default: those of the package."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="File to write, which ends in .json; default: NAME.explained.json beside the "
-            "scores, where `difficulty report` looks for it."
-        ),
-    ] = None,
-    split: Split = None,
-    image_column: ImageColumn = None,
-    label_column: LabelColumn = None,
-    id_column: IdColumn = None,
-    device: Device = "auto",
-    precision: PrecisionName = Precision.AUTO,
-    batch_size: BatchSize = None,
-    workers: Workers = None,
-    resume: Resume = True,
+    scores: Path,
+    /,
+    *,
+    backbone: str | None = None,
+    attributes: Path | None = None,
+    out: Path | None = None,
+    images: ScoredImages = ScoredImages(),
+    machine: MachineOptions = MachineOptions(),
 ) -> None:
     """Says in words what the hard images of a class share and its easy images do not.
 
     CLIP tells how similar each image is to phrases such as "a blurry photo". The hardest tenth of
     each class is compared with its easiest half, and what differs significantly is shown.
+
+    Args:
+        scores: Score file.
+        backbone: A CLIP, which knows images and words; default: that of the scores if it is one,
+            else clip-vit-b16.
+        attributes: Text file with a phrase on each line; default: those of the package.
+        out: File to write, which ends in .json; default: NAME.explained.json beside the scores,
+            where `difficulty report` looks for it.
     """
     from difficulty_service.audit.attributes import SHIPPED_ATTRIBUTES, read_attributes
     from difficulty_service.audit.explained_scores import (
@@ -92,7 +57,6 @@ def explain(
     )
     from difficulty_service.audit.explanation import explanation_file
     from difficulty_service.backbones.clip_text import load_text_encoder
-    from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.errors import AuditError
     from difficulty_service.files.output_path import require_output_file
 
@@ -100,24 +64,15 @@ def explain(
     require_output_file(out, (".json",), AuditError)
     phrases = read_attributes(attributes or SHIPPED_ATTRIBUTES)
     score_file = read_explained(scores)
-    extraction = Extraction(
-        backbone=backbone or choose_clip(score_file),
-        weights=weights,
-        features=FeatureKind.PROJECTED,
-        device=device,
-        precision=precision,
-        batch_size=batch_size,
-        workers=workers,
-        resume=resume,
-    )
-    request = build_request(images or "", scores.with_suffix(".projected"), extraction)
+    network = NetworkOptions(backbone=backbone or choose_clip(score_file), features="projected")
+    extraction = Extraction(network=network, machine=RunOptions(**machine.model_dump()))
+    request = build_request(images.images or "", scores.with_suffix(".projected"), extraction)
     encoder = load_text_encoder(request.backbone, request.network)
     scored = scores.with_suffix(".features")
     store = find_features(score_file, scored, encoder)
     if store is None:
-        reading = DatasetOptions(split, image_column, label_column, id_column)
-        source = find_images(score_file, ImageOptions(images, reading))
-        request = replace(request, location=source.dataset.location, dataset=reading)
+        source = find_images(score_file, images)
+        request = replace(request, location=source.dataset.location, dataset=reading_of(images))
         store = extract_images(source, request)
     else:
         err.print(f"the features are those that were scored, in {scored}", markup=False)
@@ -130,6 +85,7 @@ def explain(
 
 def extract_images(source: "ImageSource", request: "ExtractRequest") -> "FeatureStore":
     """Features of the images in the space that they share with words; resumes an earlier run."""
+    from difficulty_service.commands.progress import ImageProgressBar
     from difficulty_service.pipeline import extract_dataset
 
     goes_on = "stopped; the same command resumes where this one stopped"

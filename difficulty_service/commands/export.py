@@ -1,73 +1,63 @@
 """`difficulty export`: scores in, the format of another tool out."""
 
-from enum import StrEnum
+import difflib
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
+from difficulty_service.cleaning.exports import EXPORTS
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_warnings
-from difficulty_service.commands.options import IdColumn, ImageColumn, LabelColumn, Split
-from difficulty_service.commands.scored_images import (
-    ImageOptions,
-    ImagesLocation,
-    Scores,
-    find_images,
-)
+from difficulty_service.commands.scored_images import find_images
+from difficulty_service.commands.wrong_call import WrongCall, options
+from difficulty_service.options import ScoredImages
 
 
-class Format(StrEnum):
-    """Format of an export."""
+def known_format(_type: object, name: str) -> None:
+    """Raises ValueError for the name of no format."""
+    if name not in EXPORTS:
+        close = difflib.get_close_matches(name, EXPORTS, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"{name!r} is no format; {hint}expected one of {', '.join(EXPORTS)}")
 
-    CSV = "csv"
-    JSONL = "jsonl"
-    HUGGING_FACE = "huggingface"
-    CLEANLAB = "cleanlab"
-    FIFTYONE = "fiftyone"
-    LABEL_STUDIO = "labelstudio"
+
+def names(*, folders: bool) -> str:
+    """The formats that are folders, or those that are files."""
+    return ", ".join(each.name for each in EXPORTS.values() if each.is_folder == folders)
+
+
+SENTENCES = "; ".join(f"{export.name}, {export.sentence}" for export in EXPORTS.values())
+PLACE = f"File to write ({names(folders=False)}), or new folder ({names(folders=True)})."
 
 
 def export(
-    scores: Scores,
-    to: Annotated[Format, typer.Option(help="Format to write.")],
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="File to write (csv, jsonl, cleanlab), or new folder (huggingface, fiftyone, "
-            "labelstudio)."
-        ),
-    ],
-    images: ImagesLocation = None,
-    split: Split = None,
-    image_column: ImageColumn = None,
-    label_column: LabelColumn = None,
-    id_column: IdColumn = None,
+    scores: Path,
+    /,
+    *,
+    to: Annotated[str, Parameter(help=f"Format to write: {SENTENCES}.", validator=known_format)],
+    out: Annotated[Path, Parameter(help=PLACE)],
+    images: ScoredImages = ScoredImages(),
 ) -> None:
     """Writes scores for other tools.
 
-    **csv**, **jsonl**: all columns. **cleanlab**: its columns of label issues, as CSV or Parquet.
-    **huggingface**: images and scores, for `datasets.load_from_disk`. **fiftyone**: a
-    FiftyOneImageClassificationDataset. **labelstudio**: tasks to import, the most doubtful first.
+    Args:
+        scores: Score file.
     """
-    from difficulty_service.cleaning.exports import EXPORTS, export_file, export_folder
+    from difficulty_service.cleaning.exports import export_file, export_folder
     from difficulty_service.cleaning.output_place import check_new_folder, check_output
-    from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.score_file import read_scores
 
-    reading = DatasetOptions(split, image_column, label_column, id_column)
     score_file = read_scores(scores)
-    check_output(out, [scores], images or score_file.provenance.get("dataset"))
-    if not EXPORTS[to.value].is_folder:
-        if images is not None or reading != DatasetOptions():
-            raise typer.BadParameter(
-                f"{to.value} has no images, so options to find them do nothing"
-            )
-        exported = export_file(to.value, score_file, out)
+    check_output(out, [scores], images.images or score_file.provenance.get("dataset"))
+    if not EXPORTS[to].is_folder:
+        if useless := images.model_fields_set:
+            raise WrongCall(f"{to} has no images, so {options(useless)} would change nothing")
+        exported = export_file(to, score_file, out)
     else:
         check_new_folder(out)
-        source = find_images(score_file, ImageOptions(images, reading))
-        exported = export_folder(to.value, score_file, source, out)
+        source = find_images(score_file, images)
+        exported = export_folder(to, score_file, source, out)
     print_warnings(exported.warnings)
     for sentence in (f"the scores are in {out}", *exported.instructions):
         console.print(sentence, markup=False)

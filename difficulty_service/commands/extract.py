@@ -8,30 +8,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 
 from difficulty_service.commands.console import err, out, print_table, print_warnings
 from difficulty_service.commands.dataset_report import report_dataset
 from difficulty_service.commands.extraction import (
     Extraction,
-    Modality,
     read_corruption,
     refuse_other_modality,
-    takes_extraction,
-    text_column,
 )
 from difficulty_service.commands.interruption import exit_when_interrupted
 from difficulty_service.commands.machine import choose_machine, with_precision
-from difficulty_service.commands.options import (
-    Engine,
-    FeatureKind,
-    OnError,
-    Precision,
-    parse_actors,
-)
-from difficulty_service.commands.progress import ImageProgressBar
+from difficulty_service.commands.wrong_call import WrongCall
+from difficulty_service.options import parse_actors
 
 if TYPE_CHECKING:
+    from difficulty_service.commands.progress import ImageProgressBar
     from difficulty_service.extraction.shard_subset import ShardSubset
     from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.feature_store.previous import Reuse
@@ -39,31 +31,26 @@ if TYPE_CHECKING:
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
 
-@takes_extraction
 def extract(
-    dataset: Annotated[
-        str,
-        typer.Argument(metavar="DATASET", help="Folder, table, tar shards, hf:NAME, or a glob."),
-    ],
-    out: Annotated[Path, typer.Option(help="Folder for the features.")],
-    extraction: Extraction,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            help="Extract only part I of N, counted from 0, into a folder of its own; "
-            "`difficulty merge` joins them. Under Slurm: $SLURM_PROCID/$SLURM_NTASKS.",
-        ),
-    ] = None,
-    profile: Annotated[
-        bool,
-        typer.Option("--profile", help="Show how long each stage was busy, and which is slowest."),
-    ] = False,
+    dataset: str,
+    /,
+    *,
+    out: Path,
+    shard: Annotated[str | None, Parameter(metavar="I/N")] = None,
+    profile: bool = False,
+    extraction: Extraction = Extraction(),
 ) -> None:
     """Turns every image or text of a dataset into a feature vector.
 
     The same command resumes a run that was stopped. Samples that cannot be read are counted and
     listed in `errors.parquet` beside the features.
+
+    Args:
+        dataset: Folder, table, tar shards, hf:NAME, or a glob.
+        out: Folder for the features.
+        shard: Extract only part I of N, counted from 0, into a folder of its own; `difficulty
+            merge` joins them. Under Slurm: $SLURM_PROCID/$SLURM_NTASKS.
+        profile: Show how long each stage was busy, and which is slowest.
     """
     request = build_request(dataset, out, extraction)
     choose = partial(choose_backbone, extraction)
@@ -73,7 +60,7 @@ def extract(
         run_extract(request, choose)
         return
     if request.cluster is not None:
-        raise typer.BadParameter("--profile needs --engine local")
+        raise WrongCall("--profile needs --engine local")
     from difficulty_service.extraction.stage_clock import StageClock
 
     clock = StageClock()
@@ -96,16 +83,13 @@ def parse_subset(text: str) -> "ShardSubset":
     """Reads which part of how many.
 
     Raises:
-        BadParameter: The text is not of the form I/N with I from 0 to N-1.
+        WrongCall: The text is not of the form I/N with I from 0 to N-1.
     """
     from difficulty_service.extraction.shard_subset import ShardSubset
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or int(match[1]) >= int(match[2]):
-        raise typer.BadParameter(
-            f"{text!r} is not of the form I/N with I from 0 to N-1, such as 0/4",
-            param_hint="--shard",
-        )
+        raise WrongCall(f"--shard {text} is not of the form I/N with I from 0 to N-1, such as 0/4")
     return ShardSubset(int(match[1]), int(match[2]))
 
 
@@ -121,46 +105,40 @@ def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRe
     from difficulty_service.extraction.task import ExtractOptions
     from difficulty_service.pipeline import ExtractRequest
 
-    min_actors, max_actors = parse_actors(extraction.ray_actors)
+    encoding, network, machine = extraction.encoding, extraction.network, extraction.machine
     cluster = None
-    if extraction.engine is Engine.RAY:
-        cluster = ClusterOptions(extraction.ray_address, min_actors, max_actors)
-    elif extraction.ray_address or extraction.ray_actors:
-        raise typer.BadParameter("--ray-address and --ray-actors need --engine ray")
+    if machine.engine == "ray":
+        actors = (1, None) if machine.ray_actors is None else parse_actors(machine.ray_actors)
+        cluster = ClusterOptions(machine.ray_address, *actors)
+    elif machine.ray_address or machine.ray_actors:
+        raise WrongCall("--ray-address and --ray-actors need --engine ray")
     refuse_other_modality(extraction)
     device, precision = choose_machine(extraction, cluster)
+    reading = extraction.dataset.model_dump(exclude={"modality"})
     return ExtractRequest(
         location=dataset,
         out=out,
-        backbone=extraction.backbone or DEFAULT_BACKBONE,
-        dataset=DatasetOptions(
-            split=extraction.split,
-            image_column=extraction.image_column,
-            label_column=extraction.label_column,
-            id_column=extraction.id_column,
-            text_column=text_column(extraction),
-            limit=extraction.limit,
-            shard_size=extraction.shard_size,
-        ),
+        backbone=network.backbone or DEFAULT_BACKBONE,
+        dataset=DatasetOptions(**reading | {"text_column": extraction.text_column}),
         network=BackboneOptions(
-            weights=extraction.weights,
-            features=extraction.features.value,
+            weights=machine.weights,
+            features=network.features,
             device=device,
             precision=precision,
-            flip=extraction.flip,
+            flip=encoding.flip,
         ),
         options=ExtractOptions(
-            batch_size=extraction.batch_size,
-            augment_runs=extraction.augment_runs,
-            seed=extraction.seed,
-            corruption=read_corruption(extraction),
-            mode=extraction.preprocess.value,
-            max_pixels=extraction.max_pixels,
-            stop_on_error=extraction.on_error is OnError.STOP,
-            workers=extraction.workers,
-            open_precision=extraction.precision is Precision.AUTO,
+            batch_size=machine.batch_size,
+            augment_runs=encoding.augment_runs,
+            seed=encoding.seed,
+            corruption=read_corruption(encoding),
+            mode=network.preprocess,
+            max_pixels=machine.max_pixels,
+            stop_on_error=encoding.on_error == "stop",
+            workers=machine.workers,
+            open_precision=machine.precision == "auto",
         ),
-        resume=extraction.resume,
+        resume=machine.resume,
         cluster=cluster,
     )
 
@@ -178,11 +156,12 @@ def choose_backbone(extraction: Extraction, fitted: "FittedGaussians | None" = N
     from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
 
     fitted_to = None if fitted is None else fitted.description.get("backbone")
-    if extraction.backbone or fitted_to:
-        return extraction.backbone or str(fitted_to)
-    if extraction.modality is Modality.TEXT:
+    named = extraction.network.backbone or fitted_to
+    if named:
+        return str(named)
+    if extraction.dataset.modality == "text":
         return BUILTIN_TEXT
-    if extraction.weights is not None or extraction.features is not FeatureKind.PENULTIMATE:
+    if extraction.machine.weights is not None or extraction.network.features != "penultimate":
         return DEFAULT_BACKBONE
     name, warnings = default_backbone()
     print_warnings(warnings)
@@ -210,8 +189,10 @@ def run_extract(request: "ExtractRequest", choose: Callable[[], str]) -> None:
 
 
 @contextmanager
-def show_extraction(request: "ExtractRequest") -> Iterator[ImageProgressBar]:
+def show_extraction(request: "ExtractRequest") -> "Iterator[ImageProgressBar]":
     """Prints what is extracted, and gives a progress bar; a key press ends the process."""
+    from difficulty_service.commands.progress import ImageProgressBar
+
     err.print(f"listing {request.location}", markup=False)
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:

@@ -1,43 +1,40 @@
 """`difficulty fit`: features in, Gaussians out."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_warnings
-from difficulty_service.commands.options import (
-    MatmulDtype,
-    MatmulDtypeName,
-    ShrinkageName,
-    StorePath,
-    Verbose,
-    parse_shrinkage,
-)
+from difficulty_service.options import FittingOptions, VerboseOption
 
 if TYPE_CHECKING:
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
 
 def fit(
-    store: StorePath,
-    out: Annotated[Path, typer.Option(help="Safetensors file to write.")],
-    shrinkage: ShrinkageName = "auto",
-    matmul_dtype: MatmulDtypeName = MatmulDtype.AUTO,
-    verbose: Verbose = False,
+    store: Path,
+    /,
+    *,
+    out: Path,
+    fitting: FittingOptions = FittingOptions(),
+    output: VerboseOption = VerboseOption(),
 ) -> None:
-    """Fits a Gaussian per class, with one shared covariance, and one without labels."""
+    """Fits a Gaussian per class, with one shared covariance, and one without labels.
+
+    Args:
+        store: What `difficulty extract` wrote, or features in .npz, .npy or Parquet.
+        out: Safetensors file to write.
+    """
     from difficulty_service.feature_store.opening import open_features
     from difficulty_service.scoring.fit_store import fit_store
     from difficulty_service.scoring.fitted_gaussians import FittedGaussians
     from difficulty_service.statistics.fit_options import FitOptions
 
     FittedGaussians.require_file_name(out)
-    options = FitOptions(parse_shrinkage(shrinkage), matmul_dtype.value)
+    options = FitOptions(fitting.shrinkage, fitting.matmul_dtype)
     fitted = fit_store(open_features(store), options)
     fitted.save(out)
-    report_fit(fitted, verbose=verbose)
+    report_fit(fitted, verbose=output.verbose)
     print_warnings(fitted.warnings)
     console.print(f"Gaussians are in {out}", markup=False)
 

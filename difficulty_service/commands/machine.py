@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from difficulty_service.commands.console import err
-from difficulty_service.commands.extraction import Extraction, Modality
-from difficulty_service.commands.options import Precision
+from difficulty_service.commands.extraction import Extraction
 
 if TYPE_CHECKING:
     import torch
@@ -22,18 +21,17 @@ def choose_machine(
     """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
     from difficulty_service.backbones.backbone import choose_device
 
-    if extraction.modality is Modality.TEXT and extraction.precision is Precision.AUTO:
+    precision = extraction.machine.precision
+    if extraction.dataset.modality == "text" and precision == "auto":
         # Encoders of texts are fast enough in float32, and the built-in one has nothing else.
-        extraction = replace(extraction, precision=Precision.FP32)
+        precision = "fp32"
     if cluster is None:
-        device = choose_device(extraction.device)
-        return device, choose_precision(extraction.precision, device)
+        device = choose_device(extraction.machine.device)
+        return device, choose_precision(precision, device)
     from difficulty_service.engines.ray_cluster import choose_on_cluster
 
-    device, best = choose_on_cluster(extraction.device, cluster)
-    if extraction.precision is Precision.AUTO:
-        return device, best
-    return device, choose_precision(extraction.precision, device)
+    device, best = choose_on_cluster(extraction.machine.device, cluster)
+    return device, best if precision == "auto" else choose_precision(precision, device)
 
 
 def with_precision(
@@ -54,12 +52,12 @@ def with_precision(
     return replace(request, network=settled.network, options=settled.options)
 
 
-def choose_precision(precision: Precision, device: "torch.device") -> "torch.dtype":
+def choose_precision(precision: str, device: "torch.device") -> "torch.dtype":
     """The dtype that is named, or for `auto` the one that suits the device."""
     import torch
 
     from difficulty_service.backbones.backbone import best_precision
 
-    if precision is Precision.AUTO:
+    if precision == "auto":
         return best_precision(device)
-    return torch.bfloat16 if precision is Precision.BF16 else torch.float32
+    return torch.bfloat16 if precision == "bf16" else torch.float32

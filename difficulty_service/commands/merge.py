@@ -3,34 +3,34 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_warnings
 from difficulty_service.commands.fit import report_fit
-from difficulty_service.commands.options import Verbose
+from difficulty_service.options import VerboseOption
 
 
 def merge(
-    inputs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="STORE...|GAUSSIANS...",
-            help="Folders made by `difficulty extract --shard`, or files made by `difficulty fit`.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Folder or safetensors file to write.")],
-    verbose: Verbose = False,
+    inputs: Annotated[list[Path], Parameter("STORE...|GAUSSIANS...")],
+    /,
+    *,
+    out: Path,
+    output: VerboseOption = VerboseOption(),
 ) -> None:
     """Joins the parts of a feature store, or the Gaussians of several datasets.
 
     Parts must be of one dataset and extracted with the same settings; Gaussians must be of the
     same classes and kind of features. The message of an error names what differs.
+
+    Args:
+        inputs: Folders made by `difficulty extract --shard`, or files made by `difficulty fit`.
+        out: Folder or safetensors file to write.
     """
     if all(path.is_dir() for path in inputs):
         merge_folders(inputs, out)
     else:
-        merge_files(inputs, out, verbose=verbose)
+        merge_files(inputs, out, verbose=output.verbose)
 
 
 def merge_folders(folders: list[Path], out: Path) -> None:

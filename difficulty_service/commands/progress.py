@@ -13,7 +13,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from difficulty_service.commands.console import RateColumn, err
+from difficulty_service.commands.console import err
+from difficulty_service.commands.rate_column import RateColumn
 
 if TYPE_CHECKING:
     from difficulty_service.pipeline import ExtractProgress

@@ -4,13 +4,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 
 from difficulty_service.commands.console import out as console
 from difficulty_service.commands.console import print_warnings
-from difficulty_service.commands.options import IdColumn, ImageColumn, LabelColumn, Split
-from difficulty_service.commands.scored_images import ImagesLocation, Scores
+from difficulty_service.commands.scored_images import reading_of
 from difficulty_service.files.wording import count_of
+from difficulty_service.options import ScoredImages
 
 if TYPE_CHECKING:
     from difficulty_service.reporting.writing import WrittenReport
@@ -19,50 +19,38 @@ DEFAULT_MAX_MB = 15.0
 
 
 def report(
-    scores: Scores,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="File to write, ending in .html; default: beside the scores."),
-    ] = None,
-    images: ImagesLocation = None,
-    compare: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Also show a column of the score file, or of a dataset that is a table, from the "
-            "easiest images to the hardest.",
-        ),
-    ] = None,
-    max_mb: Annotated[
-        float, typer.Option(help="Leave pictures out above this size in megabytes.")
-    ] = DEFAULT_MAX_MB,
-    draw_map: Annotated[
-        bool,
-        typer.Option(
-            "--map",
-            help="Also draw a map of the images, from the features beside the scores.",
-        ),
-    ] = False,
-    split: Split = None,
-    image_column: ImageColumn = None,
-    label_column: LabelColumn = None,
-    id_column: IdColumn = None,
+    scores: Path,
+    /,
+    *,
+    out: Path | None = None,
+    compare: Annotated[str | None, Parameter(metavar="COLUMN")] = None,
+    max_mb: float = DEFAULT_MAX_MB,
+    draw_map: Annotated[bool, Parameter("--map")] = False,
+    images: ScoredImages = ScoredImages(),
 ) -> None:
     """Writes one page to look at the images and mark wrong labels: a file for any browser.
 
     The marks are downloaded from the page, and `difficulty clean --marks` applies them.
+
+    Args:
+        scores: Score file.
+        out: File to write, ending in .html; default: beside the scores.
+        compare: Also show a column of the score file, or of a dataset that is a table, from the
+            easiest images to the hardest.
+        max_mb: Leave pictures out above this size in megabytes.
+        draw_map: Also draw a map of the images, from the features beside the scores.
     """
     from difficulty_service.audit.explanation import explanation_file
-    from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
     from difficulty_service.reporting.writing import require_report_file
 
     path = out or scores.with_suffix(".html")
     require_report_file(path, max_mb)
-    reading = DatasetOptions(split, image_column, label_column, id_column)
     features = scores.with_suffix(".features") if draw_map else None
     explanation = explanation_file(scores)
-    options = ReportOptions(images, reading, compare, max_mb, features, explanation)
+    options = ReportOptions(
+        images.images, reading_of(images), compare, max_mb, features, explanation
+    )
     print_report(make_report(read_reported(scores, compare), path, options), scores)
 
 

@@ -1,9 +1,7 @@
 """What computes a column of a score file, for whoever names one that is absent."""
 
 import pytest
-from typer.main import get_command
 
-from difficulty_service.cli import create_app
 from difficulty_service.commands.options import as_option
 from difficulty_service.errors import AuditError, ScoreFileError, Setting
 from difficulty_service.score_columns import (
@@ -13,6 +11,7 @@ from difficulty_service.score_columns import (
     require_columns,
 )
 from difficulty_service.score_file import SCHEMA
+from tests.command_options import options_by_command
 
 COLUMNS = ["sample_id", "label", "label_name", "rmd", "label_margin"]
 
@@ -44,13 +43,7 @@ def test_an_absent_column_is_named_with_the_option_that_computes_it(
 
 
 def test_the_option_of_each_remedy_exists() -> None:
-    commands = get_command(create_app()).commands  # type: ignore[attr-defined]
-    options = {
-        option
-        for name in ("score", "evaluate")
-        for parameter in commands[name].params
-        for option in parameter.opts
-    }
+    options = options_by_command()["score"] | options_by_command()["evaluate"]
 
     settings = [
         part for remedy in COMPUTED_BY.values() for part in remedy if isinstance(part, Setting)

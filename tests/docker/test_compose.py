@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from api.settings import Settings
-from difficulty_service.cli import create_app
+from tests.command_options import options_by_command
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 OURS = ("api", "worker", "worker-2")
@@ -86,13 +85,10 @@ def test_every_worker_of_the_gpu_file_reserves_a_gpu_of_its_own(gpu: dict[str, A
 
 
 def test_every_command_exists_with_its_options(services: dict[str, dict[str, Any]]) -> None:
-    commands = typer.main.get_command(create_app()).commands  # type: ignore[attr-defined]
-
     for service in services.values():
         if "command" in service:
             name, *rest = service["command"]
-            known = {option for each in commands[name].params for option in each.opts}
-            assert {part for part in rest if part.startswith("--")} <= known
+            assert {part for part in rest if part.startswith("--")} <= options_by_command()[name]
 
 
 def test_every_mounted_volume_is_declared(base: dict[str, Any], gpu: dict[str, Any]) -> None:

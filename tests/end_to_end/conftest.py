@@ -35,7 +35,7 @@ def difficulty(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(sys, "argv", words)
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
-            main()
+            sys.exit(main())
         captured = capfd.readouterr()
         code = ended.value.code
         return subprocess.CompletedProcess(

@@ -45,7 +45,7 @@ from difficulty_service.cli import create_app
 # What is registered first is called last.
 atexit.register(lambda: distributed.is_initialized() or print("left the other process"))
 for words in json.loads(sys.argv[1]):
-    create_app()(words, standalone_mode=False)
+    create_app()(words)
 """
 
 # What `accelerate launch` starts where there are GPUs; without any it starts one process.
@@ -71,9 +71,7 @@ def test_scores_for_a_recipe_that_does_not_weigh_by_them_are_refused(
     )
 
     assert done.returncode == 2
-    assert 'has no effect with regulariser.weights = "constant"' in " ".join(
-        done.stderr.replace("│", " ").split()
-    )
+    assert 'has no effect with regulariser.weights = "constant"' in " ".join(done.stderr.split())
     assert not (tmp_path / "run").exists()
 
 
@@ -108,9 +106,7 @@ def test_an_option_and_a_setting_of_the_same_key_exclude_each_other(
 
     key = setting.partition("=")[0]
     assert done.returncode == 2
-    assert f"{option[0]} and --set {key} exclude each other" in " ".join(
-        done.stderr.replace("│", " ").split()
-    )
+    assert f"{option[0]} and --set {key} exclude each other" in " ".join(done.stderr.split())
 
 
 def test_an_option_for_images_is_refused_for_features(difficulty: Command) -> None:

@@ -16,7 +16,7 @@ from trainer.uncertainty.uncertainty_file import read_uncertainties
 
 
 def difficulty(*words: object) -> None:
-    create_app()([str(word) for word in words], standalone_mode=False)
+    create_app()([str(word) for word in words])
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 from trainer.commands.options import Level, Resamples
 
-RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]
-
 
 def compare(
-    runs: RunFolders,
+    runs: Annotated[list[Path], Parameter("RUN...", help="Folders of runs.")],
+    /,
+    *,
     out: Annotated[
         Path | None,
-        typer.Option(
+        Parameter(
             help="Markdown file for the table; a page, CSV, JSON and diagrams go next to it."
         ),
     ] = None,

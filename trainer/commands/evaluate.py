@@ -3,55 +3,26 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
 
-from trainer.commands.options import Device, OnErrorOption
-
-RunFolder = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Folder that `difficulty train` wrote.")
-]
+from difficulty_service.commands.wrong_call import WrongCall
+from trainer.commands.options import Device, OnError
 
 
 def evaluate(
-    run: RunFolder,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Evaluate on this dataset of the same classes instead of the test data."),
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="Sub-folder or named split of --data.")] = None,
-    label_column: Annotated[
-        str | None, typer.Option(help="Column of --data with the labels.")
-    ] = None,
-    ood: Annotated[
-        list[str] | None,
-        typer.Option(help="Detect the samples of this out-of-distribution dataset; repeatable."),
-    ] = None,
-    corruptions: Annotated[
-        bool,
-        typer.Option(
-            "--corruptions", help="Evaluate on test images with nineteen kinds of corruption."
-        ),
-    ] = False,
-    write_scores: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="SCORES",
-            help="Also write a score file of the loss and the doubt of every sample, mean over the "
-            "seeds: .parquet, .csv or .jsonl.",
-        ),
-    ] = None,
-    intervals: Annotated[
-        float | None,
-        typer.Option(
-            metavar="LEVEL",
-            help="Show bootstrap intervals of this level, such as 0.95, the level in the files by "
-            "default.",
-        ),
-    ] = None,
-    resamples: Annotated[
-        int, typer.Option(min=1, help="Number of resamples of the bootstrap.")
-    ] = 1000,
-    on_error: OnErrorOption = None,
+    run: Path,
+    /,
+    *,
+    data: str | None = None,
+    split: str | None = None,
+    label_column: str | None = None,
+    ood: list[str] | None = None,
+    corruptions: bool = False,
+    write_scores: Annotated[Path | None, Parameter(metavar="SCORES")] = None,
+    intervals: Annotated[float | None, Parameter(metavar="LEVEL")] = None,
+    resamples: PositiveInt = 1000,
+    on_error: OnError = None,
     device: Device = "auto",
 ) -> None:
     """Evaluates the models of a run: every metric, before and after temperature scaling.
@@ -60,6 +31,19 @@ def evaluate(
     the seeds: evaluation.json, ood.json and corruptions.json. ROC curves are in roc.parquet there,
     and drawn in roc.png and roc.svg in the folder of the run. The classifier's own difficulty of
     each sample is what --write-scores adds.
+
+    Args:
+        run: Folder that `difficulty train` wrote.
+        data: Evaluate on this dataset of the same classes instead of the test data.
+        split: Sub-folder or named split of --data.
+        label_column: Column of --data with the labels.
+        ood: Detect the samples of this out-of-distribution dataset; repeatable.
+        corruptions: Evaluate on test images with nineteen kinds of corruption.
+        write_scores: Also write a score file of the loss and the doubt of every sample, mean over
+            the seeds: .parquet, .csv or .jsonl.
+        intervals: Show bootstrap intervals of this level, such as 0.95, the level in the files by
+            default.
+        resamples: Number of resamples of the bootstrap.
     """
     from difficulty_service.commands.console import out, print_warnings
     from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
@@ -71,18 +55,13 @@ def evaluate(
     from trainer.runs.evaluate import DatasetChoice
 
     if data is None and (split is not None or label_column is not None):
-        raise typer.BadParameter(
-            "--split and --label-column belong to --data; name that dataset too"
-        )
+        raise WrongCall("--split and --label-column belong to --data; name that dataset too")
     if on_error is not None and data is None and not ood and not corruptions:
-        raise typer.BadParameter(
+        raise WrongCall(
             "--on-error belongs to --data, --ood and --corruptions; otherwise no image is read"
         )
     if intervals is not None and not 0 < intervals < 1:
-        raise typer.BadParameter(
-            f"{intervals:g} is not between 0 and 1; give a level such as 0.95",
-            param_hint="--intervals",
-        )
+        raise WrongCall(f"--intervals {intervals:g} is not between 0 and 1, such as 0.95")
     if write_scores is not None:
         require_score_file_name(write_scores)
     choice = None if data is None else DatasetChoice(data, split, label_column)

@@ -3,27 +3,18 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from cyclopts import Parameter
 
-Inputs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="RUN...",
-        help="Folders of runs, finished or not, and score files, in any order.",
-    ),
-]
+from difficulty_service.commands.wrong_call import WrongCall
 
 
 def figures(
-    inputs: Inputs,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the figures.")],
-    picture_format: Annotated[
-        Literal["svg", "png"], typer.Option("--format", help="Type of the pictures.")
-    ] = "svg",
-    score_column: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column of the score files to draw; default: rmd."),
-    ] = None,
+    inputs: Annotated[list[Path], Parameter("RUN...")],
+    /,
+    *,
+    out: Annotated[Path, Parameter(metavar="DIR")],
+    picture_format: Annotated[Literal["svg", "png"], Parameter("--format")] = "svg",
+    score_column: Annotated[str | None, Parameter(metavar="COLUMN")] = None,
 ) -> None:
     """Draws the figures of the papers that runs and score files allow.
 
@@ -35,18 +26,21 @@ def figures(
 
     DIR receives each figure with its numbers as CSV, and index.md, which lists them with captions,
     and what was left out with the reason.
+
+    Args:
+        inputs: Folders of runs, finished or not, and score files, in any order.
+        out: Folder for the figures.
+        picture_format: Type of the pictures.
+        score_column: Column of the score files to draw; default: rmd.
     """
     from difficulty_service.commands.console import out as console
     from trainer.reports.figures.sources import read_sources
     from trainer.reports.figures.writing import write_figures
 
     if out.exists() and not out.is_dir():
-        raise typer.BadParameter(f"{out} is a file; give a folder", param_hint="--out")
+        raise WrongCall(f"--out {out} is a file; give a folder")
     if score_column is not None and all(path.is_dir() for path in inputs):
-        raise typer.BadParameter(
-            "no score file is given; name one, or leave out --score-column",
-            param_hint="--score-column",
-        )
+        raise WrongCall("no score file is given; name one, or leave out --score-column")
     written = write_figures(read_sources(inputs, score_column or "rmd"), out, picture_format)
     for each in written.figures:
         console.print(f"{each.name}.{picture_format}: {each.caption}", markup=False)

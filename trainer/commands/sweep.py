@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 
 from trainer.commands.compare import show_comparison
 from trainer.commands.options import (
     STOPPED,
     Device,
     Level,
-    RecipeName,
+    Recipe,
     Resamples,
-    ScoresOption,
+    Scores,
     Settings,
 )
 
@@ -22,29 +22,15 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    recipe: RecipeName,
-    over: Annotated[
-        list[str],
-        typer.Option(
-            "--over",
-            metavar="KEY=VALUE,...",
-            help="Key and its values, such as regulariser.alpha=0,0.1,0.3; repeat the option for "
-            "every combination with the values of another key.",
-        ),
-    ],
-    scores: ScoresOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder with a folder for each run; default: runs/NAME-sweep."),
-    ] = None,
+    recipe: Recipe,
+    /,
+    *,
+    over: Annotated[list[str], Parameter(metavar="KEY=VALUE,...")],
+    scores: Scores = None,
+    out: Path | None = None,
     settings: Settings = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Keep the runs that are finished and finish the others."),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check and list the runs without training.")
-    ] = False,
+    resume: bool = False,
+    dry_run: bool = False,
     device: Device = "auto",
     level: Level = 0.95,
     resamples: Resamples = 1000,
@@ -54,6 +40,13 @@ def sweep(
     All combinations are checked before the first one is trained. A run with alpha 0 has no entropy
     term, whatever the weights. A sweep that was killed, or stopped by SIGTERM or Ctrl-C, goes on
     with `--resume`. The comparison is written to comparison.md in the folder of the sweep.
+
+    Args:
+        over: Key and its values, such as regulariser.alpha=0,0.1,0.3; repeat the option for every
+            combination with the values of another key.
+        out: Folder with a folder for each run; default: runs/NAME-sweep.
+        resume: Keep the runs that are finished and finish the others.
+        dry_run: Check and list the runs without training.
     """
     import os
 
@@ -71,7 +64,7 @@ def sweep(
     if is_main and finished:
         show_comparison(finished, finished[0].parent / "comparison.md", level, resamples)
     if failed:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _list_runs(runs: Sequence["SweptRun"]) -> None:
@@ -88,7 +81,7 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
     """Trains every seed that is not finished; returns the number of runs that failed.
 
     Raises:
-        typer.Exit: A signal stopped the sweep.
+        SystemExit: A signal stopped the sweep.
     """
     from difficulty_service.commands.console import err
     from difficulty_service.errors import TrainingError
@@ -103,7 +96,7 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
                     finished = train_seed(run.recipe, seed, run.folder, device, resume=True)
                     if not finished or received_signal():
                         _report_stop(runs)
-                        raise typer.Exit(STOPPED)
+                        raise SystemExit(STOPPED)
             except TrainingError as error:
                 # One set of values may diverge; the others are worth training.
                 failed += 1

@@ -1,42 +1,35 @@
 """`difficulty train`: a recipe in, a folder of a run out."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from cyclopts.types import NonNegativeInt
 
-from trainer.commands.options import (
-    STOPPED,
-    Device,
-    OnErrorOption,
-    RecipeName,
-    ScoresOption,
-    Settings,
-)
+from difficulty_service.commands.wrong_call import WrongCall
+from trainer.commands.options import STOPPED, Device, OnError, Recipe, Scores, Settings
 
 
 def train(
-    recipe: RecipeName,
-    scores: ScoresOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the run; default: runs/NAME, by the recipe's name."),
-    ] = None,
+    recipe: Recipe,
+    /,
+    *,
+    scores: Scores = None,
+    out: Path | None = None,
     settings: Settings = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume a run that was stopped.")
-    ] = False,
+    resume: bool = False,
     device: Device = "auto",
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Train this seed instead of the recipe's seeds.")
-    ] = None,
-    on_error: OnErrorOption = None,
+    seed: NonNegativeInt | None = None,
+    on_error: OnError = None,
 ) -> None:
     """Trains a classifier from a recipe, one run for each of its seeds.
 
     A run that was killed, or stopped by SIGTERM or Ctrl-C, resumes with `--resume` and ends with
     the same parameters. For several GPUs or machines: `accelerate launch -m difficulty_service
     train ...`.
+
+    Args:
+        out: Folder of the run; default: runs/NAME, by the recipe's name.
+        resume: Resume a run that was stopped.
+        seed: Train this seed instead of the recipe's seeds.
     """
     from trainer.console import train_seed
     from trainer.recipes.effects import NEEDS_SCORES
@@ -52,16 +45,16 @@ def train(
         ("--on-error", on_error, "data.on_error"),
     ):
         if value is not None and key in changed:
-            raise typer.BadParameter(f"{option} and --set {key} exclude each other; give one")
+            raise WrongCall(f"{option} and --set {key} exclude each other; give one")
     if on_error is not None:
         changes.append(f"data.on_error={on_error}")
     chosen = read_recipe(recipe, changes)
     if scores is not None:
         if not used_scores(chosen):
-            raise typer.BadParameter(f"{scores} {NEEDS_SCORES}", param_hint="--scores")
+            raise WrongCall(f"--scores {scores} {NEEDS_SCORES}")
         chosen = with_scores(chosen, str(scores))
     seeds = chosen.training.seeds if seed is None else (seed,)
     folder = out or Path("runs") / chosen.name
     for each in seeds:
         if not train_seed(chosen, each, folder, device, resume=resume):
-            raise typer.Exit(STOPPED)
+            raise SystemExit(STOPPED)

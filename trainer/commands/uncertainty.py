@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
 from trainer.commands.options import Device
 
@@ -17,28 +17,12 @@ PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 
 
 def uncertainty(
-    context: typer.Context,
-    head: Annotated[
-        Path,
-        typer.Argument(
-            metavar="HEAD", help="Run with one head, folder of a seed, or head.safetensors."
-        ),
-    ],
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="STORE|DATASET", help="Features, or images as `difficulty extract` takes them."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Parquet file for the uncertainties.")],
-    r_auroc: Annotated[
-        bool | None,
-        typer.Option(
-            "--r-auroc/--no-r-auroc",
-            help="Compute R-AUROC, for which all features are kept in memory; default: for up to "
-            "20,000 samples.",
-        ),
-    ] = None,
+    head: Path,
+    source: Annotated[str, Parameter("STORE|DATASET")],
+    /,
+    *,
+    out: Path,
+    r_auroc: Annotated[bool | None, Parameter(negative="--no-r-auroc")] = None,
     device: Device = "auto",
 ) -> None:
     """Applies an uncertainty head to features of any samples; larger is more uncertain.
@@ -47,6 +31,13 @@ def uncertainty(
     features must be of the same backbone; those of a dataset of images are extracted with it first
     and kept in a folder beside the output. The classes may be others, and labels are only used for
     R-AUROC: how well uncertainties tell whose nearest neighbour is of another class.
+
+    Args:
+        head: Run with one head, folder of a seed, or head.safetensors.
+        source: Features, or images as `difficulty extract` takes them.
+        out: Parquet file for the uncertainties.
+        r_auroc: Compute R-AUROC, for which all features are kept in memory; default: for up to
+            20,000 samples.
     """
     from difficulty_service.feature_store.array_files import is_array_file
     from difficulty_service.feature_store.description import is_store
@@ -62,15 +53,14 @@ def uncertainty(
     folder = Path(source)
     if not (is_store(folder) or holds_only_parts(folder) or is_array_file(folder)):
         features = str(out.with_suffix(".features"))
-        _extract(context, trained, source, features, device)
+        _extract(trained, source, features, device)
     on = make_accelerator(device, "fp32").device
     _report(apply_head(trained, features, out, device=on, r_auroc=r_auroc), out)
 
 
-def _extract(
-    context: typer.Context, trained: "TrainedHead", source: str, folder: str, device: str
-) -> None:
+def _extract(trained: "TrainedHead", source: str, folder: str, device: str) -> None:
     """Extracts features as those of the head, by the command that does it for everybody."""
+    from difficulty_service.cli import create_app
     from difficulty_service.errors import TrainingError
 
     kind: Mapping[str, Any] = trained.description["features"]
@@ -79,8 +69,6 @@ def _extract(
             f"{source} holds no features, and the head does not know which backbone made its own",
             "give features of the same backbone",
         )
-    assert context.parent is not None  # noqa: S101 - every command belongs to the application
-    application: Any = context.parent.command
     options = {
         "--out": folder,
         "--backbone": kind["backbone"],
@@ -92,7 +80,7 @@ def _extract(
     words = [word for option in options.items() for word in option]
     if kind["flip"]:
         words.append("--flip")
-    application.commands["extract"].main([source, *words], standalone_mode=False)
+    create_app()(["extract", source, *words])
 
 
 def _report(applied: "Application", out: Path) -> None:

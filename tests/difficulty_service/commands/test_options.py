@@ -4,12 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-import typer.main
 
 import difficulty_service
-from difficulty_service.cli import create_app
 from difficulty_service.commands.options import as_option
 from difficulty_service.errors import Setting
+from tests.command_options import options_by_command
 
 
 @pytest.mark.parametrize(
@@ -32,13 +31,7 @@ def test_every_setting_that_an_error_of_the_service_suggests_is_an_option() -> N
     source = "".join(file.read_text() for file in sorted(package.rglob("*.py")))
     suggested = set(re.findall(r'Setting\(\s*"(\w+)"', source))
 
-    commands = typer.main.get_command(create_app()).commands.values()  # type: ignore[attr-defined]
-    options = {
-        option
-        for command in commands
-        for parameter in command.params
-        for option in (*parameter.opts, *parameter.secondary_opts)
-    }
+    options = set().union(*options_by_command().values())
 
     assert {"shrinkage", "batch_size", "min_actors"} <= suggested
     # Datasets have these limits in the REST service only, whose operator sets them.

@@ -285,7 +285,7 @@ def test_the_seeds_decide_which_runs_there_are(features: str, tmp_path: Path) ->
 
     for seeds in CHANGES["training.seeds"].values:
         words = ["train", str(recipe), "--set", f"training.seeds={seeds}", "--device", "cpu"]
-        create_app()([*words, "--out", str(tmp_path / str(len(seeds)))], standalone_mode=False)
+        create_app()([*words, "--out", str(tmp_path / str(len(seeds)))])
 
     folders = [sorted(file.name for file in (tmp_path / name).iterdir()) for name in ("1", "2")]
     assert folders == [["seed-0"], ["seed-0", "seed-1"]]

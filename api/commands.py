@@ -1,0 +1,220 @@
+"""The service's commands: `difficulty serve`, `worker`, `keys` and `explore`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from api.settings import Settings
+
+Device = Annotated[
+    str | None, Parameter(help="auto, cpu, cuda, cuda:1, mps; instead of DIFFICULTY_DEVICE.")
+]
+Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65535))]
+
+
+def serve(
+    *,
+    host: str | None = None,
+    port: Port | None = None,
+    with_worker: bool = False,
+    workers: Annotated[int, Parameter(validator=Number(gte=1, lte=64))] = 1,
+    device: Device = None,
+) -> None:
+    """Scores datasets over HTTP; settings come from DIFFICULTY_... variables.
+
+    Without API keys, only this machine is answered. SIGTERM or Ctrl-C stops the server cleanly.
+
+    Args:
+        host: Address to listen on; instead of DIFFICULTY_HOST.
+        port: 0 for any free port; instead of DIFFICULTY_PORT.
+        with_worker: Also run workers on this machine.
+        workers: Number of workers, with --with-worker; one per GPU.
+    """
+    from api.server import run_server
+
+    settings = read_settings(host=host, port=port, device=device)
+    run_server(settings, workers if with_worker else 0)
+
+
+def worker(*, device: Device = None, once: bool = False) -> None:
+    """Runs the jobs of the service; start one worker per device.
+
+    After SIGTERM or Ctrl-C it finishes its job within DIFFICULTY_GRACE seconds, or hands it back.
+
+    Args:
+        once: Exit as soon as no job is queued or running.
+    """
+    from api.logs import set_up_logging
+    from api.worker.worker import run_worker
+
+    settings = read_settings(device=device)
+    set_up_logging(settings)
+    if not once:
+        run_worker(settings)
+        return
+    from api.storage.database import connect
+
+    engine = connect(settings.resolved_database_url.get_secret_value())
+    try:
+        run_worker(settings, idle_since_start(engine))
+    finally:
+        engine.dispose()
+
+
+def explore_scores(
+    scores: Path,
+    /,
+    *,
+    images: str | None = None,
+    features: Path | None = None,
+    port: Port = 0,
+    browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
+) -> None:
+    """Shows the images of a score file in the browser, to find and mark doubtful labels.
+
+    Only this machine is answered. Marks are kept beside the score file; Ctrl-C ends it.
+
+    Args:
+        scores: Score file of `difficulty score`.
+        images: Dataset with the images, where it is not the one that was scored.
+        features: Folder of the features, where they are not beside the score file.
+        port: 0 for any free port.
+        browser: Open the page in a browser.
+    """
+    import webbrowser
+
+    from api.explore import explore
+    from difficulty_service.commands.console import out, print_warnings
+    from difficulty_service.commands.demo import has_desktop
+    from difficulty_service.commands.report import print_clean_command
+
+    def show(address: str) -> None:
+        out.print(f"Open {address} in a browser; Ctrl-C ends it.", markup=False)
+        print_clean_command(scores)
+        if browser and has_desktop():
+            webbrowser.open(address)
+
+    explore(scores, images, features, port, lambda sentence: print_warnings([sentence]), show)
+
+
+def create(name: str, /, *, scopes: str = "write") -> None:
+    """Creates an API key and prints its secret, once.
+
+    Args:
+        name: Purpose of the key, for `difficulty keys list`.
+        scopes: read, write (also submit, upload, delete), read-all (the jobs of all keys) or admin
+            (also cancel and delete them); several with commas between.
+    """
+    from api.storage.database import open_database
+    from api.storage.keys import create_key
+    from difficulty_service.commands.console import err, out
+
+    names = [scope.strip() for scope in scopes.split(",") if scope.strip()]
+    with open_database(read_settings()) as engine:
+        key, secret = create_key(engine, name, names)
+    err.print(f"key {key.id} ({name}): {', '.join(sorted(key.scopes))}", markup=False)
+    err.print("Save the secret now; it cannot be shown again:")
+    out.print(secret, markup=False)
+
+
+def show() -> None:
+    """Lists the API keys, without their secrets."""
+    from api.storage.database import open_database
+    from api.storage.keys import list_keys
+    from difficulty_service.commands.console import print_table
+
+    with open_database(read_settings()) as engine:
+        keys = list_keys(engine)
+    print_table(
+        ("id", "name", "scopes", "created", "revoked"),
+        [
+            (
+                key.id,
+                key.name,
+                ",".join(sorted(key.scopes)),
+                moment(key.created_at),
+                moment(key.revoked_at),
+            )
+            for key in keys
+        ],
+    )
+
+
+def revoke(key_id: Annotated[str, Parameter("ID")], /) -> None:
+    """Revokes an API key permanently.
+
+    Args:
+        key_id: Id from `difficulty keys list`.
+    """
+    from api.storage.database import open_database
+    from api.storage.keys import revoke_key
+    from difficulty_service.commands.console import out
+    from difficulty_service.errors import ConfigError
+
+    with open_database(read_settings()) as engine:
+        key = revoke_key(engine, key_id)
+    if key is None:
+        raise ConfigError(
+            f"there is no key {key_id!r}", "`difficulty keys list` shows all", parameter="key_id"
+        )
+    out.print(f"key {key.id} ({key.name}) is revoked", markup=False)
+
+
+def moment(seconds: float | None) -> str:
+    """A time in UTC, to the minute; a dash for none."""
+    from datetime import UTC, datetime
+
+    return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def read_settings(**given: object) -> "Settings":
+    """Settings from the environment, overridden by options of the command line.
+
+    Raises:
+        ConfigError: A variable has an invalid value; the message names it, not its value.
+    """
+    from pydantic import ValidationError
+    from pydantic_settings import SettingsError
+
+    from api.settings import Settings
+    from difficulty_service.errors import ConfigError
+
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    try:
+        return Settings(**options)
+    except ValidationError as error:
+        reasons = [
+            f"DIFFICULTY_{'.'.join(map(str, each['loc']))}".upper() + f": {each['msg']}"
+            for each in error.errors(include_url=False, include_input=False)
+        ]
+        raise ConfigError("; ".join(reasons)) from None
+    except SettingsError as error:
+        raise ConfigError(str(error), "write lists and mappings as JSON") from None
+
+
+def idle_since_start(engine: "Engine") -> Callable[[], bool]:
+    """A function that says whether there has been a moment without a queued or running job."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from api.jobs.store import counts
+
+    idle = False
+
+    def was_idle() -> bool:
+        nonlocal idle
+        # Once is enough: a job that came later would be claimed and handed back immediately.
+        if not idle:
+            try:
+                jobs = counts(engine)
+            except SQLAlchemyError:
+                return False
+            idle = jobs["queued"] + jobs["running"] == 0
+        return idle
+
+    return was_idle

@@ -1,0 +1,39 @@
+"""Commands that are imported when they are called, and described without that."""
+
+import ast
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+from cyclopts import App
+
+
+def add_command(app: App, function: str, *, name: str | None = None) -> None:
+    """Adds a command, after those that are there already.
+
+    Args:
+        app: The application, or a group of its commands.
+        function: What is called, as `package.module:function`.
+        name: Name of the command; that of the function by default.
+    """
+    app.command(function, name=name, help=docstring_of(function), sort_key=len(list(app)))
+
+
+def docstring_of(function: str) -> str:
+    """What a function does, by its docstring, without importing its module.
+
+    Each paragraph is a line, as wide as the terminal makes it; arguments are left out.
+    """
+    module, name = function.split(":")
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"there is no module {module}")
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    # Parsing whole modules would take longer than everything else that `--help` does.
+    definition = re.search(rf"^def {name}\(.*?(?=^[^\s)]|\Z)", source, re.DOTALL | re.MULTILINE)
+    if definition is None:
+        raise AttributeError(f"{module} defines no {name}")
+    (parsed,) = ast.parse(definition[0]).body
+    assert isinstance(parsed, ast.FunctionDef)  # noqa: S101 - the expression begins with `def`
+    described, _, _ = (ast.get_docstring(parsed) or "").partition("\n\nArgs:\n")
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", described)
