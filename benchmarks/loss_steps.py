@@ -162,7 +162,7 @@ def make_classifier(accelerator: Accelerator, name: str = "resnet18") -> Classif
     """A fresh ResNet, prepared as for training, with a rate that leaves it fresh."""
     torch.manual_seed(0)
     spec = InputSpec((3, 32, 32), torch.full((3,), 127.5), torch.full((3,), 64.0))
-    model = build_model(ModelConfig(name), spec, CLASSES)
+    model = build_model(ModelConfig(name=name), spec, CLASSES)
     model = model.to(memory_format=torch.channels_last).train()
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     return Classifier(*accelerator.prepare(model, optimiser))

@@ -16,8 +16,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from difficulty_service.images.corruption_strengths import STRENGTHS
 from difficulty_service.score_columns import SCORERS
+from difficulty_service.statistics.fit_options import ShrinkageRule
 
-ShrinkageRule = Literal["auto", "none", "ledoit-wolf", "oas", "leave-one-out"]
 SHRINKAGE_RULES: tuple[str, ...] = get_args(ShrinkageRule)
 """Rules of shrinkage, besides an intensity."""
 

@@ -87,6 +87,11 @@ COMPUTED_BY: Mapping[str, Remedy] = {
 """How to get each column that not every score file has."""
 
 
+def scorer_of(column: str) -> str | None:
+    """The scorer that fills a column, by its name; None where no scorer does."""
+    return next((each.name for each in SCORERS.values() if column in each.columns), None)
+
+
 def require_columns(
     names: Collection[str],
     columns: Sequence[str],

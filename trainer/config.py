@@ -1,14 +1,18 @@
-"""The configuration of a training run, read from a recipe: validated, immutable dataclasses."""
+"""The configuration of a training run, read from a recipe: validated, immutable models.
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+Every key of a recipe is one field, with its type, bounds, default and one sentence. Where a key
+such as `data.kind` decides which others make sense, each of its values has a model of its own, and
+a key without a meaning is not there. What else a key depends on is declared at its field.
+"""
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS
-
-STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+from trainer.transformers_files import encoder_of
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -22,269 +26,473 @@ BestBy = Literal["accuracy", "nll", "ece", "adaptive_ece"]
 Normalise = Literal["minmax", "per_dimension", "zscore", "none"]
 
 
-@dataclass(frozen=True, config=STRICT)
-class DataConfig:
-    """Training, validation and test data.
+class Table(BaseModel):
+    """One table of a recipe, or one kind of it."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+    hints: ClassVar[Mapping[str, str]] = {}
+    """What to do about keys of another kind, where that is more than to remove them."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a key needs to have an effect, declared at its field.
 
     Attributes:
-        train: Training dataset: any location that `difficulty score` takes, or a feature store
-            written by `difficulty extract`.
-        kind: Kind of the samples; "features" is a feature store.
-        test: Test dataset, evaluated once, at the end.
-        validation: Fraction of every class held out of `train`, or a separate dataset.
-        split: Sub-folder or named split of `train`.
-        validation_split: Sub-folder or named split of a validation dataset.
-        test_split: Sub-folder or named split of `test`.
-        image_column: Column of a table with image bytes or paths.
-        text_column: Column of a table with texts or trees.
-        label_column: Column with the labels of `train` and of a validation dataset.
-        test_label_column: Column with the labels of `test`; None is `label_column`.
-        id_column: Column with the sample ids.
-        labels: Dataset whose labels, joined by sample id, replace those of a feature store.
-        limit: Number of training samples to use, evenly spaced; None is all.
-        image_size: Height and width in pixels; None is the size of the images, which must then be
-            equal.
-        max_pixels: Maximum number of pixels of an image file; larger ones are refused.
-        on_error: What to do with images that cannot be read: "skip" checks all images before the
-            run starts, lists those and goes on without them; "stop" ends the run.
-        augmentation: Random augmentation of training images.
-        crop_padding: Width in pixels of the black border added before a "flip_crop".
-        label_noise: Fraction of training labels replaced by another class at random.
-        text_length: Maximum number of words of a text, or of tokens of a pretrained network; the
-            rest is cut off.
-        vocabulary_size: Maximum number of words with their own token: the most frequent ones of
-            the training texts.
-        phrases: Whether every labelled phrase of a tree is a training sample, not only the whole
-            sentence; a batch then has `training.batch_size` sentences with all their phrases.
-        in_memory: Whether to keep all images decoded on the device; None decides by their size.
-        workers: Number of processes that decode images not kept in memory; None is all cores.
+        keys: Keys that decide it.
+        holds: Whether their values are what is needed.
+        remedy: What is needed, as a template of `str.format` with their values.
     """
+
+    keys: tuple[str, ...]
+    holds: Callable[..., bool]
+    remedy: str
+
+
+def needs(key: str, *choices: str, remedy: str = "remove it") -> Needs:
+    """The condition that another key has one of some values."""
+    listed = " and ".join(f'"{choice}"' for choice in choices)
+    sentence = f'has no effect with {key} = "{{}}"; it applies to {listed}; {remedy}'
+    return Needs((key,), lambda value: value in choices, sentence)
+
+
+class AnyData(Table):
+    """Training, validation and test data of any kind."""
 
     train: str
-    kind: Kind = "images"
+    """Training dataset: any location that `difficulty score` takes; for features, a folder of
+    `difficulty extract`, or an `.npz`, `.npy` or Parquet file."""
     test: str | None = None
+    """Test dataset, evaluated once, at the end."""
     validation: Fraction | str = 0.1
-    split: str | None = None
-    validation_split: str | None = None
-    test_split: str | None = None
-    image_column: str | None = None
-    text_column: str | None = None
-    label_column: str | None = None
-    test_label_column: str | None = None
-    id_column: str | None = None
-    labels: str | None = None
+    """Fraction of every class held out of `train`, drawn by the seed; or a separate dataset."""
     limit: Count | None = None
-    image_size: Count | None = None
-    max_pixels: Count = DEFAULT_MAX_PIXELS
-    on_error: Literal["skip", "stop"] = "skip"
-    augmentation: Augmentation = "none"
-    crop_padding: Annotated[int, Field(ge=0)] = 4
+    """Number of training samples to use, evenly spaced; by default all."""
     label_noise: Fraction = 0.0
-    text_length: Count = 1000
-    vocabulary_size: Count = 30_000
-    phrases: bool = True
+    """Fraction of training labels replaced by another class at random."""
+
+
+VALIDATION_DATASET = Needs(
+    ("data.validation",),
+    lambda validation: isinstance(validation, str),
+    "has no effect: it needs a dataset in data.validation, which is a fraction of data.train",
+)
+TEST_DATASET = Needs(
+    ("data.test",), lambda test: test is not None, "has no effect: it needs a dataset in data.test"
+)
+
+
+class ListedData(AnyData):
+    """Data in datasets that are listed, and so have splits and columns."""
+
+    split: str | None = None
+    """Sub-folder or named split of `train`."""
+    validation_split: Annotated[str | None, VALIDATION_DATASET] = None
+    """Sub-folder or named split of a validation dataset."""
+    test_split: Annotated[str | None, TEST_DATASET] = None
+    """Sub-folder or named split of `test`."""
+    label_column: str | None = None
+    """Column with the labels of `train` and of a validation dataset; found by default."""
+    test_label_column: Annotated[str | None, TEST_DATASET] = None
+    """Column with the labels of `test`, where its name differs from `label_column`."""
+    id_column: str | None = None
+    """Column with the sample ids; found by default."""
+
+
+NOT_IN_MEMORY = Needs(
+    ("data.in_memory",),
+    lambda in_memory: in_memory is not True,
+    "has no effect with data.in_memory = true: images in memory are decoded once; remove one of "
+    "the two",
+)
+
+
+class ImageData(ListedData):
+    """Images, for networks of images."""
+
+    kind: Literal["images"] = "images"
+    image_column: str | None = None
+    """Column of a table with image bytes or paths; found by its content by default."""
+    image_size: Count | None = None
+    """Height and width in pixels; by default that of the images, which must then be equal."""
+    max_pixels: Count = DEFAULT_MAX_PIXELS
+    """Maximum number of pixels of an image file; larger ones are refused."""
+    on_error: Literal["skip", "stop"] = "skip"
+    """What to do with images that cannot be read: "skip" checks all images before the run starts,
+    lists those and goes on without them; "stop" ends the run. `--on-error` overrides it."""
+    augmentation: Augmentation = "none"
+    """Random augmentation of training images."""
+    crop_padding: Annotated[int, Field(ge=0), needs("data.augmentation", "flip_crop")] = 4
+    """Width in pixels of the black border added before a "flip_crop"."""
     in_memory: bool | None = None
-    workers: Count | None = None
+    """Whether to keep all images decoded on the device; by default, if they take up to 4 GiB.
+    Otherwise worker processes decode them."""
+    workers: Annotated[Count | None, NOT_IN_MEMORY] = None
+    """Number of processes that decode images not kept in memory; by default one for each core."""
 
 
-@dataclass(frozen=True, config=STRICT)
-class ModelConfig:
-    """The classifier.
+LABELS = Needs(
+    ("data.labels",),
+    lambda labels: labels is not None,
+    "has no effect: features are read as they are; it needs a dataset in data.labels",
+)
 
-    Attributes:
-        name: A key of `trainer.models.MODELS`, `timm:NAME` or `transformers:NAME`.
-        options: Options of its builder that differ from their defaults.
-    """
+
+class FeatureData(AnyData):
+    """Features that `difficulty extract` wrote, for a probe."""
+
+    hints: ClassVar[Mapping[str, str]] = {
+        "validation_split": "remove it, as feature stores have no splits",
+        "test_split": "remove it, as feature stores have no splits",
+        "test_label_column": "remove it, as feature stores hold their labels",
+    }
+    kind: Literal["features"] = "features"
+    labels: str | None = None
+    """Dataset whose labels, joined by sample id, replace those of the training features."""
+    split: Annotated[str | None, LABELS] = None
+    """Sub-folder or named split of `labels`."""
+    image_column: Annotated[str | None, LABELS] = None
+    """Column of `labels` with image bytes or paths; found by default."""
+    label_column: Annotated[str | None, LABELS] = None
+    """Column of `labels` with the labels; found by default."""
+    id_column: Annotated[str | None, LABELS] = None
+    """Column of `labels` with the sample ids; found by default."""
+
+
+OWN_WORDS = Needs(
+    ("model.name",),
+    lambda name: encoder_of(name) is None,
+    'has no effect with model.name = "{}", which has its own vocabulary; remove it',
+)
+
+
+class WordData(ListedData):
+    """Tables of words in some form."""
+
+    hints: ClassVar[Mapping[str, str]] = {"image_column": "name the column with data.text_column"}
+    text_column: str | None = None
+    """Column of a table with texts or trees; found by its name by default."""
+    vocabulary_size: Annotated[Count, OWN_WORDS] = 30_000
+    """Maximum number of words with their own token: the most frequent ones of the training
+    texts."""
+
+
+class TextData(WordData):
+    """Texts, for `text_cnn` and `transformers:NAME`."""
+
+    kind: Literal["text"] = "text"
+    text_length: Count = 1000
+    """Maximum number of words of a text, or of tokens of a pretrained network; the rest is cut
+    off."""
+
+
+class TreeData(WordData):
+    """Parse trees of sentences, for `tree_lstm`."""
+
+    kind: Literal["trees"] = "trees"
+    phrases: bool = True
+    """Whether every labelled phrase of a tree is a training sample, not only the whole sentence; a
+    batch then has `training.batch_size` sentences with all their phrases."""
+
+
+Data = Annotated[ImageData | FeatureData | TextData | TreeData, Field(discriminator="kind")]
+
+
+class ModelConfig(Table):
+    """The classifier."""
 
     name: str
+    """Name of a network of the trainer, `timm:NAME`, `transformers:NAME`, or `package.module:name`;
+    its options are further keys."""
     options: Mapping[str, Any] = Field(default_factory=dict)
+    """Options of its builder that differ from their defaults."""
 
 
-@dataclass(frozen=True, config=STRICT)
-class LossConfig:
-    """The loss.
+DOUBTS = Needs(
+    ("loss.weights", "loss.targets"),
+    lambda weights, targets: weights != "constant" or targets != "labels",
+    'has no effect with loss.weights = "{}" and loss.targets = "{}"; set loss.weights = '
+    '"label_probability" or loss.targets = "posterior"',
+)
 
-    Attributes:
-        name: A key of `trainer.losses.LOSSES` or `LOSSES_WITH_MEMORY`.
-        constants: Constants of the loss that differ from their defaults.
-        weights: "constant" counts all samples alike, "label_probability" by the probability that
-            their label is right.
-        targets: "labels" are the labels as given, "posterior" the given label and the likeliest
-            other class, by their probabilities.
-        scores: Score file with both; the argument of the command line takes precedence.
-        missing: What to do with a training sample whose label nothing is known about: "error"
-            refuses it, "keep" trains on its label as given.
-    """
+
+class LossConfig(Table):
+    """The loss."""
 
     name: str = "cross_entropy"
+    """Name of the loss, or `package.module:name`; its constants are further keys."""
     constants: Mapping[str, Any] = Field(default_factory=dict)
+    """Constants of the loss that differ from their defaults."""
     weights: Literal["constant", "label_probability"] = "constant"
+    """Weights of the samples: "constant" counts all alike, "label_probability" by the probability
+    that their label is right."""
     targets: Literal["labels", "posterior"] = "labels"
-    scores: str | None = None
-    missing: Literal["error", "keep"] = "error"
+    """Targets: "labels" are the labels as given, "posterior" the given label and the likeliest
+    other class, by their probabilities."""
+    scores: Annotated[str | None, DOUBTS] = None
+    """Score file with both; `--scores` overrides it."""
+    missing: Annotated[Literal["error", "keep"], DOUBTS] = "error"
+    """What to do with a training sample whose label nothing is known about: "error" refuses it,
+    "keep" trains on its label as given."""
 
     @property
     def doubts_labels(self) -> bool:
         """Whether the loss depends on how likely labels are to be right."""
-        return self.weights != "constant" or self.targets != "labels"
+        return DOUBTS.holds(self.weights, self.targets)
+
+    @field_validator("targets")
+    @classmethod
+    def _doubt_once(cls, targets: str, info: ValidationInfo) -> str:
+        if targets != "labels" and info.data.get("weights") == "label_probability":
+            raise ValueError(
+                'loss.weights = "label_probability" acts on the same doubt a second time; choose '
+                "one of the two"
+            )
+        return targets
 
 
-@dataclass(frozen=True, config=STRICT)
-class RegulariserConfig:
-    """The entropy term and its weight for each sample.
-
-    Attributes:
-        alpha: Strength of the entropy term; 0 disables it.
-        weights: "constant" weighs all samples by 1, "scores" by their difficulty.
-        scores: Score file; the argument of the command line takes precedence.
-        column: Column of the score file; larger is harder.
-        normalise: Normalisation of the scores before the exponential.
-        winsorise: Fraction of scores clipped at either end by "minmax" and "zscore".
-        score_temperature: Divisor of the normalised scores; smaller makes weights more peaked.
-        c: Constant of equation 10 that keeps the largest weight below 1.
-        missing: What to do with a training sample without a score: "error" refuses it, "mean"
-            gives it the mean weight.
-        unreliable: What to do with scores that are marked as unreliable: "error" refuses them,
-            "allow" uses them.
-    """
+class AnyRegulariser(Table):
+    """The entropy term."""
 
     alpha: NotNegative = 0.0
-    weights: Literal["constant", "scores"] = "constant"
+    """Strength of the entropy term; 0 disables it."""
+
+
+class ScoreWeights(AnyRegulariser):
+    """The difficulty of each sample is the weight of its entropy."""
+
+    weights: Literal["scores"] = "scores"
     scores: str | None = None
+    """Score file; `--scores` overrides it."""
     column: str = "rmd"
+    """Column of the score file; larger is harder."""
     normalise: Normalise = "minmax"
-    winsorise: Annotated[float, Field(ge=0, lt=0.5)] = 0.001
+    """Normalisation of the scores before the exponential."""
+    winsorise: Annotated[
+        float, Field(ge=0, lt=0.5), needs("regulariser.normalise", "minmax", "zscore")
+    ] = 0.001
+    """Fraction of scores clipped at either end by "minmax" and "zscore"."""
     score_temperature: Positive = 0.7
+    """T of equation 10, the divisor of the normalised scores; smaller makes weights more peaked."""
     c: NotNegative = 1e-3
+    """Constant of equation 10 that keeps the largest weight below 1."""
     missing: Literal["error", "mean"] = "error"
+    """What to do with a training sample without a score: "error" refuses it, "mean" gives it the
+    mean weight."""
     unreliable: Literal["error", "allow"] = "error"
+    """What to do with scores that are marked as unreliable: "error" refuses them, "allow" uses
+    them."""
 
 
-@dataclass(frozen=True, config=STRICT)
-class OptimiserConfig:
-    """The optimiser.
+class EqualWeights(AnyRegulariser):
+    """The entropy of every sample has the weight 1."""
 
-    Attributes:
-        name: Stochastic gradient descent with momentum, AdamW, or AdaGrad.
-        learning_rate: Highest learning rate of the schedule.
-        momentum: Momentum of "sgd".
-        nesterov: Whether "sgd" uses Nesterov momentum.
-        weight_decay: Weight decay, as defined by PyTorch's optimiser of that name.
-        gradient_clip: Maximum norm of the gradient over all parameters; None for no limit.
-    """
+    hints: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ScoreWeights.model_fields,
+        'set regulariser.weights = "scores" and regulariser.alpha above 0, such as 0.3',
+    )
+    weights: Literal["constant"] = "constant"
 
-    name: Literal["sgd", "adamw", "adagrad"] = "sgd"
+
+Regulariser = Annotated[EqualWeights | ScoreWeights, Field(discriminator="weights")]
+
+
+class AnyOptimiser(Table):
+    """The optimiser."""
+
     learning_rate: Positive = 0.1
-    momentum: Fraction = 0.9
-    nesterov: bool = False
+    """Highest learning rate of the schedule."""
     weight_decay: NotNegative = 0.0
+    """Weight decay, as defined by PyTorch's optimiser of that name."""
     gradient_clip: Positive | None = None
+    """Maximum norm of the gradient over all parameters; the papers of the focal family use 2."""
 
 
-@dataclass(frozen=True, config=STRICT)
-class ScheduleConfig:
-    """The schedule of the learning rate.
+class Sgd(AnyOptimiser):
+    """Stochastic gradient descent with momentum."""
 
-    Attributes:
-        name: "steps" multiplies by `factor` at each milestone; "cosine" falls to zero;
-            "one_cycle" rises linearly over `warmup` and falls linearly to zero.
-        milestones: Milestones of "steps": epochs, or fractions of all epochs where below 1.
-        factor: Factor of "steps".
-        warmup: Fraction of all steps during which the rate rises from zero, for any schedule.
-    """
+    name: Literal["sgd"] = "sgd"
+    momentum: Fraction = 0.9
+    """Momentum."""
+    nesterov: bool = False
+    """Whether the momentum is Nesterov's."""
 
-    name: Literal["constant", "steps", "cosine", "one_cycle"] = "cosine"
-    milestones: tuple[Positive, ...] = ()
-    factor: Positive = 0.1
+    @field_validator("nesterov")
+    @classmethod
+    def _has_momentum(cls, nesterov: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
+        if nesterov and info.data.get("momentum") == 0:
+            raise ValueError("needs optimiser.momentum above 0, such as 0.9")
+        return nesterov
+
+
+class AdamW(AnyOptimiser):
+    """Adam with decoupled weight decay."""
+
+    name: Literal["adamw"] = "adamw"
+
+
+class AdaGrad(AnyOptimiser):
+    """Gradients divided by the root of the sum of their past squares."""
+
+    name: Literal["adagrad"] = "adagrad"
+
+
+Optimiser = Annotated[Sgd | AdamW | AdaGrad, Field(discriminator="name")]
+
+
+class AnyRate(Table):
+    """The schedule of the learning rate."""
+
     warmup: Fraction = 0.0
+    """Fraction of all steps during which the rate rises from zero."""
 
 
-@dataclass(frozen=True, config=STRICT)
-class TrainingConfig:
-    """The training loop.
+class CosineRate(AnyRate):
+    """The rate falls to zero by a cosine."""
 
-    Attributes:
-        epochs: Number of passes over the training samples.
-        batch_size: Number of samples per step, over all processes together.
-        seeds: Seeds of the runs; a seed decides the split, the order, augmentation and the initial
-            parameters.
-        reduction: Reduction of the losses of a batch; the focal family's papers use the sum.
-        precision: Precision of forward and backward; "auto" is bf16 where the device supports it.
-        channels_last: Whether images have their channels last in memory, which is faster for
-            convolutions.
-        compile: Whether to compile the model, which is faster on a GPU in long runs.
-        ema_decay: Decay per step of a moving average of the parameters, which is then evaluated
-            and saved; None keeps no average.
-        checkpoint_every: Number of epochs between checkpoints.
-        evaluation_batch_size: Number of samples per step of evaluation.
-        final: Epoch whose model is evaluated and saved: the "last", or the "best" by `best_by` on
-            the validation samples.
-        best_by: Validation metric of "best"; the first epoch wins a tie.
-    """
+    name: Literal["cosine"] = "cosine"
+
+
+class ConstantRate(AnyRate):
+    """The rate stays as it is."""
+
+    name: Literal["constant"] = "constant"
+
+
+class StepRate(AnyRate):
+    """The rate is multiplied by a factor at each milestone."""
+
+    name: Literal["steps"] = "steps"
+    milestones: Annotated[tuple[Positive, ...], Field(validate_default=True)] = ()
+    """Epochs, or fractions of all epochs where below 1, after which the rate is multiplied."""
+    factor: Positive = 0.1
+    """Factor at each milestone."""
+
+    @field_validator("milestones")
+    @classmethod
+    def _has_milestones(cls, milestones: tuple[float, ...]) -> tuple[float, ...]:
+        if not milestones:
+            raise ValueError(
+                'schedule.name = "steps" needs schedule.milestones, such as [0.5, 0.75] of all '
+                "epochs"
+            )
+        return milestones
+
+
+class OneCycleRate(AnyRate):
+    """The rate rises linearly over the warmup, and falls linearly to zero."""
+
+    name: Literal["one_cycle"] = "one_cycle"
+
+
+Schedule = Annotated[
+    CosineRate | ConstantRate | StepRate | OneCycleRate, Field(discriminator="name")
+]
+
+
+class TrainingConfig(Table):
+    """The training loop."""
 
     epochs: Count
+    """Number of passes over the training samples."""
     batch_size: Count = 128
+    """Number of samples (of phrases, sentences) per step, over all processes together; an epoch is
+    divided into batches of nearly equal size."""
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
+    """Seeds of the runs, one run for each; a seed decides the split, the order, augmentation and
+    the initial parameters. `--seed` trains one of them."""
     reduction: Literal["mean", "sum"] = "mean"
+    """Reduction of the losses of a batch; the papers of the focal family use the sum."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    channels_last: bool = True
+    """Precision of forward and backward; "auto" is bf16 where the device supports it."""
+    channels_last: Annotated[bool, needs("data.kind", "images")] = True
+    """Whether images have their channels last in memory, which is faster for convolutions."""
     compile: bool = False
+    """Whether to compile the model, which is faster on a GPU in long runs."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Decay per step of a moving average of the parameters, which is then evaluated and saved."""
     checkpoint_every: Count = 1
+    """Number of epochs between checkpoints."""
     evaluation_batch_size: Count = 512
+    """Number of samples per step of evaluation."""
     final: Literal["last", "best"] = "last"
-    best_by: BestBy = "accuracy"
+    """Epoch whose model is evaluated and saved: the "last", or the "best" by `best_by` on the
+    validation samples."""
+    best_by: Annotated[BestBy, needs("training.final", "best")] = "accuracy"
+    """Validation metric of "best"; the first epoch wins a tie."""
+
+    @field_validator("seeds")
+    @classmethod
+    def _each_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("names a seed twice; name each seed once")
+        return seeds
 
 
-@dataclass(frozen=True, config=STRICT)
-class UncertaintyConfig:
-    """The uncertainty head, which is trained once the classifier is.
-
-    Attributes:
-        epochs: Number of passes over the training samples; 0 trains no head.
-        objective: "ranking" orders samples by their loss, "squared" predicts its value.
-        margin: Difference of uncertainties from which a pair of "ranking" counts as right.
-        leeway: Difference of losses, in nats, below which a pair of "ranking" has no order.
-        hidden: Width of each hidden layer; none for a linear head.
-        batch_size: Number of samples per step.
-        learning_rate: Highest learning rate of AdamW, which falls by a cosine.
-        weight_decay: Weight decay of AdamW.
-        warmup: Fraction of all steps during which the rate rises from zero.
-    """
-
-    epochs: Annotated[int, Field(ge=0)] = 0
-    objective: Literal["ranking", "squared"] = "ranking"
-    margin: Positive = 0.1
-    leeway: NotNegative = 0.0
-    hidden: tuple[Count, ...] = (512, 512)
-    batch_size: Annotated[int, Field(ge=2)] = 256
-    learning_rate: Positive = 1e-3
-    weight_decay: NotNegative = 1e-4
-    warmup: Fraction = 0.05
+HEAD = Needs(
+    ("uncertainty.epochs",),
+    lambda epochs: epochs > 0,
+    "has no effect with uncertainty.epochs = {}, which trains no head; raise it, such as to 30",
+)
 
 
-@dataclass(frozen=True, config=STRICT)
-class Recipe:
-    """One experiment: everything that a run depends on except its seed.
+class AnyHead(Table):
+    """The uncertainty head, which is trained once the classifier is."""
 
-    Attributes:
-        name: Name in tables and plots.
-        data: Training, validation and test data.
-        model: Classifier.
-        training: Training loop.
-        loss: Loss.
-        regulariser: Entropy term.
-        optimiser: Optimiser.
-        schedule: Schedule of the learning rate.
-        uncertainty: Uncertainty head.
-    """
+    epochs: Annotated[int, Field(ge=0), needs("data.kind", "features")] = 0
+    """Number of passes over the training samples; 0 trains no head."""
+    hidden: Annotated[tuple[Count, ...], HEAD] = (512, 512)
+    """Width of each hidden layer; none for a linear head."""
+    batch_size: Annotated[int, Field(ge=2), HEAD] = 256
+    """Number of samples per step."""
+    learning_rate: Annotated[Positive, HEAD] = 1e-3
+    """Highest learning rate of AdamW, which falls by a cosine."""
+    weight_decay: Annotated[NotNegative, HEAD] = 1e-4
+    """Weight decay of AdamW."""
+    warmup: Annotated[Fraction, HEAD] = 0.05
+    """Fraction of all steps during which the rate rises from zero."""
 
+
+class RankingHead(AnyHead):
+    """The head orders samples by their loss."""
+
+    objective: Annotated[Literal["ranking"], HEAD] = "ranking"
+    margin: Annotated[Positive, HEAD] = 0.1
+    """Difference of uncertainties from which a pair counts as right."""
+    leeway: Annotated[NotNegative, HEAD] = 0.0
+    """Difference of losses, in nats, below which a pair has no order."""
+
+
+class SquaredHead(AnyHead):
+    """The head predicts the loss of a sample."""
+
+    objective: Annotated[Literal["squared"], HEAD] = "squared"
+
+
+Head = Annotated[RankingHead | SquaredHead, Field(discriminator="objective")]
+
+
+class Recipe(BaseModel):
+    """One experiment: everything that a run depends on except its seed."""
+
+    model_config = Table.model_config
     name: str
-    data: DataConfig
+    """Name in tables and plots."""
+    data: Data
+    """Training, validation and test data."""
     model: ModelConfig
+    """Classifier."""
+    loss: LossConfig = LossConfig()
+    """Loss."""
+    regulariser: Regulariser = EqualWeights()
+    """Entropy term and its weight for each sample."""
+    optimiser: Optimiser = Sgd()
+    """Optimiser."""
+    schedule: Schedule = CosineRate()
+    """Schedule of the learning rate."""
     training: TrainingConfig
-    loss: LossConfig = Field(default_factory=LossConfig)
-    regulariser: RegulariserConfig = Field(default_factory=RegulariserConfig)
-    optimiser: OptimiserConfig = Field(default_factory=OptimiserConfig)
-    schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
-    uncertainty: UncertaintyConfig = Field(default_factory=UncertaintyConfig)
+    """Training loop."""
+    uncertainty: Head = RankingHead()
+    """Uncertainty head."""

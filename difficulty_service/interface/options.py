@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from difficulty_service.errors import DifficultyError, StatisticsError
 from difficulty_service.options import SHRINKAGE_RULES
 from difficulty_service.score_columns import SCORERS
-from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions, Shrinkage
+from difficulty_service.statistics.fit_options import FitOptions, Shrinkage
+from difficulty_service.statistics.gaussian import MATMUL_DTYPES
 
 
 def fit_options(shrinkage: Shrinkage, matmul_dtype: str) -> FitOptions:

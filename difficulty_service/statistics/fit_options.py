@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
-Shrinkage = Literal["auto", "none", "ledoit-wolf", "oas", "leave-one-out"] | float
-
-MATMUL_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+ShrinkageRule = Literal["auto", "none", "ledoit-wolf", "oas", "leave-one-out"]
+Shrinkage = ShrinkageRule | float
 
 
 @dataclass(frozen=True)

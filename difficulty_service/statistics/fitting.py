@@ -14,8 +14,9 @@ from difficulty_service.statistics.chunks import (
     with_labels,
 )
 from difficulty_service.statistics.factor import WORST_CONDITION, condition_number
-from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
+from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.gaussian import (
+    MATMUL_DTYPES,
     FourthPowers,
     Gaussians,
     covariances,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from difficulty_service.errors import StatisticsError
 from difficulty_service.statistics.factor import Factor, factorise, factorise_with_ridge
-from difficulty_service.statistics.fit_options import MATMUL_DTYPES, FitOptions
+from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.moments import Moments
 from difficulty_service.statistics.products import (
     add_upper_gram,
@@ -20,6 +20,8 @@ from difficulty_service.statistics.products import (
     one_thread_per_product,
 )
 from difficulty_service.statistics.unit_length import scale_to_unit_length
+
+MATMUL_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from difficulty_service.score_columns import (
     OF_SUSPICION,
     absent_column,
     require_columns,
+    scorer_of,
 )
 from difficulty_service.score_file import SCHEMA
 from tests.command_options import options_by_command
@@ -19,6 +20,12 @@ COLUMNS = ["sample_id", "label", "label_name", "rmd", "label_margin"]
 def test_only_columns_of_score_files_are_known() -> None:
     assert {*COMPUTED_BY} < {*SCHEMA.names}
     assert {*COMPUTED_BY} > OF_SUSPICION
+
+
+def test_a_column_knows_the_scorer_that_fills_it() -> None:
+    names = ("md", "knn", "label_probability", "rmd_std", "loss", "label")
+
+    assert [scorer_of(name) for name in names] == ["rmd", "knn", "suspicion", None, None, None]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,8 @@ def test_an_option_for_images_is_refused_for_features(difficulty: Command) -> No
     done = difficulty("train", "probe_quick", "--on-error", "skip")
 
     assert done.returncode == 1
-    assert 'it needs data.kind = "images"' in " ".join(done.stderr.split())
+    message = " ".join(done.stderr.split())
+    assert 'has no effect with data.kind = "features"; it applies to "images"; remove it' in message
 
 
 def test_a_folder_in_use_and_a_learning_rate_that_is_too_high_are_errors_of_one_line(

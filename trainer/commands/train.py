@@ -32,10 +32,9 @@ def train(
         seed: Train this seed instead of the recipe's seeds.
     """
     from trainer.console import train_seed
-    from trainer.recipes.effects import NEEDS_SCORES
     from trainer.recipes.file import read_recipe
     from trainer.recipes.overrides import keys_of_overrides, split_overrides
-    from trainer.recipes.scores import SCORE_KEYS, used_scores, with_scores
+    from trainer.recipes.scores import NEEDS_SCORES, SCORE_KEYS, used_scores, with_scores
 
     changes = list(settings or [])
     changed = keys_of_overrides(split_overrides(changes))

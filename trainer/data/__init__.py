@@ -1,11 +1,9 @@
 """Datasets of the trainer: images, features, texts or trees with ids, labels and splits."""
 
-from collections.abc import Callable
-
 import torch
 
 from difficulty_service.errors import ConfigError, Setting
-from trainer.config import DataConfig, Kind
+from trainer.config import Data, FeatureData, ImageData, TextData, TreeData
 from trainer.data.classes import match_classes
 from trainer.data.features import open_feature_samples, open_feature_splits
 from trainer.data.image_splits import (
@@ -19,7 +17,6 @@ from trainer.data.trees import open_tree_samples, open_tree_splits
 from trainer.samples import InputSpec, Samples
 
 __all__ = [
-    "SPLITS",
     "Splits",
     "match_classes",
     "open_samples",
@@ -28,22 +25,8 @@ __all__ = [
 ]
 
 
-SPLITS: dict[Kind, Callable[[DataConfig, int, torch.device], Splits]] = {
-    "images": open_image_splits,
-    "features": open_feature_splits,
-    "text": open_text_splits,
-    "trees": open_tree_splits,
-}
-
-LABELLED: dict[Kind, Callable[..., Samples]] = {
-    "images": open_image_samples,
-    "text": open_text_samples,
-    "trees": open_tree_samples,
-}
-
-
 def open_splits(
-    config: DataConfig, seed: int, device: torch.device, tokenizer: str | None = None
+    config: Data, seed: int, device: torch.device, tokenizer: str | None = None
 ) -> Splits:
     """Opens the training, validation and test samples of a recipe.
 
@@ -57,13 +40,19 @@ def open_splits(
         DatasetError: A dataset cannot be read, or the datasets do not fit together.
         ConfigError: There is no such tokenizer.
     """
-    if config.kind == "text":
-        return open_text_splits(config, seed, device, tokenizer)
-    return SPLITS[config.kind](config, seed, device)
+    match config:
+        case ImageData():
+            return open_image_splits(config, seed, device)
+        case FeatureData():
+            return open_feature_splits(config, seed, device)
+        case TextData():
+            return open_text_splits(config, seed, device, tokenizer)
+        case TreeData():
+            return open_tree_splits(config, seed, device)
 
 
 def open_samples(
-    config: DataConfig,
+    config: Data,
     location: str,
     spec: InputSpec,
     device: torch.device,
@@ -98,4 +87,7 @@ def open_samples(
                 Setting("label_column"),
             )
         return open_feature_samples(location, spec, device)
-    return LABELLED[config.kind](config, location, spec, device, split, label_column)
+    if config.kind == "images":
+        return open_image_samples(config, location, spec, device, split, label_column)
+    opened = open_text_samples if config.kind == "text" else open_tree_samples
+    return opened(config, location, spec, device, split, label_column)

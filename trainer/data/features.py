@@ -11,11 +11,11 @@ from torch import Tensor
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import ConfigError, DatasetError, FeatureStoreError
+from difficulty_service.errors import DatasetError, FeatureStoreError
 from difficulty_service.feature_store.arrays import ArrayFeatures
 from difficulty_service.feature_store.kinds import known_differences
 from difficulty_service.feature_store.opening import open_features
-from trainer.config import DataConfig
+from trainer.config import FeatureData
 from trainer.data.classes import are_numbered, match_classes, refuse_shared_ids
 from trainer.data.splits import Splits, hold_out, named_by, with_label_noise
 from trainer.data.statistics import mean_and_std
@@ -60,7 +60,7 @@ class _Rows:
     warnings: tuple[str, ...] = ()
 
 
-def open_feature_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
+def open_feature_splits(config: FeatureData, seed: int, device: torch.device) -> Splits:
     """Opens and splits feature stores.
 
     Only the first of a sample's augmentation runs is used. Mean and standard deviation are
@@ -73,15 +73,9 @@ def open_feature_splits(config: DataConfig, seed: int, device: torch.device) -> 
         device: Device of the features.
 
     Raises:
-        ConfigError: The recipe has settings that do not apply to features.
         DatasetError: Stores do not fit together, or the dataset of labels lacks samples.
         FeatureStoreError: A store is incomplete, damaged or not a feature store.
     """
-    if config.augmentation != "none":
-        raise ConfigError(
-            f"data.augmentation {config.augmentation!r} does not apply to features",
-            "set it to 'none'",
-        )
     _require_features(config)
     with named_by("data.train", config.train):
         rows = _read(config.train)
@@ -122,7 +116,7 @@ def open_feature_samples(location: str, spec: InputSpec, device: torch.device) -
     return _select_all(_read(location), location, spec, device)
 
 
-def _require_features(config: DataConfig) -> None:
+def _require_features(config: FeatureData) -> None:
     """Refuses a recipe whose features do not exist, naming all of their keys."""
     missing = {
         f"data.{key}": location
@@ -209,7 +203,7 @@ def _of_arrays(arrays: ArrayFeatures) -> _Rows:
     return _Rows(ids, arrays.labels, arrays.class_names, rows, arrays.description, warnings)
 
 
-def _relabel(rows: _Rows, config: DataConfig) -> _Rows:
+def _relabel(rows: _Rows, config: FeatureData) -> _Rows:
     """Replaces the labels of rows by those of another dataset, by sample id.
 
     Raises:

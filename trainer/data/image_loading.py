@@ -8,7 +8,7 @@ from torch import Tensor
 
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.runtime.parallel import num_workers
-from trainer.config import Augmentation, DataConfig
+from trainer.config import Augmentation, ImageData
 from trainer.data.augmentation import augmentation_of
 from trainer.data.decoding import Fit
 from trainer.data.images import (
@@ -38,7 +38,7 @@ class ImageLoading:
         augmentation: Augmentation in training; "none" for validation and test datasets.
     """
 
-    config: DataConfig
+    config: ImageData
     fit: Fit
     device: torch.device
     augmentation: Augmentation = "none"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.errors import ImageError
-from trainer.config import DataConfig
+from trainer.config import ImageData
 from trainer.data.classes import match_classes, refuse_shared_ids
 from trainer.data.decoding import Fit, decode, failure_reason
 from trainer.data.held import are_of_one_kind, open_images_of
@@ -22,7 +22,7 @@ EVALUATION_MARGIN = 256 / 224
 """Margin of the centre crop in evaluation, for models trained on random resized crops."""
 
 
-def open_image_splits(config: DataConfig, seed: int, device: torch.device) -> Splits:
+def open_image_splits(config: ImageData, seed: int, device: torch.device) -> Splits:
     """Opens and splits datasets of images.
 
     Mean and standard deviation are computed over the training images where these are kept in
@@ -64,7 +64,7 @@ def open_image_splits(config: DataConfig, seed: int, device: torch.device) -> Sp
 
 
 def open_image_samples(
-    config: DataConfig,
+    config: ImageData,
     location: str,
     spec: InputSpec,
     device: torch.device,
@@ -91,7 +91,7 @@ def open_image_samples(
 
 
 def open_test_images(
-    config: DataConfig, spec: InputSpec, device: torch.device, class_names: tuple[str, ...]
+    config: ImageData, spec: InputSpec, device: torch.device, class_names: tuple[str, ...]
 ) -> Samples | None:
     """Opens the test dataset of a recipe with the model's class indices; None without one.
 
@@ -109,7 +109,7 @@ def open_test_images(
 
 
 def _options(
-    config: DataConfig, location: str, split: str | None, label_column: str | None
+    config: ImageData, location: str, split: str | None, label_column: str | None
 ) -> DatasetOptions:
     same_kind = are_of_one_kind(location, config.train)
     return DatasetOptions(
@@ -120,14 +120,14 @@ def _options(
     )
 
 
-def evaluation_margin(config: DataConfig) -> float:
+def evaluation_margin(config: ImageData) -> float:
     """The factor by which a resized image exceeds its centre crop, in evaluation."""
     # Images in memory are decoded once, for training too, where the whole image is needed.
     crops = config.augmentation == "random_resized_crop" and not config.in_memory
     return EVALUATION_MARGIN if crops else 1.0
 
 
-def _training_fit(config: DataConfig, dataset: Dataset) -> Fit:
+def _training_fit(config: ImageData, dataset: Dataset) -> Fit:
     """The size of the recipe, or else that of the first image that can be read."""
     if config.image_size is not None:
         size = config.image_size
@@ -145,7 +145,7 @@ def _training_fit(config: DataConfig, dataset: Dataset) -> Fit:
     raise unreadable(named(failures, dataset), dataset.location)
 
 
-def _validation_fraction(config: DataConfig) -> float:
+def _validation_fraction(config: ImageData) -> float:
     return 0.0 if isinstance(config.validation, str) else config.validation
 
 
@@ -159,7 +159,7 @@ def _spec(inputs: MemoryImages | LargeImages, fit: Fit, positions: Tensor) -> In
 
 
 def _open_validation(
-    config: DataConfig, spec: InputSpec, device: torch.device, train: Samples
+    config: ImageData, spec: InputSpec, device: torch.device, train: Samples
 ) -> Samples | None:
     location = config.validation
     if not isinstance(location, str):

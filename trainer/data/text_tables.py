@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +22,7 @@ from difficulty_service.datasets.table_files import (
     read_columns,
 )
 from difficulty_service.errors import DatasetError
-from trainer.config import DataConfig
+from trainer.config import WordData
 from trainer.data.classes import match_classes, refuse_shared_ids
 from trainer.data.splits import (
     Splits,
@@ -32,6 +33,8 @@ from trainer.data.splits import (
     with_label_noise,
 )
 from trainer.samples import InputSpec, Samples
+
+Words = TypeVar("Words", bound=WordData)
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class TextTable:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class Encoding(Generic[Words]):
     """How the texts of a table become the inputs of a model.
 
     Attributes:
@@ -74,11 +77,9 @@ class Encoding:
 
     column_names: Sequence[str]
     encode: Callable[[TextTable, Tensor, InputSpec, torch.device], Samples]
-    encode_training: Callable[
-        [DataConfig, TextTable, Tensor, torch.device], tuple[Samples, InputSpec]
-    ]
+    encode_training: Callable[[Words, TextTable, Tensor, torch.device], tuple[Samples, InputSpec]]
 
-    def open_splits(self, config: DataConfig, seed: int, device: torch.device) -> Splits:
+    def open_splits(self, config: Words, seed: int, device: torch.device) -> Splits:
         """Opens and splits tables; the vocabulary is that of the training texts.
 
         Args:
@@ -117,7 +118,7 @@ class Encoding:
 
     def open_samples(
         self,
-        config: DataConfig,
+        config: WordData,
         location: str,
         spec: InputSpec,
         device: torch.device,
@@ -145,7 +146,7 @@ class Encoding:
 
 
 def _open_validation(
-    encoding: Encoding, config: DataConfig, spec: InputSpec, device: torch.device, train: Dataset
+    encoding: Encoding[Any], config: WordData, spec: InputSpec, device: torch.device, train: Dataset
 ) -> Samples | None:
     """Opens the validation dataset of a recipe; None without one."""
     location = config.validation
@@ -160,8 +161,8 @@ def _open_validation(
 
 
 def _open_test(
-    encoding: Encoding,
-    config: DataConfig,
+    encoding: Encoding[Any],
+    config: WordData,
     spec: InputSpec,
     device: torch.device,
     class_names: tuple[str, ...],
@@ -176,8 +177,8 @@ def _open_test(
 
 
 def _read_table(
-    encoding: Encoding,
-    config: DataConfig,
+    encoding: Encoding[Any],
+    config: WordData,
     location: str,
     split: str | None,
     label_column: str | None,

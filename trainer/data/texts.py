@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from trainer.config import DataConfig
+from trainer.config import TextData
 from trainer.data.splits import Splits
 from trainer.data.text_tables import Encoding, TextTable
 from trainer.data.vocabulary import build_vocabulary, encode_texts, pad, split_words
@@ -54,7 +54,7 @@ def _encode(table: TextTable, positions: Tensor, spec: InputSpec, device: torch.
 
 
 def _encode_training(
-    config: DataConfig, table: TextTable, positions: Tensor, device: torch.device
+    config: TextData, table: TextTable, positions: Tensor, device: torch.device
 ) -> tuple[Samples, InputSpec]:
     """The same of training texts, whose words are the vocabulary."""
     length = config.text_length
@@ -65,7 +65,7 @@ def _encode_training(
 
 
 def _encode_training_subwords(
-    tokenizer: str, config: DataConfig, table: TextTable, positions: Tensor, device: torch.device
+    tokenizer: str, config: TextData, table: TextTable, positions: Tensor, device: torch.device
 ) -> tuple[Samples, InputSpec]:
     """The same by the tokens of a pretrained network."""
     subwords = load_subwords(tokenizer)
@@ -74,11 +74,11 @@ def _encode_training_subwords(
     return _encode(table, positions, spec, device), spec
 
 
-TEXTS = Encoding(TEXT_NAMES, _encode, _encode_training)
+TEXTS = Encoding[TextData](TEXT_NAMES, _encode, _encode_training)
 
 
 def open_text_splits(
-    config: DataConfig, seed: int, device: torch.device, tokenizer: str | None = None
+    config: TextData, seed: int, device: torch.device, tokenizer: str | None = None
 ) -> Splits:
     """Opens and splits tables of texts; see `Encoding.open_splits`.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.errors import DatasetError
-from trainer.config import DataConfig
+from trainer.config import TreeData
 from trainer.data.bracketed_tree import Tree, parse_tree
 from trainer.data.forest import Forest, TreeInputs, plant
 from trainer.data.text_tables import Encoding, TextTable
@@ -36,7 +36,7 @@ def _encode(table: TextTable, positions: Tensor, spec: InputSpec, device: torch.
 
 
 def _encode_training(
-    config: DataConfig, table: TextTable, positions: Tensor, device: torch.device
+    config: TreeData, table: TextTable, positions: Tensor, device: torch.device
 ) -> tuple[Samples, InputSpec]:
     """Training sentences, or all their labelled phrases; their words are the vocabulary."""
     trees = _parse(table, positions)
@@ -116,7 +116,7 @@ def _phrase_labels(trees: Sequence[Tree], num_classes: int) -> NDArray[np.int64]
     return np.where(labels < num_classes, labels, NO_LABEL)
 
 
-TREES = Encoding(TREE_NAMES, _encode, _encode_training)
+TREES = Encoding[TreeData](TREE_NAMES, _encode, _encode_training)
 
 open_tree_splits = TREES.open_splits
 open_tree_samples = TREES.open_samples

@@ -16,8 +16,7 @@ from trainer.config import Recipe
 from trainer.interface.parts import Data, Loss, Model, Parts, name_parts
 from trainer.interface.progress import watch
 from trainer.own_code import describe_own, known_objects
-from trainer.recipes.effects import without_defaults
-from trainer.recipes.file import changed_recipe, read_values, recipe_as_dict
+from trainer.recipes.file import changed_recipe, effective_values, read_values
 from trainer.recipes.overrides import refuse_repeated
 from trainer.recipes.scores import SCORE_KEYS, with_scores
 from trainer.runs.evaluate import load_model
@@ -142,7 +141,7 @@ def train(  # noqa: PLR0913 - one parameter for each part
 def _values(recipe: RecipeLike) -> tuple[dict[str, Any], str]:
     """The values of a recipe, to be changed, and what messages call it."""
     if isinstance(recipe, Recipe):
-        return without_defaults(recipe_as_dict(recipe), recipe), recipe.name
+        return effective_values(recipe), recipe.name
     if isinstance(recipe, Mapping):
         return {"name": "run", **deepcopy(dict(recipe))}, "the recipe"
     path = os.fspath(recipe)

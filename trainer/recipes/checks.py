@@ -1,7 +1,7 @@
-"""Checks for settings of a recipe that are valid alone but contradict each other."""
+"""Checks for tables of a recipe that are valid alone but contradict each other."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -10,32 +10,28 @@ from trainer.losses import LOSSES_WITH_MEMORY, Loss, make_loss
 from trainer.losses.focal import ScheduledFocal
 from trainer.models import MODELS, kind_of_model
 from trainer.own_code import is_own
-from trainer.recipes.effects import keys_without_effect, messages_of
 from trainer.recipes.messages import wrong_value
 
 LOGITS = ((1.0, 0.0), (1.0, 0.0))
 """Logits of the batch on which losses are tried."""
 
 
-def contradictions(recipe: Recipe, given: Iterable[str], *, in_sweep: bool = False) -> list[str]:
-    """Finds settings that contradict each other, and those without an effect.
+def contradictions(recipe: Recipe, *, in_sweep: bool = False) -> list[str]:
+    """Finds settings of different tables that contradict each other.
 
     Args:
-        recipe: A recipe whose values are valid by themselves.
-        given: Keys that were written down, with their table, as in "schedule.factor".
+        recipe: A recipe whose tables are valid by themselves.
         in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
 
     Returns:
         One message with its remedy for each contradiction; empty for a valid recipe.
     """
     checks = (
-        messages_of(recipe, keys_without_effect(recipe, given)),
         _check_model(recipe),
         _check_schedule(recipe),
         _check_loss(recipe),
         _check_weights(recipe, in_sweep=in_sweep),
-        _check_trust(recipe),
-        _check_others(recipe),
+        _check_final(recipe),
     )
     return [problem for problems in checks for problem in problems]
 
@@ -55,10 +51,6 @@ def _check_schedule(recipe: Recipe) -> Iterator[str]:
     if recipe.schedule.name != "steps":
         return
     milestones, epochs = recipe.schedule.milestones, recipe.training.epochs
-    if not milestones:
-        yield wrong_value(
-            "schedule.name", "steps", "needs schedule.milestones, such as [0.5, 0.75] of all epochs"
-        )
     late = [milestone for milestone in milestones if milestone >= epochs and milestone >= 1]
     if late:
         yield wrong_value(
@@ -143,23 +135,7 @@ def _check_weights(recipe: Recipe, *, in_sweep: bool) -> Iterator[str]:
         )
 
 
-def _check_trust(recipe: Recipe) -> Iterator[str]:
-    if recipe.loss.weights != "constant" and recipe.loss.targets != "labels":
-        yield wrong_value(
-            "loss.targets",
-            recipe.loss.targets,
-            'loss.weights = "label_probability" acts on the same doubt a second time; choose one '
-            "of the two",
-        )
-
-
-def _check_others(recipe: Recipe) -> Iterator[str]:
-    optimiser, seeds = recipe.optimiser, recipe.training.seeds
+def _check_final(recipe: Recipe) -> Iterator[str]:
     if recipe.training.final == "best" and recipe.data.validation == 0:
         remedy = "needs validation data; make data.validation 0.1"
         yield wrong_value("training.final", recipe.training.final, remedy)
-    if optimiser.name == "sgd" and optimiser.nesterov and optimiser.momentum == 0:
-        remedy = "needs optimiser.momentum above 0, such as 0.9"
-        yield wrong_value("optimiser.nesterov", optimiser.nesterov, remedy)
-    if len(set(seeds)) < len(seeds):
-        yield wrong_value("training.seeds", seeds, "names a seed twice; name each seed once")

@@ -2,27 +2,21 @@
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from difficulty_service.errors import ConfigError
-from trainer.config import LossConfig, Recipe
-from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
-from trainer.models import AMBIGUOUS, MODELS, PREFIXES, model_options
-from trainer.own_code import is_own
+from trainer.config import LossConfig, Needs, Recipe, Table
 from trainer.recipes.checks import contradictions
-from trainer.recipes.effects import changed_keys, keys_without_effect, with_defaults
 from trainer.recipes.messages import (
     did_you_mean,
     one_message,
     unknown_key,
-    wrong_constant,
     wrong_value,
     wrong_values,
 )
@@ -34,13 +28,17 @@ from trainer.recipes.overrides import (
     split_overrides,
     with_overrides,
 )
-from trainer.recipes.own_settings import wrong_own_settings
+from trainer.recipes.settings import wrong_settings
 from trainer.recipes.tables import (
     OPEN_TABLES,
     TABLES,
+    defaults_of,
     home_of,
+    keys_of_other_kinds,
     keys_of_table,
     unknown_top_level_key,
+    unmet_needs,
+    without_effect,
 )
 
 
@@ -94,18 +92,12 @@ def changed_recipe(
     """
     kept = {table: keys_of_table(table) for table in OPEN_TABLES}
     values = with_overrides(values, changes, kept)
-    recipe = _build(values, source)
-    written, changed = keys_of(values), keys_of_overrides(changes)
-    without_effect = keys_without_effect(recipe, written - changed)
-    obsolete = [
-        key
-        for key, condition in without_effect.items()
-        if not changed.isdisjoint(decisive(condition.decided_by))
-    ]
-    recipe = with_defaults(recipe, obsolete)
-    given = written - set(obsolete)
-    _require_consistent(contradictions(recipe, given, in_sweep=in_sweep), source)
-    return recipe
+    changed = keys_of_overrides(changes)
+
+    def is_obsolete(key: str, need: Needs) -> bool:
+        return key not in changed and not changed.isdisjoint(decisive(need.keys))
+
+    return _build(values, source, is_obsolete, in_sweep=in_sweep)
 
 
 def recipe_from_dict(values: Mapping[str, Any], source: str, *, in_sweep: bool = False) -> Recipe:
@@ -121,18 +113,53 @@ def recipe_from_dict(values: Mapping[str, Any], source: str, *, in_sweep: bool =
     Raises:
         ConfigError: The values are invalid; the message lists all problems.
     """
-    recipe = _build(values, source)
-    _require_consistent(contradictions(recipe, changed_keys(recipe), in_sweep=in_sweep), source)
+
+    def is_default(key: str, _need: Needs) -> bool:
+        table, name = key.split(".")
+        return bool(_frozen(values[table][name]) == defaults_of(table)[name])
+
+    return _build(values, source, is_default, in_sweep=in_sweep)
+
+
+def _build(
+    values: Mapping[str, Any],
+    source: str,
+    may_be_left_out: Callable[[str, Needs], bool],
+    *,
+    in_sweep: bool,
+) -> Recipe:
+    """Makes a recipe, without those of its keys without an effect that may be left out."""
+    foreign = keys_of_other_kinds(values)
+    recipe = _parse_tables(_without(values, foreign), source)
+    idle = foreign | unmet_needs(recipe, keys_of(values))
+    problems = [
+        without_effect(recipe, key, values[table][name], need)
+        for key, need in idle.items()
+        if not may_be_left_out(key, need)
+        for table, name in [key.split(".")]
+    ]
+    recipe = _parse_tables(_without(values, idle), source)
+    _require_none(problems + contradictions(recipe, in_sweep=in_sweep), source)
     return recipe
 
 
-def _require_consistent(problems: list[str], source: str) -> None:
+def _without(values: Mapping[str, Any], keys: Mapping[str, Needs]) -> dict[str, Any]:
+    """The values of a recipe without some keys."""
+    return {
+        table: {name: value for name, value in part.items() if f"{table}.{name}" not in keys}
+        if isinstance(part, Mapping)
+        else part
+        for table, part in values.items()
+    }
+
+
+def _require_none(problems: list[str], source: str) -> None:
     if problems:
         raise ConfigError(one_message(source, problems))
 
 
-def _build(values: Mapping[str, Any], source: str) -> Recipe:
-    """Makes a recipe whose values are valid by themselves."""
+def _parse_tables(values: Mapping[str, Any], source: str) -> Recipe:
+    """Makes a recipe whose tables are valid by themselves, and have no keys of another kind."""
     problems = [
         unknown_top_level_key(key, value)
         for key, value in values.items()
@@ -144,8 +171,8 @@ def _build(values: Mapping[str, Any], source: str) -> Recipe:
     for table in TABLES:
         parts[table], table_problems = _read_table(table, values.get(table, {}))
         problems += table_problems
-    _require_consistent(problems, source)
-    return Recipe(name=values["name"], **parts)
+    _require_none(problems, source)
+    return Recipe.model_validate({"name": values["name"], **parts})
 
 
 def recipe_as_dict(recipe: Recipe) -> dict[str, Any]:
@@ -155,11 +182,22 @@ def recipe_as_dict(recipe: Recipe) -> dict[str, Any]:
         recipe: Any recipe; None is left out, as TOML has no value for it.
 
     Returns:
-        Values that `recipe_from_dict` converts to the same recipe.
+        Values that `recipe_from_dict` converts to the same recipe. Keys of other kinds are there,
+        too, with their defaults.
     """
+    return _values(recipe, {table: defaults_of(table) for table in TABLES})
+
+
+def effective_values(recipe: Recipe) -> dict[str, Any]:
+    """Converts a recipe to the values of its file, without keys that have no effect."""
+    values = _values(recipe, {table: {} for table in TABLES})
+    return _without(values, unmet_needs(recipe, keys_of(values)))
+
+
+def _values(recipe: Recipe, defaults: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {"name": recipe.name}
     for table in TABLES:
-        part = asdict(getattr(recipe, table))
+        part = {**defaults[table], **getattr(recipe, table).model_dump()}
         part |= part.pop(OPEN_TABLES.get(table, ""), {})
         values[table] = {key: _listed(value) for key, value in part.items() if value is not None}
     return values
@@ -202,51 +240,31 @@ def _parse(file: Traversable, source: str) -> dict[str, Any]:
         raise ConfigError(f"{source} cannot be read: {error.strerror}") from error
 
 
-def _read_table(table: str, values: object) -> tuple[Any, list[str]]:
+def _read_table(table: str, values: object) -> tuple[Table | None, list[str]]:
     """The configuration of one table, None if it is invalid, and its problems."""
     if not isinstance(values, Mapping):
         return None, [wrong_value(table, values, f"must be a table, [{table}]")]
-    field, known = OPEN_TABLES.get(table), keys_of_table(table)
+    kinds, known, open_field = TABLES[table], keys_of_table(table), OPEN_TABLES.get(table)
     settings = {key: value for key, value in values.items() if key not in known}
-    if field:
+    own = {key: values[key] for key in known if key in values}
+    if open_field:
         default_name = LossConfig().name if table == "loss" else None
-        problems = _wrong_settings(table, values.get("name", default_name), settings)
-        nested = {field: {key: _frozen(value) for key, value in settings.items()}}
+        problems = wrong_settings(table, values.get("name", default_name), settings)
     else:
         problems = [unknown_key(f"[{table}]", key, known, home_of(key)) for key in settings]
-        nested = {}
-    own = json.dumps({key: values[key] for key in known if key in values}, default=str)
+    if kinds.tag and own.get(kinds.tag, kinds.default) not in [*kinds.members]:
+        *names, last = map(repr, kinds.members)
+        remedy = f"must be {', '.join(names)} or {last}"
+        problems.append(wrong_value(f"{table}.{kinds.tag}", own.pop(kinds.tag), remedy))
     try:
         # Only JSON lists become tuples; strict, as 3.0 epochs or "yes" are mistakes.
-        part: Any = TypeAdapter(TABLES[table]).validate_json(own, strict=True)
+        part = kinds.of(own).model_validate_json(json.dumps(own, default=str), strict=True)
     except ValidationError as error:
         return None, problems + wrong_values(table, error)
-    return replace(part, **nested), problems
-
-
-def _wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> list[str]:
-    """The problems of the name of a loss or model and of its settings."""
-    if not isinstance(name, str):
-        return []  # reported as missing or of a wrong type
-    if is_own(name):
-        return wrong_own_settings(table, name, settings)
-    if table == "model" and name in AMBIGUOUS:
-        return [wrong_value("model.name", name, AMBIGUOUS[name])]
-    names = sorted(MODELS) if table == "model" else sorted(LOSSES | LOSSES_WITH_MEMORY)
-    if name not in names and not (table == "model" and name.startswith(PREFIXES)):
-        patterns = [f"{prefix}NAME" for prefix in PREFIXES] if table == "model" else []
-        choices = ", ".join([*names, *patterns, "package.module:name"])
-        choice = f"no such {table}{did_you_mean(name, names)} Choose one of {choices}"
-        return [wrong_value(f"{table}.name", name, choice)]
-    defaults = model_options(name) if table == "model" else loss_constants(name)
-    problems = []
-    for key, value in settings.items():
-        if key not in defaults:
-            known = [*defaults, *(each for each in keys_of_table(table) if each != "name")]
-            problems.append(unknown_key(f'[{table}] of name "{name}"', key, known))
-        else:
-            problems += wrong_constant(f"{table}.{key}", value, defaults[key])
-    return problems
+    if open_field:
+        frozen = {key: _frozen(value) for key, value in settings.items()}
+        part = part.model_copy(update={open_field: frozen})
+    return part, problems
 
 
 def _frozen(value: Any) -> Any:  # noqa: ANN401 - any TOML value

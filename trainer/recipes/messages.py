@@ -88,19 +88,19 @@ def wrong_values(table: str, error: ValidationError) -> list[str]:
     """
     missing: list[str] = []
     values: dict[str, object] = {}
-    expected: dict[str, list[str]] = {}
+    remedies: dict[str, str] = {}
     for detail in error.errors(include_url=False):
-        key = _key(table, detail["loc"])
-        if detail["type"] == "missing":
-            missing.append(f"[{table}] {detail['loc'][0]}: is missing; every recipe needs it")
-            continue
+        key, kind = _key(table, detail["loc"]), detail["type"]
         values[key] = detail["input"]
-        expected.setdefault(key, []).append(_expected(detail["type"], detail))
-    return missing + [
-        # A value of two possible types has one error for each of them.
-        wrong_value(key, values[key], f"must be {', or '.join(phrases)}")
-        for key, phrases in expected.items()
-    ]
+        if kind == "missing":
+            missing.append(f"[{table}] {detail['loc'][0]}: is missing; every recipe needs it")
+        elif kind == "value_error":
+            remedies[key] = str(detail["ctx"]["error"])
+        else:
+            # A value of two possible types has one error for each of them.
+            start = f"{remedies[key]}, or" if key in remedies else "must be"
+            remedies[key] = f"{start} {_expected(kind, detail)}"
+    return missing + [wrong_value(key, values[key], remedy) for key, remedy in remedies.items()]
 
 
 def _key(table: str, location: tuple[int | str, ...]) -> str:
@@ -114,29 +114,3 @@ def _expected(kind: str, detail: Mapping[str, Any]) -> str:
     if kind not in EXPECTED:
         return f"something else: {detail['msg']}"
     return EXPECTED[kind].format_map(detail.get("ctx", {}))
-
-
-def wrong_constant(key: str, value: object, default: object) -> list[str]:
-    """Checks that a constant of a loss or an option of a model has the type of its default.
-
-    Args:
-        key: Key with its table.
-        value: Value in the recipe.
-        default: Default value; None allows any type.
-
-    Returns:
-        One message, or none.
-    """
-    kinds: tuple[tuple[type, type | tuple[type, ...], str], ...] = (
-        (bool, bool, "true or false"),
-        (int, int, "a whole number"),
-        (float, (int, float), "a number"),
-        (str, str, "text"),
-        (tuple, (list, tuple), "a list, such as [1, 2]"),
-    )
-    for kind, accepted, expected in kinds:
-        if isinstance(default, kind):
-            # A bool is an int in Python, but not in a recipe.
-            fits = isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
-            return [] if fits else [wrong_value(key, value, f"must be {expected}")]
-    return []

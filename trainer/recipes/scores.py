@@ -1,22 +1,23 @@
 """The score files of a recipe: of its entropy term, of its loss, or one for both."""
 
-from dataclasses import replace
-
 from difficulty_service.errors import ConfigError
-from trainer.config import Recipe
-from trainer.recipes.effects import NEEDS_SCORES
+from trainer.config import Recipe, Table
 
 SCORE_KEYS = ("regulariser.scores", "loss.scores")
 """Keys of score files."""
 
+NEEDS_SCORES = (
+    'has no effect with regulariser.weights = "constant"; set regulariser.weights = "scores" and '
+    'regulariser.alpha above 0, such as 0.3, or loss.weights = "label_probability"'
+)
+"""What a score file needs."""
+
 
 def used_scores(recipe: Recipe) -> list[str | None]:
     """The score file of each part of a recipe that needs one; None where it is not named."""
-    parts = (
-        (recipe.regulariser.weights == "scores", recipe.regulariser.scores),
-        (recipe.loss.doubts_labels, recipe.loss.scores),
-    )
-    return [scores for used, scores in parts if used]
+    regulariser, loss = recipe.regulariser, recipe.loss
+    by_scores = [regulariser.scores] if regulariser.weights == "scores" else []
+    return [*by_scores, loss.scores] if loss.doubts_labels else by_scores
 
 
 def with_scores(recipe: Recipe, scores: str) -> Recipe:
@@ -27,8 +28,9 @@ def with_scores(recipe: Recipe, scores: str) -> Recipe:
     """
     if not used_scores(recipe):
         raise ConfigError(f"{scores} {NEEDS_SCORES}", parameter="scores")
+    parts: dict[str, Table] = {}
     if recipe.regulariser.weights == "scores":
-        recipe = replace(recipe, regulariser=replace(recipe.regulariser, scores=scores))
+        parts["regulariser"] = recipe.regulariser.model_copy(update={"scores": scores})
     if recipe.loss.doubts_labels:
-        recipe = replace(recipe, loss=replace(recipe.loss, scores=scores))
-    return recipe
+        parts["loss"] = recipe.loss.model_copy(update={"scores": scores})
+    return recipe.model_copy(update=parts)

@@ -91,8 +91,8 @@ class _Seed:
                     Setting("on_error"),
                     parameter="on_error",
                 )
-            data = replace(data, on_error=self.request.on_error)
-        recipe = replace(trained.recipe, data=data)
+            data = data.model_copy(update={"on_error": self.request.on_error})
+        recipe = trained.recipe.model_copy(update={"data": data})
         return replace(trained, recipe=recipe, on_open=self._note)
 
     def _note(self, samples: Samples) -> None:

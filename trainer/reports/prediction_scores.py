@@ -18,7 +18,7 @@ from torch import Tensor
 from difficulty_service.errors import Setting, TrainingError
 from difficulty_service.score_file import write_scores
 from trainer import run_folder
-from trainer.config import DataConfig
+from trainer.config import Data
 from trainer.evaluation.prediction_file import Predictions
 from trainer.metrics.predictions import centred_blocks
 from trainer.runs.evaluate import DatasetChoice
@@ -145,20 +145,25 @@ def _percentiles(scores: Tensor) -> Tensor:
     return (low + high).float() / max(1, 2 * (len(scores) - 1))
 
 
-def _place(data: DataConfig, choice: DatasetChoice | None, *, has_test: bool) -> dict[str, Any]:
+def _place(data: Data, choice: DatasetChoice | None, *, has_test: bool) -> dict[str, Any]:
     """The dataset of the samples and how it was read, as other score files have them."""
+    given = data.model_dump()
     if choice is not None:
         location, split, label_column = choice.location, choice.split, choice.label_column
     elif has_test:
-        location, split = data.test or "", data.test_split
-        label_column = data.test_label_column or data.label_column
+        location, split = data.test or "", given.get("test_split")
+        label_column = given.get("test_label_column") or data.label_column
     elif isinstance(data.validation, str):
-        location, split, label_column = data.validation, data.validation_split, data.label_column
+        location, split, label_column = (
+            data.validation,
+            given.get("validation_split"),
+            data.label_column,
+        )
     else:
         location, split, label_column = data.train, data.split, data.label_column
     options = {
         "split": split,
-        "image_column": data.image_column,
+        "image_column": given.get("image_column"),
         "label_column": label_column,
         "id_column": data.id_column,
     }

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from difficulty_service.errors import TrainingError
+from trainer.config import ImageData
 from trainer.data.image_splits import evaluation_margin
 from trainer.models.normalisation import Normalisation
 from trainer.run_folder import FINAL, MODEL, RECIPE, seed_folders
@@ -55,7 +56,7 @@ def read_network(folder: Path) -> RunNetwork:
         ConfigError: The network can no longer be built.
     """
     seed = _find_seed(folder)
-    _require_finished_run_of_images(seed)
+    data = _images_of_finished_run(seed)
     saved = read_model(seed)
     height, width = saved.spec.shape[1:]
     if height != width:
@@ -67,7 +68,7 @@ def read_network(folder: Path) -> RunNetwork:
         network=_without_classifier(saved, seed),
         weights=seed / MODEL,
         size=height,
-        resize=round(height * evaluation_margin(saved.recipe.data)),
+        resize=round(height * evaluation_margin(data)),
         interpolation="bilinear",
         mean=_per_channel(normalisation.mean),
         std=_per_channel(normalisation.std),
@@ -87,14 +88,15 @@ def _find_seed(folder: Path) -> Path:
     return seeds[0]
 
 
-def _require_finished_run_of_images(seed: Path) -> None:
-    kind = read_recipe(seed)[0].data.kind
-    if kind != "images":
-        raise _unfit(seed, f"was trained on {kind}, and a backbone takes images")
+def _images_of_finished_run(seed: Path) -> ImageData:
+    data = read_recipe(seed)[0].data
+    if data.kind != "images":
+        raise _unfit(seed, f"was trained on {data.kind}, and a backbone takes images")
     if not all((seed / name).is_file() for name in (MODEL, FINAL)):
         raise TrainingError(
             f"the run {seed} is not finished", "go on with `difficulty train --resume`"
         )
+    return data
 
 
 def _unfit(seed: Path, reason: str) -> TrainingError:

@@ -1,6 +1,6 @@
 """The model of a run on disk: its parameters, and the network that they belong to."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import nn
@@ -99,4 +99,4 @@ def _without_files(config: ModelConfig) -> ModelConfig:
     }
     if "pretrained" in model_options(config.name):
         options["pretrained"] = False
-    return replace(config, options=options)
+    return config.model_copy(update={"options": options})

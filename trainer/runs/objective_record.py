@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from trainer.config import LossConfig, Recipe, RegulariserConfig
+from trainer.config import LossConfig, Recipe, ScoreWeights
 from trainer.losses import loss_constants
 from trainer.weights.formula import WeightsDistribution
 from trainer.weights.score_source import describe_scores
@@ -51,7 +51,7 @@ def describe_objective(
         "alpha": config.alpha,
         "weights": "none" if config.alpha == 0 else config.weights,
     }
-    if distribution is not None and config.scores is not None:
+    if distribution is not None and config.weights == "scores" and config.scores is not None:
         record["formula"] = {key: getattr(config, key) for key in WEIGHT_KEYS}
         record["scores"] = describe_scores(Path(config.scores), config.column)
         record["distribution"] = distribution.as_dict()
@@ -81,7 +81,7 @@ def _unweighted(
     loss = f"{recipe.loss.name} ({shown})" if shown else recipe.loss.name
     if config.alpha == 0:
         return f"{loss}, without an entropy term"
-    if distribution is None:
+    if config.weights == "constant" or distribution is None:
         return f"{loss} minus {config.alpha:g} times the entropy of each prediction"
     return (
         f"{loss} minus {config.alpha:g} times the weight of each sample times the entropy of its "
@@ -103,7 +103,7 @@ def _trust(config: LossConfig) -> str:
     return ""
 
 
-def _weights(config: RegulariserConfig, distribution: WeightsDistribution) -> str:
+def _weights(config: ScoreWeights, distribution: WeightsDistribution) -> str:
     return (
         f"weights from column {config.column} of {config.scores} (normalise = {config.normalise}, "
         f"score_temperature = {config.score_temperature:g}), mean {distribution.mean:.3g}, "

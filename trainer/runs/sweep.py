@@ -6,18 +6,17 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from difficulty_service.errors import ConfigError, Setting, TrainingError
 from difficulty_service.score_file import read_score_schema
 from trainer import run_folder
-from trainer.config import Recipe, RegulariserConfig
-from trainer.recipes.effects import NEEDS_SCORES
+from trainer.config import EqualWeights, Recipe
 from trainer.recipes.file import read_recipe
 from trainer.recipes.overrides import value_of
-from trainer.recipes.scores import used_scores, with_scores
+from trainer.recipes.scores import NEEDS_SCORES, used_scores, with_scores
 from trainer.runs.train import fixed_part
 from trainer.training.checkpoint import require_same_run
 
@@ -174,7 +173,7 @@ def _read(request: SweepRequest, combination: Combination) -> Recipe:
     overrides = [*request.settings, *changes]
     recipe = read_recipe(request.recipe, overrides, in_sweep=ALPHA in combination)
     if _is_plain(combination):
-        recipe = replace(recipe, regulariser=RegulariserConfig())
+        recipe = recipe.model_copy(update={"regulariser": EqualWeights()})
     if request.scores is not None and used_scores(recipe):
         recipe = with_scores(recipe, str(request.scores))
     return recipe
@@ -210,7 +209,8 @@ def _run(request: SweepRequest, label: str, recipe: Recipe) -> SweptRun:
         # What was replaced or cut off must not make two folders one.
         name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
     folder = sweep_folder(request, recipe.name) / name
-    return SweptRun(label, folder, replace(recipe, name=f"{recipe.name}, {label}"))
+    named = recipe.model_copy(update={"name": f"{recipe.name}, {label}"})
+    return SweptRun(label, folder, named)
 
 
 def _check_scores(request: SweepRequest, recipes: Sequence[Recipe]) -> None:

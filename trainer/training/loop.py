@@ -101,7 +101,7 @@ def _train_epoch(
     plan = plan_epoch(len(samples), settings.batch_size, seed, progress.epoch, samples.groups)
     shares = [share_of_process(batch, accelerator) for batch in plan[progress.step :]]
     draws = None
-    if recipe.data.augmentation != "none":
+    if recipe.data.kind == "images" and recipe.data.augmentation != "none":
         draws = draw_augmentation(len(samples), seed, progress.epoch)
     layer = last_layer(accelerator.unwrap_model(state.model))
     step = GradientStep(state, data, recipe, accelerator, layer)

@@ -2,10 +2,10 @@
 
 import math
 
-from trainer.config import ScheduleConfig
+from trainer.config import Schedule, StepRate
 
 
-def rate_at(step: int, steps: int, epochs: int, config: ScheduleConfig) -> float:
+def rate_at(step: int, steps: int, epochs: int, config: Schedule) -> float:
     """The learning rate at a step.
 
     Args:
@@ -31,7 +31,7 @@ def rate_at(step: int, steps: int, epochs: int, config: ScheduleConfig) -> float
     return 1.0
 
 
-def _milestones_passed(step: int, steps: int, epochs: int, config: ScheduleConfig) -> int:
+def _milestones_passed(step: int, steps: int, epochs: int, config: StepRate) -> int:
     fractions = [
         milestone if milestone < 1 else milestone / epochs for milestone in config.milestones
     ]

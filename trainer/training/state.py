@@ -13,7 +13,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from difficulty_service.errors import ConfigError
 from trainer import run_folder
-from trainer.config import OptimiserConfig, Recipe
+from trainer.config import Optimiser, Recipe
 from trainer.data import Splits
 from trainer.losses import call_hook, make_loss
 from trainer.models import build_model
@@ -105,7 +105,7 @@ def make_train_state(
     return TrainState(prepared_model, prepared_optimiser, objective, average, Progress(), best)
 
 
-def make_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Optimizer:
+def make_optimiser(model: nn.Module, config: Optimiser) -> torch.optim.Optimizer:
     """The optimiser of a model's trainable parameters."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if config.name == "adamw":

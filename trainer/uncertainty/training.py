@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from difficulty_service.errors import TrainingError
-from trainer.config import ScheduleConfig, UncertaintyConfig
+from trainer.config import CosineRate, Head
 from trainer.metrics.ranking import auroc
 from trainer.training.checkpoint import Progress
 from trainer.training.schedules import rate_at
@@ -121,7 +121,7 @@ def predict_uncertainties(head: UncertaintyHead, features: Tensor) -> Tensor:
     return torch.cat([head(block) for block in blocks]).view(samples, runs).mean(dim=1)
 
 
-def make_head_state(config: UncertaintyConfig, seed: int, features: Tensor) -> HeadState:
+def make_head_state(config: Head, seed: int, features: Tensor) -> HeadState:
     """Builds the state before the first step.
 
     Args:
@@ -143,7 +143,7 @@ def train_head(
     state: HeadState,
     samples: HeadSamples,
     validation: HeadSamples | None,
-    config: UncertaintyConfig,
+    config: Head,
     seed: int,
     callbacks: HeadCallbacks,
 ) -> bool:
@@ -180,9 +180,7 @@ def train_head(
     return True
 
 
-def _train_epoch(
-    state: HeadState, samples: HeadSamples, config: UncertaintyConfig, seed: int
-) -> float:
+def _train_epoch(state: HeadState, samples: HeadSamples, config: Head, seed: int) -> float:
     """Takes the steps of an epoch; returns the mean of their losses."""
     epoch, device = state.progress.epoch, samples.features.device
     num_samples, runs, _ = samples.features.shape
@@ -206,23 +204,21 @@ def _train_epoch(
     return mean
 
 
-def _set_rate(state: HeadState, config: UncertaintyConfig, step: int, steps: int) -> None:
-    schedule = ScheduleConfig(name="cosine", warmup=config.warmup)
+def _set_rate(state: HeadState, config: Head, step: int, steps: int) -> None:
+    schedule = CosineRate(warmup=config.warmup)
     fraction = rate_at(step, steps * config.epochs, config.epochs, schedule)
     for group in state.optimiser.param_groups:
         group["lr"] = config.learning_rate * fraction
 
 
-def _objective(uncertainties: Tensor, losses: Tensor, config: UncertaintyConfig) -> Tensor:
+def _objective(uncertainties: Tensor, losses: Tensor, config: Head) -> Tensor:
     if config.objective == "squared":
         return squared_loss(uncertainties, losses).mean()
     values = ranking_loss(uncertainties, losses, margin=config.margin, leeway=config.leeway)
     return values.mean()
 
 
-def _measure(
-    head: UncertaintyHead, samples: HeadSamples, config: UncertaintyConfig
-) -> dict[str, float | None]:
+def _measure(head: UncertaintyHead, samples: HeadSamples, config: Head) -> dict[str, float | None]:
     """The objective on held-out samples, and how well the head detects wrong predictions."""
     uncertainties = predict_uncertainties(head, samples.features[:, :1])
     losses, correct = samples.losses[:, 0], samples.correct[:, 0]

@@ -14,7 +14,7 @@ from torch import Tensor
 from difficulty_service.errors import ConfigError, UnmatchedScores
 from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import read_score_schema, read_scores
-from trainer.config import RegulariserConfig
+from trainer.config import ScoreWeights
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
 from trainer.weights.joining import examples_of, positions_of, require_unique
 from trainer.weights.score_source import require_reliable
@@ -55,7 +55,7 @@ class _JoinedScores:
 def weights_of_samples(
     sample_ids: Sequence[str],
     path: Path,
-    config: RegulariserConfig,
+    config: ScoreWeights,
     *,
     known_ids: Sequence[str] | None = None,
 ) -> tuple[Tensor, WeightsDistribution]:
@@ -104,7 +104,7 @@ def weights_of_samples(
     return weights, describe_weights(weights, missing=missing, surplus=len(joined.surplus))
 
 
-def _read_column(path: Path, config: RegulariserConfig) -> _ScoreColumn:
+def _read_column(path: Path, config: ScoreWeights) -> _ScoreColumn:
     name = config.column
     schema = read_score_schema(path)
     require_columns([name], schema.names, str(path), ConfigError)
@@ -143,7 +143,7 @@ def _join(
     )
 
 
-def _check_matched(joined: _JoinedScores, path: Path, config: RegulariserConfig) -> None:
+def _check_matched(joined: _JoinedScores, path: Path, config: ScoreWeights) -> None:
     total, column = len(joined.scores), config.column
     missing = len(joined.absent) + len(joined.empty)
     strict = config.missing == "error"

@@ -6,32 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from difficulty_service.errors import TrainingError
+from difficulty_service.score_columns import scorer_of
 from difficulty_service.score_file import read_scores
-from trainer.config import RegulariserConfig
-
-SCORERS = {
-    "md": "squared Mahalanobis distance to the class",
-    "md_agnostic": "squared Mahalanobis distance to all classes together",
-    "rmd": "relative Mahalanobis distance",
-    "rmd_std": "spread of the relative Mahalanobis distance over augmentation runs",
-    "rmd_loo": "relative Mahalanobis distance with the sample left out of the fit",
-    "label_margin": "margin of the label against the nearest other class",
-    "percentile": "rank of the relative Mahalanobis distance",
-    "kmeans": "distance to the nearest K-means centre",
-    "knn": "distance to the nearest neighbours",
-    "suspicion": "log-odds that the label is wrong",
-    "label_probability": "probability that the label is right",
-    "agree": "log-odds against the label, by its tempered posterior",
-    "loss": "cross-entropy of the label by a trained classifier",
-    "doubt": "1 - the confidence of a trained classifier",
-}
-"""Scorer of each column of scores."""
+from trainer.config import ScoreWeights
 
 PROVENANCE = ("dataset", "fingerprint", "backbone", "weights_sha256", "feature_dim", "shrinkage")
 """Keys of the provenance of a score file that identify its scores."""
 
 
-def require_reliable(provenance: Mapping[str, Any], path: Path, config: RegulariserConfig) -> None:
+def require_reliable(provenance: Mapping[str, Any], path: Path, config: ScoreWeights) -> None:
     """Refuses scores that were marked as unreliable when they were written.
 
     Args:
@@ -73,7 +56,7 @@ def describe_scores(path: Path, column: str) -> dict[str, Any]:
         "file": str(path),
         "sha256": digest,
         "column": column,
-        "scorer": SCORERS.get(column),
+        "scorer": scorer_of(column),
         "reliable": provenance.get("reliable"),
         **{key: provenance.get(key) for key in PROVENANCE},
     }

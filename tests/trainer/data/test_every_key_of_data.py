@@ -1,19 +1,22 @@
 """Every key of the table [data] changes something: two values of it, and the data they give."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import torch
 
 from difficulty_service.errors import DifficultyError
-from trainer.config import DataConfig
+from trainer.config import Data
 from trainer.data import open_splits
 from trainer.data.large_images import LargeImages
+from trainer.recipes.tables import TABLES
 from trainer.samples import NUM_DRAWS, Samples
 
 CPU = torch.device("cpu")
+
+DATA = TABLES["data"]
 
 KINDS: dict[str, dict[str, Any]] = {
     "probe": {"train": "FEATURES", "kind": "features"},
@@ -76,15 +79,15 @@ CHANGES = {
 }
 
 
-def data_with(key: str, value: object, locations: Mapping[str, str]) -> DataConfig:
+def data_with(key: str, value: object, locations: Mapping[str, str]) -> Data:
     values = {"validation": 0.2} | KINDS[CHANGES[key].kind]
     values |= {**CHANGES[key].beside, key: value}
-    return DataConfig(
-        **{name: locations.get(str(setting), setting) for name, setting in values.items()}
-    )
+    placed = {name: locations.get(str(setting), setting) for name, setting in values.items()}
+    data: Data = DATA.of(placed).model_validate(placed)
+    return data
 
 
-def data_of(config: DataConfig) -> object:
+def data_of(config: Data) -> object:
     """What a run would see of its data."""
     splits = open_splits(config, 0, CPU)
     opened = [_seen(each) for each in (splits.train, splits.validation, splits.test) if each]
@@ -101,7 +104,7 @@ def _seen(samples: Samples) -> object:
 
 
 def test_every_key_is_changed() -> None:
-    assert set(CHANGES) == {each.name for each in fields(DataConfig)}
+    assert set(CHANGES) == {*DATA.fields()}
 
 
 @pytest.mark.parametrize("key", CHANGES)

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
-from difficulty_service.errors import ConfigError, DatasetError, FeatureStoreError
+from difficulty_service.errors import DatasetError, FeatureStoreError
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
-from trainer.config import DataConfig
+from trainer.config import FeatureData
 from trainer.data import open_samples, open_splits
 from trainer.samples import Samples
 
@@ -60,7 +61,7 @@ def write_store(tmp_path: Path) -> WriteStore:
 
 
 def test_features_stay_with_their_ids_and_labels(write_store: WriteStore) -> None:
-    config = DataConfig(train=write_store(), kind="features", validation=0.2)
+    config = FeatureData(train=write_store(), validation=0.2)
 
     splits = open_splits(config, 0, CPU)
 
@@ -75,7 +76,7 @@ def test_features_stay_with_their_ids_and_labels(write_store: WriteStore) -> Non
 
 
 def test_the_specification_describes_the_training_features(write_store: WriteStore) -> None:
-    config = DataConfig(train=write_store(), kind="features", validation=0.2)
+    config = FeatureData(train=write_store(), validation=0.2)
 
     splits = open_splits(config, 0, CPU)
 
@@ -90,7 +91,7 @@ def test_features_of_another_backbone_are_refused_by_what_differs(
     write_store: WriteStore, key: str
 ) -> None:
     train, other = write_store(backbone="builtin"), write_store("other", backbone="clip-vit-b16")
-    config = DataConfig(train=train, kind="features", **{key: other})
+    config = FeatureData(train=train, **{key: other})
 
     with pytest.raises(
         DatasetError, match=r'other features than data.train \(backbone: "builtin" in data.train'
@@ -103,7 +104,7 @@ def test_features_of_an_unknown_backbone_or_another_precision_are_taken(
     write_store: WriteStore, made_by: dict[str, object]
 ) -> None:
     train = write_store(backbone="builtin", precision="float32")
-    config = DataConfig(train=train, kind="features", test=write_store("other", **made_by))
+    config = FeatureData(train=train, test=write_store("other", **made_by))
 
     splits = open_splits(config, 0, CPU)
 
@@ -112,7 +113,7 @@ def test_features_of_an_unknown_backbone_or_another_precision_are_taken(
 
 
 def test_the_first_of_several_augmentation_runs_is_used(write_store: WriteStore) -> None:
-    config = DataConfig(train=write_store(runs=3), kind="features", validation=0.0)
+    config = FeatureData(train=write_store(runs=3), validation=0.0)
 
     splits = open_splits(config, 0, CPU)
 
@@ -122,7 +123,7 @@ def test_the_first_of_several_augmentation_runs_is_used(write_store: WriteStore)
 
 
 def test_a_limit_uses_fewer_samples_and_keeps_all_ids(write_store: WriteStore) -> None:
-    config = DataConfig(train=write_store(), kind="features", validation=0.0, limit=9)
+    config = FeatureData(train=write_store(), validation=0.0, limit=9)
 
     splits = open_splits(config, 0, CPU)
 
@@ -136,9 +137,7 @@ def test_labels_of_another_dataset_replace_those_of_the_folder(
 ) -> None:
     noisy = [(number + 1) % 3 for number in range(30)]
     table = write_table(noisy=noisy)
-    config = DataConfig(
-        train=write_store(), kind="features", validation=0.2, labels=table, label_column="noisy"
-    )
+    config = FeatureData(train=write_store(), validation=0.2, labels=table, label_column="noisy")
 
     splits = open_splits(config, 0, CPU)
 
@@ -151,16 +150,15 @@ def test_labels_that_lack_samples_are_refused_with_examples(
     write_store: WriteStore, write_table: Callable[..., str]
 ) -> None:
     table = write_table(images=[b"not read"] * 12)
-    config = DataConfig(train=write_store(), kind="features", labels=table)
+    config = FeatureData(train=write_store(), labels=table)
 
     with pytest.raises(DatasetError, match=r"18 of 30 samples .*first \['train.parquet#12'"):
         open_splits(config, 0, CPU)
 
 
 def test_test_features_take_the_class_indices_of_training(write_store: WriteStore) -> None:
-    config = DataConfig(
+    config = FeatureData(
         train=write_store(class_names=("dog", "cat", "bird")),
-        kind="features",
         test=write_store("test"),
     )
 
@@ -172,7 +170,7 @@ def test_test_features_take_the_class_indices_of_training(write_store: WriteStor
 
 
 def test_features_of_another_dimension_are_refused(write_store: WriteStore) -> None:
-    config = DataConfig(train=write_store(), kind="features")
+    config = FeatureData(train=write_store())
     splits = open_splits(config, 0, CPU)
 
     with pytest.raises(DatasetError, match="of 2 dimensions, and the model takes 3"):
@@ -185,27 +183,25 @@ def test_a_validation_folder_that_is_the_training_folder_is_refused(
     folder = write_store()
 
     with pytest.raises(DatasetError, match=r"30 samples of .* in both"):
-        open_splits(DataConfig(train=folder, kind="features", validation=folder), 0, CPU)
+        open_splits(FeatureData(train=folder, validation=folder), 0, CPU)
 
 
 def test_a_folder_without_features_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FeatureStoreError, match="not a feature store"):
-        open_splits(DataConfig(train=str(tmp_path), kind="features"), 0, CPU)
+        open_splits(FeatureData(train=str(tmp_path)), 0, CPU)
 
 
-def test_augmentation_of_features_is_refused(write_store: WriteStore) -> None:
-    config = DataConfig(train=write_store(), kind="features", augmentation="flip")
-
-    with pytest.raises(ConfigError, match="augmentation 'flip' does not apply to features"):
-        open_splits(config, 0, CPU)
+def test_features_have_no_augmentation() -> None:
+    with pytest.raises(ValidationError, match=r"augmentation\n *Extra inputs are not permitted"):
+        FeatureData.model_validate({"train": "features", "augmentation": "flip"})
 
 
 def test_folders_that_do_not_exist_are_named_by_their_keys(
     write_store: WriteStore, tmp_path: Path
 ) -> None:
     missing = str(tmp_path / "missing")
-    no_test = DataConfig(train=write_store(), kind="features", test=missing)
-    neither = DataConfig(train=missing, kind="features", test=missing)
+    no_test = FeatureData(train=write_store(), test=missing)
+    neither = FeatureData(train=missing, test=missing)
 
     with pytest.raises(FeatureStoreError, match=rf'^data.test = "{missing}": there is no such fol'):
         open_splits(no_test, 0, CPU)
@@ -216,7 +212,7 @@ def test_folders_that_do_not_exist_are_named_by_their_keys(
 def test_a_folder_without_features_is_named_by_its_key(
     write_store: WriteStore, tmp_path: Path
 ) -> None:
-    config = DataConfig(train=write_store(), kind="features", test=str(tmp_path))
+    config = FeatureData(train=write_store(), test=str(tmp_path))
 
     with pytest.raises(FeatureStoreError, match=r'^data.test = ".*": .* is not a feature store'):
         open_splits(config, 0, CPU)

@@ -12,7 +12,7 @@ from PIL import Image
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import DatasetError
-from trainer.config import DataConfig
+from trainer.config import ImageData
 from trainer.data import Splits, open_samples, open_splits
 from trainer.data.images import MemoryImages
 from trainer.data.large_images import LargeImages
@@ -36,7 +36,7 @@ def numbers_of(samples: Samples) -> list[int]:
 
 
 def opened(seed: int = 0, **settings: object) -> Splits:
-    return open_splits(DataConfig(**settings), seed, CPU)
+    return open_splits(ImageData(**settings), seed, CPU)
 
 
 def test_samples_keep_their_ids_labels_and_images(write_table: Write, pixels: Pixels) -> None:
@@ -124,7 +124,7 @@ def test_an_image_size_resizes_every_split(write_table: Write) -> None:
 def test_images_of_another_dataset_are_resized_to_the_training_size(
     write_table: Write, to_png: Callable[[Pixels], bytes]
 ) -> None:
-    config = DataConfig(train=write_table())
+    config = ImageData(train=write_table())
     spec = open_splits(config, 0, CPU).spec
     other = write_table("other", images=[to_png(np.full((3, 20, 33), 7, dtype=np.uint8))])
 
@@ -293,4 +293,4 @@ def test_a_dataset_that_does_not_exist_is_named_by_its_key(
     locations = {"train": images, key: str(tmp_path / "missing")}
 
     with pytest.raises(DatasetError, match=rf'^data\.{key} = ".*missing": '):
-        open_splits(DataConfig(**locations), 0, torch.device("cpu"))  # type: ignore[arg-type]
+        open_splits(ImageData(**locations), 0, torch.device("cpu"))  # type: ignore[arg-type]

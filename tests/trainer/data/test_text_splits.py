@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import DatasetError
-from trainer.config import DataConfig
+from trainer.config import TextData
 from trainer.data.splits import Splits
 from trainer.data.texts import TextInputs, open_text_samples, open_text_splits
 from trainer.samples import InputSpec, Samples
@@ -32,8 +32,8 @@ def _weather(path: Path, num_samples: int = 20) -> str:
     return _write(path, {"text": texts, "label": labels})
 
 
-def _config(train: str, **others: Any) -> DataConfig:  # noqa: ANN401
-    return DataConfig(train=train, kind="text", **others)
+def _config(train: str, **others: Any) -> TextData:  # noqa: ANN401
+    return TextData(train=train, **others)
 
 
 def test_validation_is_held_out_of_every_class_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import DatasetError
-from trainer.config import DataConfig
+from trainer.config import TextData
 from trainer.data.texts import TextInputs, open_text_samples, open_text_splits
 from trainer.samples import InputSpec, Samples
 
@@ -27,8 +27,8 @@ def _write(path: Path, columns: dict[str, Any]) -> str:
     return str(path)
 
 
-def _config(train: str, **others: Any) -> DataConfig:  # noqa: ANN401
-    return DataConfig(train=train, kind="text", **others)
+def _config(train: str, **others: Any) -> TextData:  # noqa: ANN401
+    return TextData(train=train, **others)
 
 
 def test_ids_and_labels_are_the_same_as_in_scoring(tmp_path: Path) -> None:

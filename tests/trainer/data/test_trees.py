@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import DatasetError
-from trainer.config import DataConfig
+from trainer.config import TreeData
 from trainer.data.forest import HEIGHT, LEFT, NONE, RIGHT, SAMPLE, TOKEN, TreeInputs
 from trainer.data.splits import Splits
 from trainer.data.trees import open_tree_samples, open_tree_splits
@@ -37,7 +37,7 @@ def write(folder: Path, trees: list[str] = TREES, name: str = "trees", **columns
 
 def split(location: str, **others: Any) -> Splits:  # noqa: ANN401
     values = {"label_column": "fine", "id_column": "id", "validation": 0.0} | others
-    return open_tree_splits(DataConfig(train=location, kind="trees", **values), 0, CPU)
+    return open_tree_splits(TreeData(train=location, **values), 0, CPU)
 
 
 def test_every_phrase_is_a_training_sample_with_the_label_of_the_tree(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_validation_and_test_samples_are_whole_sentences(tmp_path: Path) -> None
     assert splits.validation is not None
     assert splits.test is not None
     assert (len(splits.validation), len(splits.test)) == (1, 2)
-    config = DataConfig(train=location, kind="trees", id_column="id")
+    config = TreeData(train=location, id_column="id")
     opened = open_tree_samples(config, location, splits.spec, CPU, None, "fine")
     assert opened.labels.tolist() == FINE
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from difficulty_service.errors import DatasetError
-from trainer.config import DataConfig
+from trainer.config import ImageData
 from trainer.data import open_splits
 from trainer.data.splits import Splits
 
@@ -32,7 +32,7 @@ def with_bad_images(
 
 
 def opened(train: str, **settings: object) -> Splits:
-    config = DataConfig(train=train, **settings)  # type: ignore[arg-type]
+    config = ImageData(train=train, **settings)  # type: ignore[arg-type]
     return open_splits(config, 0, torch.device("cpu"))
 
 

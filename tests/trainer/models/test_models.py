@@ -21,7 +21,7 @@ TREES = InputSpec((), vocabulary=("padding", "unknown", "word"))
 
 def build(name: str, spec: InputSpec = IMAGES, **options: object) -> nn.Module:
     torch.manual_seed(0)
-    return build_model(ModelConfig(name, options), spec, NUM_CLASSES).eval()
+    return build_model(ModelConfig(name=name, options=options), spec, NUM_CLASSES).eval()
 
 
 def some_images(samples: int = 3) -> Tensor:

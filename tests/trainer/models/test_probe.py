@@ -11,7 +11,7 @@ from trainer.samples import InputSpec
 
 def test_a_linear_probe_multiplies_standardised_features() -> None:
     mean, std = torch.tensor([1.0, -2, 5, 0]), torch.tensor([0.5, 2, 3, 1])
-    model = build_model(ModelConfig("probe"), InputSpec((4,), mean, std), num_classes=3)
+    model = build_model(ModelConfig(name="probe"), InputSpec((4,), mean, std), num_classes=3)
     features = torch.randn(7, 4)
 
     logits = model(features)

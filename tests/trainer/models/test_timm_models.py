@@ -24,7 +24,7 @@ def pretrained_parameters(num_classes: int = 1000) -> dict[str, Tensor]:
 
 
 def test_a_network_has_one_logit_per_class() -> None:
-    model = build_model(ModelConfig("timm:resnet18"), SPEC, NUM_CLASSES).eval()
+    model = build_model(ModelConfig(name="timm:resnet18"), SPEC, NUM_CLASSES).eval()
 
     assert model(torch.randn(2, 3, 32, 32)).shape == (2, NUM_CLASSES)
 
@@ -80,7 +80,7 @@ def test_a_checkpoint_that_cannot_be_read_is_an_error(
 
 def test_a_misspelt_network_is_refused_with_similar_names() -> None:
     with pytest.raises(ConfigError, match=r"'resnet81'; did you mean one of .*resnet"):
-        build_model(ModelConfig("timm:resnet81"), SPEC, NUM_CLASSES)
+        build_model(ModelConfig(name="timm:resnet81"), SPEC, NUM_CLASSES)
 
 
 def test_an_unknown_tag_is_refused_with_the_known_ones() -> None:

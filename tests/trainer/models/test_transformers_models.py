@@ -31,7 +31,9 @@ def padded(tokens: list[list[int]], padding: int, width: int) -> Tensor:
 
 
 def build(folder: Path, spec: InputSpec, **options: object) -> nn.Module:
-    return build_model(ModelConfig(f"transformers:{folder}", options), spec, NUM_CLASSES).eval()
+    return build_model(
+        ModelConfig(name=f"transformers:{folder}", options=options), spec, NUM_CLASSES
+    ).eval()
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])

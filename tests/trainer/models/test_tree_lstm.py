@@ -28,7 +28,7 @@ Pair = tuple[Tensor, Tensor]
 def build(**options: Any) -> TreeLSTM:  # noqa: ANN401
     torch.manual_seed(0)
     options = {"hidden": 7, "embedding_dim": 5} | options
-    model = build_model(ModelConfig("tree_lstm", options), SPEC, 3)
+    model = build_model(ModelConfig(name="tree_lstm", options=options), SPEC, 3)
     assert isinstance(model, TreeLSTM)
     return model.double().eval()
 

@@ -1,14 +1,13 @@
 """A key without an effect is an error: every key of every table, in every sort of recipe."""
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from difficulty_service.errors import ConfigError
-from trainer.recipes.effects import CONDITIONS
+from trainer.config import Needs
 from trainer.recipes.file import read_recipe, recipe_as_dict, recipe_from_dict
-from trainer.recipes.tables import OPEN_TABLES, TABLES
+from trainer.recipes.tables import TABLES, defaults_of, keys_of_table
 
 PROBE = ["data.kind=features", "model.name=probe"]
 
@@ -124,7 +123,24 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
 }
 """A value of every key, its default where it has one, and the recipes in which the key counts."""
 
-DECISIVE = {key for conditions in CONDITIONS.values() for c in conditions for key in c.decided_by}
+DECLARED = [
+    (f"{table}.{key}", need)
+    for table, kinds in TABLES.items()
+    for member in kinds.members.values()
+    for key, field in member.model_fields.items()
+    for need in field.metadata
+    if isinstance(need, Needs)
+]
+CONDITIONAL = {key for key, _ in DECLARED} | {
+    f"{table}.{key}"
+    for table, kinds in TABLES.items()
+    for member in kinds.members.values()
+    for key in kinds.fields().keys() - member.model_fields.keys()
+}
+"""Keys that belong to some kinds only, or declare what they need."""
+
+TAGS = {f"{table}.{kinds.tag}" for table, kinds in TABLES.items() if kinds.tag}
+DECISIVE = TAGS | {key for _, need in DECLARED for key in need.keys}
 """Keys that other keys depend on; changed by the recipes themselves."""
 
 REFUSED = [(key, name) for key, (_, names) in EFFECTS.items() for name in sorted(EVERY - names)]
@@ -160,15 +176,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_the_walk_meets_every_key_of_every_table() -> None:
-    keys = {
-        f"{table}.{field.name}"
-        for table, config in TABLES.items()
-        for field in fields(config)
-        if field.name != OPEN_TABLES.get(table)
-    }
+    keys = {f"{table}.{key}" for table in TABLES for key in keys_of_table(table)}
 
     assert set(EFFECTS) == keys
-    assert {key for key, (_, names) in EFFECTS.items() if names != EVERY} == set(CONDITIONS)
+    assert {key for key, (_, names) in EFFECTS.items() if names != EVERY} == CONDITIONAL
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -210,8 +221,9 @@ def test_a_change_removes_the_keys_of_the_file_that_belong_to_the_value_before(
     recipe = read_recipe(files[name], [change])
 
     table, entry = key.split(".")
-    (field,) = (field for field in fields(TABLES[table]) if field.name == entry)
-    assert getattr(getattr(recipe, table), entry) == field.default
+    default = defaults_of(table)[entry]
+    assert getattr(getattr(recipe, table), entry, default) == default
+    assert read_recipe(files[name]) != recipe
 
 
 def test_a_key_without_an_effect_in_a_file_is_refused(tmp_path: Path) -> None:

@@ -1,20 +1,26 @@
 """Recipes as TOML: what is read, what is refused, and in which words."""
 
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from difficulty_service.errors import ConfigError
-from trainer.config import DataConfig, LossConfig, ModelConfig, Recipe, TrainingConfig
+from trainer.config import (
+    FeatureData,
+    ImageData,
+    LossConfig,
+    ModelConfig,
+    Recipe,
+    TrainingConfig,
+)
 from trainer.recipes.file import (
-    TABLES,
     read_recipe,
     recipe_as_dict,
     recipe_from_dict,
     shipped_recipes,
 )
+from trainer.recipes.tables import TABLES
 
 LEAST = """
 [data]
@@ -47,9 +53,7 @@ def refusal(file: Path | str, *overrides: str) -> str:
 
 
 def test_every_table_of_a_recipe_can_be_read() -> None:
-    names = {field.name for field in fields(Recipe)}
-
-    assert names == {"name", *TABLES}
+    assert {*Recipe.model_fields} == {"name", *TABLES}
 
 
 def test_a_recipe_is_called_like_its_file_unless_it_has_a_name(tmp_path: Path) -> None:
@@ -63,7 +67,10 @@ def test_what_a_recipe_leaves_out_has_its_default(least: Path) -> None:
     recipe = read_recipe(least)
 
     assert recipe == Recipe(
-        "recipe", DataConfig("photos/"), ModelConfig("resnet18"), TrainingConfig(epochs=30)
+        name="recipe",
+        data=ImageData(train="photos/"),
+        model=ModelConfig(name="resnet18"),
+        training=TrainingConfig(epochs=30),
     )
 
 
@@ -72,8 +79,8 @@ def test_keys_beside_the_name_of_a_loss_or_model_are_its_settings(tmp_path: Path
 
     recipe = read_recipe(write(tmp_path, f'{text}[loss]\nname = "focal"\ngamma = 2\n'))
 
-    assert recipe.model == ModelConfig("small_resnet", {"widths": (16, 32)})
-    assert recipe.loss == LossConfig("focal", {"gamma": 2})
+    assert recipe.model == ModelConfig(name="small_resnet", options={"widths": (16, 32)})
+    assert recipe.loss == LossConfig(name="focal", constants={"gamma": 2})
 
 
 def test_a_shipped_recipe_is_found_by_name_with_and_without_its_ending() -> None:
@@ -128,7 +135,7 @@ def test_an_override_may_name_the_recipe_or_give_a_whole_table(least: Path) -> N
     recipe = read_recipe(least, ["name=x", 'loss={name="focal", gamma=1}'])
 
     assert recipe.name == "x"
-    assert recipe.loss == LossConfig("focal", {"gamma": 1})
+    assert recipe.loss == LossConfig(name="focal", constants={"gamma": 1})
 
 
 def test_an_override_without_a_value_restores_the_default(tmp_path: Path) -> None:
@@ -148,8 +155,8 @@ def test_another_loss_drops_the_constants_of_the_one_before_and_keeps_its_own(
     same = read_recipe(file, ["loss.name=bsce"])
     other = read_recipe(file, ["loss.gamma=2", "loss.name=focal"])
 
-    assert same.loss == LossConfig("bsce", {"gamma": 4, "beta": 1})
-    assert other.loss == LossConfig("focal", {"gamma": 2})
+    assert same.loss == LossConfig(name="bsce", constants={"gamma": 4, "beta": 1})
+    assert other.loss == LossConfig(name="focal", constants={"gamma": 2})
 
 
 def test_another_loss_keeps_how_far_labels_are_trusted(tmp_path: Path) -> None:
@@ -158,7 +165,7 @@ def test_another_loss_keeps_how_far_labels_are_trusted(tmp_path: Path) -> None:
 
     other = read_recipe(file, ["loss.name=focal"])
 
-    assert other.loss == LossConfig("focal", weights="label_probability", scores="s.parquet")
+    assert other.loss == LossConfig(name="focal", weights="label_probability", scores="s.parquet")
 
 
 def test_a_misspelt_key_of_any_loss_is_named_with_its_neighbours(least: Path) -> None:
@@ -210,6 +217,14 @@ def test_a_key_in_the_wrong_table_is_refused_with_the_right_table(tmp_path: Path
         ("optimiser.momentum=1", "optimiser.momentum = 1: must be less than 1"),
         ("optimiser.nesterov=yes", 'optimiser.nesterov = "yes": must be true or false'),
         ("optimiser.name=adam", "optimiser.name = \"adam\": must be 'sgd', 'adamw' or 'adagrad'"),
+        (
+            'optimiser.name=["sgd"]',
+            "optimiser.name = [\"sgd\"]: must be 'sgd', 'adamw' or 'adagrad'",
+        ),
+        (
+            "data.kind=sound",
+            "data.kind = \"sound\": must be 'images', 'features', 'text' or 'trees'",
+        ),
         ("regulariser.alpha=-1", "regulariser.alpha = -1: must be at least 0"),
         ("training.epochs=3.0", "training.epochs = 3.0: must be a whole number"),
         ("training.seeds=3", "training.seeds = 3: must be a list"),
@@ -274,11 +289,11 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 def test_a_recipe_survives_json() -> None:
     recipe = Recipe(
-        "mine",
-        DataConfig("photos/", kind="features", test="others/", validation=0.2, limit=10),
-        ModelConfig("probe", {"hidden": (512, 256)}),
-        TrainingConfig(epochs=3, seeds=(1, 2), ema_decay=0.99),
-        loss=LossConfig("adafocal", {"limits": (-1.0, 5.0)}),
+        name="mine",
+        data=FeatureData(train="photos/", test="others/", validation=0.2, limit=10),
+        model=ModelConfig(name="probe", options={"hidden": (512, 256)}),
+        training=TrainingConfig(epochs=3, seeds=(1, 2), ema_decay=0.99),
+        loss=LossConfig(name="adafocal", constants={"limits": (-1.0, 5.0)}),
     )
 
     values = json.loads(json.dumps(recipe_as_dict(recipe)))

@@ -183,11 +183,12 @@ def test_corruption_is_deterministic(
 ) -> None:
     records, _ = corrupted
     trained = load_model(residual, "cpu")
-    training = replace(trained.recipe.training, evaluation_batch_size=7)
+    training = trained.recipe.training.model_copy(update={"evaluation_batch_size": 7})
     monkeypatch.setattr("trainer.runs.evaluate.CORRUPTIONS", ("gaussian_noise",))
 
     again = evaluate_corruptions(
-        replace(trained, recipe=replace(trained.recipe, training=training)), lambda: None
+        replace(trained, recipe=trained.recipe.model_copy(update={"training": training})),
+        lambda: None,
     )
 
     for severity, record in again["gaussian_noise"].items():

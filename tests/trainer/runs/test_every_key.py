@@ -17,7 +17,7 @@ from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.recipes.file import recipe_from_dict
-from trainer.recipes.tables import OPEN_TABLES, TABLES
+from trainer.recipes.tables import TABLES, keys_of_table
 from trainer.run_folder import read_json
 from trainer.runs.outcome import predictions_of
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
@@ -240,11 +240,7 @@ def recipe_with(
 
 def test_every_key_is_changed() -> None:
     keys = {
-        f"{table}.{name}"
-        for table, config in TABLES.items()
-        if table != "data"
-        for name in config.__dataclass_fields__
-        if name != OPEN_TABLES.get(table)
+        f"{table}.{name}" for table in TABLES if table != "data" for name in keys_of_table(table)
     }
 
     assert set(CHANGES) == keys

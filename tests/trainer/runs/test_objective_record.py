@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from difficulty_service.errors import ConfigError, TrainingError
 from difficulty_service.files.checked_json import load_checked
 from difficulty_service.score_file import write_scores
-from trainer.config import Recipe
+from trainer.config import Recipe, ScoreWeights
 from trainer.data import open_splits
 from trainer.runs.evaluate import load_model
 
@@ -78,7 +77,7 @@ def test_a_run_weighed_by_scores_differs_from_one_without_by_name(
         "file": str(scores),
         "sha256": hashlib.sha256(scores.read_bytes()).hexdigest(),
         "column": "rmd",
-        "scorer": "relative Mahalanobis distance",
+        "scorer": "rmd",
         "reliable": True,
         "dataset": None,
         "fingerprint": "f00d",
@@ -112,7 +111,7 @@ def test_alpha_zero_with_weights_by_scores_trains_the_plain_loss(
     probe_recipe: MakeRecipe, run: Run, tmp_path: Path
 ) -> None:
     plain = probe_recipe()
-    swept = replace(plain, regulariser=replace(plain.regulariser, weights="scores"))
+    swept = plain.model_copy(update={"regulariser": ScoreWeights()})
 
     run(plain, tmp_path / "plain")
     run(swept, tmp_path / "swept")
@@ -155,7 +154,7 @@ def test_a_run_that_doubts_labels_records_which_and_how_far(
     labels = record["labels"]
     everything = {"weights": "constant", "targets": "labels", "missing": "error"} | trust
     assert {key: labels[key] for key in everything} == everything
-    assert labels["scores"]["scorer"] == "probability that the label is right"
+    assert labels["scores"]["scorer"] == "suspicion"
     assert 10 < labels["beliefs"]["more_likely_wrong"] < 24
     assert labels["beliefs"]["mean_probability"] == pytest.approx(0.625, abs=0.05)
 

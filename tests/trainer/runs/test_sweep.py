@@ -8,7 +8,7 @@ import pytest
 
 from difficulty_service.errors import ConfigError, ScoreFileError, TrainingError
 from difficulty_service.score_file import write_scores
-from trainer.config import RegulariserConfig
+from trainer.config import EqualWeights
 from trainer.run_folder import write_run
 from trainer.runs.sweep import SweepRequest, plan_sweep
 from trainer.runs.train import fixed_part
@@ -89,7 +89,7 @@ def test_alpha_0_is_plain_and_one_run_whatever_the_weights(request_of: SweepRequ
         "regulariser.alpha=0.3, regulariser.score_temperature=0.5",
         "regulariser.alpha=0.3, regulariser.score_temperature=0.7",
     ]
-    assert runs[0].recipe.regulariser == RegulariserConfig()
+    assert runs[0].recipe.regulariser == EqualWeights()
 
 
 def test_names_and_lists_can_be_swept(recipe: Path, tmp_path: Path) -> None:

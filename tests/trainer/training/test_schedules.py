@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from trainer.config import ScheduleConfig
+from trainer.config import StepRate
+from trainer.recipes.tables import TABLES
 from trainer.training.schedules import rate_at
 
 STEPS, EPOCHS = 100, 10
 
 
 def rates(**config: Any) -> list[float]:  # noqa: ANN401 - values of a schedule
-    schedule = ScheduleConfig(**config)
+    schedule = TABLES["schedule"].of(config)(**config)
     return [rate_at(step, STEPS, EPOCHS, schedule) for step in range(STEPS)]
 
 
@@ -36,7 +37,7 @@ def test_rounding_never_moves_a_milestone() -> None:
     steps_per_epoch, epochs = 391, 350
 
     for milestone in range(1, epochs):
-        schedule = ScheduleConfig(name="steps", milestones=(milestone,), factor=0.1)
+        schedule = StepRate(milestones=(milestone,), factor=0.1)
         first = milestone * steps_per_epoch
         before, at = (
             rate_at(step, epochs * steps_per_epoch, epochs, schedule) for step in (first - 1, first)
@@ -63,9 +64,9 @@ def test_one_cycle_rises_and_falls_linearly() -> None:
 def test_every_schedule_reaches_its_highest_rate_and_is_never_zero(
     name: str, warmup: float
 ) -> None:
-    milestones = (5.0,) if name == "steps" else ()
+    milestones = {"milestones": (5.0,)} if name == "steps" else {}
 
-    shares = rates(name=name, warmup=warmup, milestones=milestones)
+    shares = rates(name=name, warmup=warmup, **milestones)
 
     highest = shares.index(max(shares))
     assert max(shares) == pytest.approx(1, abs=0.02)

@@ -10,7 +10,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from difficulty_service.errors import ConfigError, TrainingError
-from trainer.config import OptimiserConfig, Recipe
+from trainer.config import AdamW, Recipe, Sgd
 from trainer.data import Splits, open_splits
 from trainer.losses.correctness_ranking import CorrectnessRanking
 from trainer.training.state import (
@@ -67,8 +67,8 @@ def test_a_loss_that_learns_from_validation_samples_needs_some(
 
 def test_options_are_passed_to_the_optimiser() -> None:
     model = nn.Linear(2, 2)
-    sgd = OptimiserConfig("sgd", 0.3, momentum=0.8, nesterov=True, weight_decay=0.01)
-    adamw = OptimiserConfig("adamw", 0.003, weight_decay=0.02)
+    sgd = Sgd(learning_rate=0.3, momentum=0.8, nesterov=True, weight_decay=0.01)
+    adamw = AdamW(learning_rate=0.003, weight_decay=0.02)
 
     first, second = make_optimiser(model, sgd), make_optimiser(model, adamw)
 
@@ -83,7 +83,7 @@ def test_frozen_parameters_are_not_optimised() -> None:
     model = nn.Linear(2, 2)
     model.bias.requires_grad_(requires_grad=False)
 
-    optimiser = make_optimiser(model, OptimiserConfig())
+    optimiser = make_optimiser(model, Sgd())
 
     assert optimiser.param_groups[0]["params"] == [model.weight]
 

@@ -1,6 +1,7 @@
 """Training of a head: what it learns from, what it leaves alone, and what it does not depend on."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from difficulty_service.errors import TrainingError
-from trainer.config import UncertaintyConfig
+from trainer.config import Head, RankingHead, SquaredHead
 from trainer.uncertainty.training import (
     HeadCallbacks,
     HeadSamples,
@@ -20,7 +21,13 @@ from trainer.uncertainty.training import (
 )
 
 NUM_SAMPLES, RUNS, DIM, CLASSES = 101, 2, 6, 3
-CONFIG = UncertaintyConfig(epochs=4, hidden=(16,), batch_size=10, learning_rate=0.01)
+SHARED: dict[str, Any] = {
+    "epochs": 4,
+    "hidden": (16,),
+    "batch_size": 10,
+    "learning_rate": 0.01,
+}
+CONFIG = RankingHead(**SHARED)
 QUIET = HeadCallbacks(lambda _: None, lambda: None, lambda: False)
 
 
@@ -43,7 +50,7 @@ def make_targets() -> HeadSamples:
 
 
 def trained(
-    samples: HeadSamples, config: UncertaintyConfig = CONFIG, callbacks: HeadCallbacks = QUIET
+    samples: HeadSamples, config: Head = CONFIG, callbacks: HeadCallbacks = QUIET
 ) -> HeadState:
     state = make_head_state(config, 0, samples.features)
     train_head(state, samples, samples, config, 0, callbacks)
@@ -80,7 +87,7 @@ def test_the_classifier_and_the_features_stay_as_they_are() -> None:
 
 
 def test_a_head_learns_to_order_samples_by_their_loss() -> None:
-    samples, config = make_targets(), replace(CONFIG, epochs=60)
+    samples, config = make_targets(), RankingHead(**SHARED | {"epochs": 60})
 
     history = trained(samples, config).progress.history
 
@@ -89,7 +96,7 @@ def test_a_head_learns_to_order_samples_by_their_loss() -> None:
 
 
 def test_a_head_of_the_squared_objective_learns_the_value_of_the_loss() -> None:
-    samples, config = make_targets(), replace(CONFIG, epochs=60, objective="squared")
+    samples, config = make_targets(), SquaredHead(**SHARED | {"epochs": 60})
 
     head = trained(samples, config).head
 
@@ -97,12 +104,12 @@ def test_a_head_of_the_squared_objective_learns_the_value_of_the_loss() -> None:
     assert error.mean() < 0.1 * samples.losses[:, 0].var()
 
 
-@pytest.mark.parametrize(("objective", "is_same"), [("ranking", True), ("squared", False)])
+@pytest.mark.parametrize(("kind", "is_same"), [(RankingHead, True), (SquaredHead, False)])
 def test_only_a_ranking_head_ignores_the_unit_of_the_losses(
-    objective: str, is_same: object
+    kind: type[RankingHead | SquaredHead], is_same: object
 ) -> None:
     samples = make_targets()
-    config = UncertaintyConfig(**{**vars(CONFIG), "objective": objective})
+    config = kind(**SHARED)
 
     head, other = (
         trained(replace(samples, losses=factor * samples.losses), config) for factor in (1, 1024)
@@ -118,7 +125,7 @@ def test_epochs_use_the_augmentation_runs_in_turn() -> None:
     is_same = []
 
     for epochs in (1, 2):
-        config = replace(CONFIG, epochs=epochs)
+        config = RankingHead(**SHARED | {"epochs": epochs})
         one, other = (parameters_of(trained(each, config)) for each in (samples, reversed_runs))
         is_same.append(one == other)
 
@@ -137,7 +144,7 @@ def test_the_uncertainty_of_a_sample_is_the_mean_over_its_runs() -> None:
 
 @pytest.mark.parametrize("batch_size", [2, 3, 50, 101, 1000])
 def test_batches_of_any_size_can_be_trained_on(batch_size: int) -> None:
-    state = trained(make_targets(), replace(CONFIG, epochs=1, batch_size=batch_size))
+    state = trained(make_targets(), RankingHead(**SHARED | {"epochs": 1, "batch_size": batch_size}))
 
     assert all(parameter.isfinite().all() for parameter in state.head.parameters())
 
@@ -154,7 +161,7 @@ def test_a_callback_stops_the_training_after_an_epoch() -> None:
 
 
 def test_a_head_that_diverges_is_an_error() -> None:
-    samples, config = make_targets(), replace(CONFIG, objective="squared", learning_rate=1e30)
+    samples, config = make_targets(), SquaredHead(**SHARED | {"learning_rate": 1e30})
 
     with pytest.raises(
         TrainingError, match=r"no longer finite .*; lower uncertainty\.learning_rate"

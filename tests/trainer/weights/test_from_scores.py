@@ -16,7 +16,7 @@ from difficulty_service.errors import (
     UnmatchedScores,
 )
 from difficulty_service.score_file import METADATA_KEY, read_scores, write_scores
-from trainer.config import RegulariserConfig
+from trainer.config import ScoreWeights
 from trainer.weights.formula import sample_weights
 from trainer.weights.from_scores import weights_of_samples
 
@@ -25,8 +25,8 @@ IDS = list(SCORES)
 DIM = 16
 
 
-def config(**options: object) -> RegulariserConfig:
-    return RegulariserConfig(weights="scores", **options)  # type: ignore[arg-type]
+def config(**options: object) -> ScoreWeights:
+    return ScoreWeights(**options)  # type: ignore[arg-type]
 
 
 def save_scores(

@@ -1,7 +1,6 @@
 """Runs to draw: one with everything, one that has only begun; and helpers to read what is drawn."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,9 @@ def run(
     recipe = probe_recipe(data={"test": test_features}, loss={"name": "adafocal"})
     callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: False)
     for seed in (0, 1):
-        run_seed(RunRequest(replace(recipe, name="a $ b"), seed, folder, "cpu"), callbacks)
+        run_seed(
+            RunRequest(recipe.model_copy(update={"name": "a $ b"}), seed, folder, "cpu"), callbacks
+        )
     return folder
 
 
