@@ -72,7 +72,7 @@ def delete_job_files(settings: Settings, artifacts: Artifacts, job_id: str) -> N
     Raises:
         OSError: Something is left.
     """
-    for features in settings.feature_cache_dir.glob(f"*/{job_id}-*.parquet"):
+    for features in settings.feature_cache_dir.glob(f"*/{job_id}-*.arrow"):
         features.unlink(missing_ok=True)
     for folder in local_folders(settings, job_id):
         with suppress(FileNotFoundError):

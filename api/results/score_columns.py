@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from api.results.overview import Overview, from_json, make_overview, to_json
 from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checksum import append_checksum, verify_path
+from difficulty_service.files.checked_arrow import UNREADABLE, map_arrow, write_arrow
 from difficulty_service.reporting.charts import Scale
 from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.score_file import ScoreFile
 
-FORMAT = 6
+FORMAT = 7
 """Version of the layout; a file of another version is made anew."""
 
 _KEY = b"difficulty-columns"
@@ -75,32 +75,26 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
         "provenance": dict(scores.provenance),
         "overview": to_json(make_overview(samples)),
     }
-    schema = batch.schema.with_metadata({_KEY: json.dumps(description).encode()})
+    metadata = {_KEY: json.dumps(description).encode()}
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        with pa.ipc.new_file(temporary, schema) as file:
-            file.write_batch(batch.replace_schema_metadata(schema.metadata))
-        append_checksum(temporary)
+        write_arrow(temporary, batch.replace_schema_metadata(metadata))
     return path
 
 
 def map_columns(path: Path) -> ScoreColumns | None:
     """Maps a file that `write_columns` has written; None if none of this version can be read."""
     try:
-        checksum = verify_path(path)
-        if checksum is None:
-            return None
-        columns = pa.memory_map(str(path)).read_buffer(checksum.position)
-        reader = pa.ipc.open_file(pa.BufferReader(columns))
-        description = json.loads((reader.schema.metadata or {})[_KEY])
-        if description["format"] != FORMAT:
+        batch, is_checked = map_arrow(path)
+        description = json.loads((batch.schema.metadata or {})[_KEY])
+        if not is_checked or description["format"] != FORMAT:
             return None
         return ScoreColumns(
-            _to_samples(reader.get_batch(0), description["names"], description["measure"]),
+            _to_samples(batch, description["names"], description["measure"]),
             description["provenance"],
             from_json(description["overview"]),
         )
-    except (OSError, pa.ArrowException, LookupError, TypeError, ValueError):
+    except (*UNREADABLE, LookupError, TypeError):
         return None
 
 

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-PARTS = "*/*.parquet"
+PARTS = "*/*.arrow"
 
 
 def shrink(folder: Path, max_bytes: int, unused_since: float = 0.0) -> int:

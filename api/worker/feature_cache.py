@@ -19,7 +19,7 @@ from api.worker.cache_size import shrink
 from difficulty_service.feature_store.previous import OF_DATASET
 from difficulty_service.feature_store.store import FREE_TO_CHANGE, PREVIOUS_FOLDER, FeatureStore
 from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet_schema
+from difficulty_service.files.checked_arrow import UNREADABLE, map_arrow
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class FeatureCache:
         target = store.folder / PREVIOUS_FOLDER
         if target.exists() or len(store.missing_parts()) < store.num_parts:
             return  # an attempt that is resumed, which has had them
-        files = filter(_is_whole, sorted(self._place(store.description).glob("*.parquet")))
+        files = filter(_is_whole, sorted(self._place(store.description).glob("*.arrow")))
         for number, file in enumerate(files):
             target.mkdir(exist_ok=True)
             with suppress(FileNotFoundError):  # another worker has deleted it
-                _link(file, target / f"{number:05d}.parquet")
+                _link(file, target / f"{number:05d}.arrow")
                 os.utime(file)
 
     def keep(self, store: FeatureStore, name: str) -> None:
@@ -62,7 +62,7 @@ class FeatureCache:
         place.mkdir(parents=True, exist_ok=True)
         for shard in range(store.num_parts):
             with suppress(FileExistsError):  # by an earlier attempt of the job
-                _link(store.part_file(shard), place / f"{name}-{shard:05d}.parquet")
+                _link(store.part_file(shard), place / f"{name}-{shard:05d}.arrow")
         shrink(self.folder, self.max_bytes)
 
     def _place(self, description: Mapping[str, Any]) -> Path:
@@ -76,7 +76,7 @@ class FeatureCache:
 def _is_whole(file: Path) -> bool:
     """Whether a file can be read; one that cannot is deleted, or every later job would fail."""
     try:
-        read_parquet_schema(file)
+        map_arrow(file)
     except UNREADABLE:
         file.unlink(missing_ok=True)
         return False

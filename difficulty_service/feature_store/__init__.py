@@ -1,1 +1,1 @@
-"""Features on disk: a folder with one Parquet part per shard."""
+"""Features on disk: a folder with one Arrow file per shard."""

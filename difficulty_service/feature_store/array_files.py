@@ -21,8 +21,7 @@ from difficulty_service.feature_store.array_columns import (
 )
 from difficulty_service.feature_store.array_labels import index_classes
 from difficulty_service.feature_store.arrays import ArrayFeatures, array_features
-from difficulty_service.feature_store.raw_page import read_checked
-from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet_schema
+from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet, read_parquet_schema
 
 FEATURE_NAMES = ("features", "X", "x", "embeddings", "embedding", "feature", "vector")
 """Default names of features, by priority."""
@@ -124,7 +123,7 @@ def _read_parquet(path: Path) -> SavedArrays:
     features = _first(FEATURE_NAMES, vectors) or vectors[0]
     labels, ids = (_first(names, schema.names) for names in (LABEL_NAMES, ID_NAMES))
     names = dict.fromkeys(name for name in (features, labels, ids) if name is not None)
-    table = read_checked(path, list(names))
+    table = read_parquet(path, list(names))
     return SavedArrays(
         tensor_of(matrix_of_vectors(table.column(features), f"column {features!r} of {path}")),
         None if labels is None else table.column(labels).combine_chunks(),

@@ -16,7 +16,6 @@ from torch import Tensor
 from difficulty_service.errors import DatasetError, DuplicateSampleId
 from difficulty_service.feature_store.array_labels import ClassLabels
 from difficulty_service.feature_store.part import NO_IDS, OpenPart
-from difficulty_service.feature_store.raw_page import Allocate
 from difficulty_service.files.arrow_columns import to_arrow
 from difficulty_service.runtime.parallel import map_in_order, num_workers
 
@@ -88,13 +87,13 @@ class ArrayFeatures:
         start, stop, _ = (rows or slice(None)).indices(len(labels))
         ids = self.sample_ids.slice(first + start, max(0, stop - start))
         return OpenPart(
-            sample_ids=pa.chunked_array([ids]) if "sample_id" in columns else NO_IDS,
+            sample_ids=ids if "sample_id" in columns else NO_IDS,
             labels=labels[start:stop],
             runs=torch.zeros(len(labels[start:stop]), dtype=torch.int64),
             read_features=partial(self._read, first + start),
         )
 
-    def _read(self, first: int, rows: slice, _allocate: Allocate) -> Tensor:
+    def _read(self, first: int, rows: slice) -> Tensor:
         """Features of rows counted from `first`, on the CPU, contiguous. Shape (rows, dim)."""
         chosen = slice(first + rows.start, first + rows.stop)
         return computable(

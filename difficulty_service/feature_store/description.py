@@ -8,7 +8,7 @@ from difficulty_service.errors import FeatureStoreError
 from difficulty_service.files.checked_json import load_checked
 
 DESCRIPTION_FILE = "store.json"
-FORMAT_KEY, FORMAT_VERSION = "format_version", 1
+FORMAT_KEY, FORMAT_VERSION = "format_version", 2
 REMEDY = "delete the folder and run `difficulty extract` again"
 
 

@@ -2,10 +2,9 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +14,27 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_store.array_columns import is_vector
 from difficulty_service.feature_store.bad_image import BadImage
-from difficulty_service.feature_store.raw_page import (
-    Allocate,
-    ReadRows,
-    find_raw_page,
-    write_raw_page,
+from difficulty_service.feature_store.mapped_features import (
+    BLOCKS_KEY,
+    REMEDY,
+    MappedFeatures,
+    checksums,
 )
+from difficulty_service.files.arrow_columns import strings_to_arrow
 from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_parquet import (
-    UNREADABLE,
-    read_parquet_schema,
-    verified_parquet,
-)
+from difficulty_service.files.checked_arrow import UNREADABLE, map_arrow, write_arrow
 from difficulty_service.files.identity import CONTENT_BYTES
 
-ERRORS_KEY = b"errors"
+FEATURES, ERRORS_KEY = "features", b"errors"
 PREFETCH_BYTES = 1 << 20
 """Bytes to prefetch per call; Linux truncates a call to the largest request of the disk."""
 
-NO_IDS = pa.chunked_array([], pa.string())
+NO_IDS, NO_RUNS = strings_to_arrow([]), torch.empty(0, dtype=torch.int64)
+
+ReadRows = Callable[[slice], Tensor]
+"""Reads a slice of rows; shape (rows, dim), float32 or float64, which must not be written to."""
 
 
 @dataclass(frozen=True)
@@ -69,32 +69,38 @@ class OpenPart:
         read_features: Reads the features of some of these rows; may be called by any thread.
     """
 
-    sample_ids: pa.ChunkedArray
+    sample_ids: pa.StringArray
     labels: Tensor
     runs: Tensor
     read_features: ReadRows
 
     def features(self) -> Tensor:
         """The features of all rows. Shape (rows, dim)."""
-        return self.read_features(slice(0, len(self.labels)), torch.empty)
+        return self.read_features(slice(0, len(self.labels)))
 
 
 def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
     """Writes a part and its bad images; the file appears whole or not at all."""
-    dim = part.features.shape[1]
     flat = pa.array(part.features.contiguous().numpy().ravel())
-    errors = json.dumps([_bad_image_to_json(bad) for bad in bad_images])
-    table = pa.table(
+    batch = pa.record_batch(
         {
             "sample_id": pa.array(part.sample_ids, pa.string()),
             "label": pa.array(part.labels.numpy(), pa.int32()),
             "run": pa.array(part.runs.numpy(), pa.int16()),
             **_identities(part),
-            "features": pa.FixedSizeListArray.from_arrays(flat, dim),
+            FEATURES: pa.FixedSizeListArray.from_arrays(flat, part.features.shape[1]),
         }
-    ).replace_schema_metadata({ERRORS_KEY: errors.encode()})
+    )
+    errors = json.dumps([_bad_image_to_json(bad) for bad in bad_images])
+    write_batch(path, batch.replace_schema_metadata({ERRORS_KEY: errors.encode()}))
+
+
+def write_batch(path: Path, batch: pa.RecordBatch) -> None:
+    """Writes the columns of a part, and checksums; the file appears whole or not at all."""
+    blocks = checksums(matrix_of(batch[FEATURES])).encode()
+    batch = batch.replace_schema_metadata({**(batch.schema.metadata or {}), BLOCKS_KEY: blocks})
     with replacing(path) as temporary:
-        write_raw_page(temporary, table, dictionary_columns=["sample_id"])
+        write_arrow(temporary, batch, without=FEATURES)
 
 
 def _identities(part: Part) -> dict[str, pa.Array]:
@@ -118,38 +124,46 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
     Raises:
         FeatureStoreError: The part is missing or damaged, or is the file of another program.
     """
+    batch, is_checked = map_part(path)
+    _require_columns(path, batch, ["label", *columns, FEATURES])
+    blocks = batch.schema.metadata[BLOCKS_KEY].decode() if is_checked else None
+    start, stop, _ = (rows or slice(None)).indices(len(batch))
+    chosen = batch.slice(start, stop - start)
+    return OpenPart(
+        sample_ids=chosen["sample_id"].cast(pa.string()) if "sample_id" in columns else NO_IDS,
+        labels=_integers(chosen["label"]),
+        runs=_integers(chosen["run"]) if "run" in columns else NO_RUNS,
+        read_features=MappedFeatures.of(path, matrix_of(batch[FEATURES]), blocks, start),
+    )
+
+
+def map_part(path: Path) -> tuple[pa.RecordBatch, bool]:
+    """The columns of a part on mapped memory, and whether it has a checksum.
+
+    Raises:
+        FeatureStoreError: The part is missing or damaged.
+    """
     try:
-        with verified_parquet(path) as (file, checksum):
-            _require_columns(path, file.schema_arrow, ["label", *columns, "features"])
-            read_features = find_raw_page(path, file.metadata, checksum)
-            decoded = [] if read_features else ["features"]
-            table = file.read(["label", *columns, *decoded], use_threads=False)
+        return map_arrow(path)
     except FileNotFoundError:
         raise FeatureStoreError(
             f"{path} is missing", "run `difficulty extract` again to complete the store"
         ) from None
     except UNREADABLE as error:
-        raise damaged_part(path, error) from error
-    if read_features is None:
-        features = _features(table.combine_chunks())
-        read_features = lambda rows, _allocate: features[rows]  # noqa: E731 - one of two
-    start, stop, _ = (rows or slice(None)).indices(len(table))
-    table = table.slice(start, stop - start)
-    return OpenPart(
-        sample_ids=table["sample_id"] if "sample_id" in columns else NO_IDS,
-        labels=_integers(table, "label"),
-        runs=_integers(table, "run"),
-        read_features=partial(_read_from, read_features, start),
-    )
+        raise FeatureStoreError(f"{path} is damaged ({error})", REMEDY) from error
 
 
-def _require_columns(path: Path, schema: pa.Schema, columns: Sequence[str]) -> None:
+def _require_columns(path: Path, batch: pa.RecordBatch, columns: Sequence[str]) -> None:
     """Raises FeatureStoreError where a file lacks columns, or its features differ in length."""
-    missing = [name for name in columns if name not in schema.names]
+    missing = [name for name in columns if name not in batch.schema.names]
     problem = f"lacks the columns {missing}" if missing else ""
-    if not missing and not pa.types.is_fixed_size_list(schema.field("features").type):
-        kind = schema.field("features").type
-        problem = f"has features of type {kind}, but expected is a fixed-size list of float"
+    if not missing:
+        kind = batch.schema.field(FEATURES).type
+        nulls = [name for name in columns if batch[name].null_count]
+        if not pa.types.is_fixed_size_list(kind) or not is_vector(kind):
+            problem = f"has features of type {kind}, but expected is a fixed-size list of float"
+        elif nulls:
+            problem = f"has nulls in the columns {nulls}"
     if problem:
         raise FeatureStoreError(
             f"{path} is not a part of a feature store: it {problem}",
@@ -167,23 +181,15 @@ def prefetch_part(path: Path) -> None:
             os.posix_fadvise(file.fileno(), start, PREFETCH_BYTES, os.POSIX_FADV_WILLNEED)
 
 
-def _read_from(read_rows: ReadRows, start: int, rows: slice, allocate: Allocate) -> Tensor:
-    """Features of rows that are counted from `start`. Shape (rows, dim)."""
-    return read_rows(slice(start + rows.start, start + rows.stop), allocate)
-
-
 def read_bad_images(path: Path) -> list[BadImage]:
     """The bad images of a part's shard.
 
     Raises:
         FeatureStoreError: The part is damaged.
     """
-    try:
-        metadata = read_parquet_schema(path).metadata or {}
-        entries = json.loads(metadata.get(ERRORS_KEY, b"[]"))
-        return [_bad_image_from_json(entry) for entry in entries]
-    except UNREADABLE as error:
-        raise damaged_part(path, error) from error
+    batch, _ = map_part(path)
+    entries = json.loads((batch.schema.metadata or {}).get(ERRORS_KEY, b"[]"))
+    return [_bad_image_from_json(entry) for entry in entries]
 
 
 def _bad_image_to_json(bad: BadImage) -> list[Any]:
@@ -197,25 +203,13 @@ def _bad_image_from_json(entry: list[Any]) -> BadImage:
     return BadImage(sample_id, reason, bytes.fromhex(content) if content else None, stamp)
 
 
-def damaged_part(path: Path, error: Exception) -> FeatureStoreError:
-    """The error that a file of features cannot be read."""
-    return FeatureStoreError(
-        f"{path} is damaged ({error})", "delete it and run `difficulty extract` again"
-    )
+def matrix_of(column: pa.FixedSizeListArray) -> Tensor:
+    """The features of a column, on its memory where they are float32. Shape (rows, dim)."""
+    return _tensor(column.flatten()).to(torch.float32).view(-1, column.type.list_size)
 
 
-def _integers(table: pa.Table, name: str) -> Tensor:
-    if name not in table.column_names:
-        return torch.empty(0, dtype=torch.int64)
-    return _tensor(table[name].combine_chunks()).to(torch.int64)
-
-
-def _features(table: pa.Table) -> Tensor:
-    column = table["features"]
-    width = column.type.list_size
-    if not len(column):
-        return torch.empty(0, width)
-    return _tensor(column.chunk(0).flatten()).to(torch.float32, copy=True).view(-1, width)
+def _integers(column: pa.Array) -> Tensor:
+    return _tensor(column).to(torch.int64)
 
 
 def _tensor(numbers: pa.Array) -> Tensor:

@@ -7,13 +7,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.known_images import ImageList
-from difficulty_service.feature_store.part import damaged_part
-from difficulty_service.feature_store.raw_page import read_checked, write_raw_page
-from difficulty_service.files.arrow_columns import to_numpy
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet
+from difficulty_service.feature_store.mapped_features import REMEDY
+from difficulty_service.feature_store.part import map_part, open_part, write_batch
+from difficulty_service.files.arrow_columns import to_arrow, to_numpy
 from difficulty_service.files.identity import CONTENT_BYTES
 
 
@@ -28,11 +27,11 @@ def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
     Raises:
         FeatureStoreError: The part is damaged.
     """
-    table = _read(path, ["content", "stamp", *(["sample_id"] if with_ids else [])])
+    batch, _ = map_part(path)
     return ImageList(
-        _digests(table["content"])[::runs].copy(),
-        _stamps(table)[::runs].copy(),
-        table["sample_id"].to_pylist()[::runs] if with_ids else None,
+        _digests(_column(path, batch, "content"))[::runs].copy(),
+        _stamps(_column(path, batch, "stamp"))[::runs].copy(),
+        _column(path, batch, "sample_id").to_pylist()[::runs] if with_ids else None,
     )
 
 
@@ -42,7 +41,8 @@ def read_stamps(path: Path) -> NDArray[np.uint64]:
     Raises:
         FeatureStoreError: The part is damaged.
     """
-    return _stamps(_read(path, ["stamp"]))
+    batch, _ = map_part(path)
+    return _stamps(_column(path, batch, "stamp"))
 
 
 def keep_images(path: Path, kept: NDArray[np.bool_], runs: int) -> None:
@@ -53,10 +53,10 @@ def keep_images(path: Path, kept: NDArray[np.bool_], runs: int) -> None:
         kept: Whether to keep an image. Shape (images,).
         runs: Number of rows of an image.
     """
-    rows = pa.array(np.flatnonzero(np.repeat(kept, runs)))
-    table = read_checked(path, use_threads=False).take(rows).combine_chunks()
-    with replacing(path) as temporary:
-        write_raw_page(temporary, table.replace_schema_metadata(), ["sample_id"])
+    open_part(path, []).features()  # checks all of them, or damage would get new checksums
+    batch, _ = map_part(path)
+    chosen = batch.take(to_arrow(np.flatnonzero(np.repeat(kept, runs))))
+    write_batch(path, chosen.replace_schema_metadata())
 
 
 def bad_images_list(bad_images: Sequence[BadImage], *, with_ids: bool) -> ImageList:
@@ -69,22 +69,19 @@ def bad_images_list(bad_images: Sequence[BadImage], *, with_ids: bool) -> ImageL
     )
 
 
-def _read(path: Path, columns: list[str]) -> pa.Table:
-    try:
-        # Selecting raises where a column is missing, which reading does not.
-        return read_parquet(path, columns, use_threads=False).select(columns).combine_chunks()
-    except UNREADABLE as error:
-        raise damaged_part(path, error) from error
+def _column(path: Path, batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name not in batch.schema.names:
+        raise FeatureStoreError(f"{path} is damaged (it lacks the column {name})", REMEDY)
+    return batch[name]
 
 
-def _stamps(table: pa.Table) -> NDArray[np.uint64]:
+def _stamps(column: pa.UInt64Array) -> NDArray[np.uint64]:
     """Shape (rows,)."""
-    stamps: NDArray[np.uint64] = to_numpy(table["stamp"].fill_null(0).combine_chunks())
+    stamps: NDArray[np.uint64] = to_numpy(column.fill_null(0))
     return stamps
 
 
-def _digests(column: pa.ChunkedArray) -> NDArray[np.uint8]:
+def _digests(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:
     """Shape (rows, 32)."""
-    values = column.combine_chunks()
-    bytes_ = np.frombuffer(values.buffers()[1] or b"", dtype=np.uint8)
-    return bytes_.reshape(-1, CONTENT_BYTES)[values.offset : values.offset + len(values)]
+    bytes_ = np.frombuffer(column.buffers()[1] or b"", dtype=np.uint8)
+    return bytes_.reshape(-1, CONTENT_BYTES)[column.offset : column.offset + len(column)]

@@ -93,7 +93,7 @@ class PreviousFeatures:
         """
         open_file = cache(partial(open_part, columns=[]))
         pieces = [
-            open_file(self.files[file]).read_features(of_part, torch.empty)
+            open_file(self.files[file]).read_features(of_part)
             for file, of_part in self._pieces(np.sort(rows))
         ]
         ascending = torch.cat(pieces).view(len(rows), self.runs, -1)
@@ -163,7 +163,7 @@ def set_aside(store: FeatureStore, files: Sequence[Path]) -> None:
     folder.mkdir(exist_ok=True)
     first = max((int(path.stem) for path in folder.glob(PREVIOUS_FILES)), default=-1) + 1
     for number, file in enumerate(files, first):
-        file.rename(folder / f"{number:05d}.parquet")
+        file.rename(folder / f"{number:05d}.arrow")
 
 
 def open_previous(store: FeatureStore) -> PreviousFeatures | None:

@@ -1,4 +1,4 @@
-"""Features on disk: one Parquet part per shard, and a description of how they were made.
+"""Features on disk: one Arrow file per shard, its part, and a description of how they were made.
 
 A part appears whole or not at all, so a run that was killed resumes at the first missing part.
 Images that could not be read are listed in the part that they would have been in, and in
@@ -31,12 +31,12 @@ from difficulty_service.feature_store.part import (
 )
 from difficulty_service.feature_store.source import READ_KEYS, require_keys
 from difficulty_service.files.atomic_file import remove_leftovers, replacing
+from difficulty_service.files.checked_arrow import UNREADABLE, map_arrow
 from difficulty_service.files.checked_json import dump_checked
-from difficulty_service.files.checked_parquet import UNREADABLE, read_parquet_schema
 from difficulty_service.files.differences import differences
 
-PART_FILES, UNFINISHED_FILES = "part-*.parquet", "partial-*.parquet"
-PREVIOUS_FOLDER, PREVIOUS_FILES = "previous", "[0-9]*.parquet"
+PART_FILES, UNFINISHED_FILES = "part-*.arrow", "partial-*.arrow"
+PREVIOUS_FOLDER, PREVIOUS_FILES = "previous", "[0-9]*.arrow"
 FEATURE_FILES = (PART_FILES, UNFINISHED_FILES, f"{PREVIOUS_FOLDER}/{PREVIOUS_FILES}")
 
 PREFETCHED_PARTS = 8
@@ -102,11 +102,11 @@ class FeatureStore:
 
     def part_file(self, shard: int) -> Path:
         """Where the part of a shard is, or will be."""
-        return self.folder / f"part-{shard:05d}.parquet"
+        return self.folder / f"part-{shard:05d}.arrow"
 
     def unfinished_file(self, shard: int) -> Path:
         """Where the features are that a stopped run has extracted of a shard."""
-        return self.folder / f"partial-{shard:05d}.parquet"
+        return self.folder / f"partial-{shard:05d}.arrow"
 
     def missing_parts(self) -> list[int]:
         """Shards whose part does not exist yet."""
@@ -243,11 +243,11 @@ def open_store(folder: Path) -> FeatureStore:
 
 def holds_only_parts(folder: Path) -> bool:
     """Whether a folder holds parts of a feature store, but not its description."""
-    first = next(iter(sorted(folder.glob("part-*.parquet"))), None)
+    first = next(iter(sorted(folder.glob("part-*.arrow"))), None)
     if first is None or is_store(folder):
         return False
     try:
-        return {"sample_id", "features"} <= set(read_parquet_schema(first).names)
+        return {"sample_id", "features"} <= set(map_arrow(first)[0].schema.names)
     except UNREADABLE:
         return False
 

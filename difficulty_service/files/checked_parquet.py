@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from difficulty_service.files.checksum import (
     LINE_BYTES,
     PREFIX,
-    Checksum,
     DamagedFile,
     empty_line,
     fill_in,
@@ -36,7 +35,10 @@ def parquet_writer(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table
         pq.ParquetWriter(sink, schema, compression="zstd") as writer,
     ):
         yield lambda table: writer.write_table(table.replace_schema_metadata(schema.metadata))
-        position = reserve_checksum(sink, writer)
+        # Room for the checksum between the last row group and the footer.
+        position = int(sink.tell())
+        writer.add_key_value_metadata({POSITION_KEY.decode(): str(position)})
+        sink.write(empty_line())
     fill_in(path, position)
 
 
@@ -44,25 +46,6 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     """Writes one table, and a checksum."""
     with parquet_writer(path, table.schema) as write:
         write(table)
-
-
-def reserve_checksum(
-    sink: pa.NativeFile, writer: pq.ParquetWriter, without: range = range(0)
-) -> int:
-    """Leaves room for the checksum between the last row group and the footer.
-
-    Args:
-        sink: File of the writer.
-        writer: All row groups are written.
-        without: Bytes that have checksums of their own.
-
-    Returns:
-        The position for `fill_in`.
-    """
-    position = int(sink.tell())
-    writer.add_key_value_metadata({POSITION_KEY.decode(): str(position)})
-    sink.write(empty_line(without))
-    return position
 
 
 @contextmanager
@@ -77,23 +60,13 @@ def open_parquet(path: Path, **options: Any) -> Iterator[pq.ParquetFile]:  # noq
         DamagedFile: The checksum is lost or does not match.
         UNREADABLE: The file is missing, or is not Parquet.
     """
-    with verified_parquet(path, **options) as (file, _):
-        yield file
-
-
-@contextmanager
-def verified_parquet(
-    path: Path,
-    **options: Any,  # noqa: ANN401
-) -> Iterator[tuple[pq.ParquetFile, Checksum | None]]:
-    """As `open_parquet`, together with the checksum, or None where there is none."""
     # Before Arrow reads the footer: a damaged one can end the process.
     checksum = verify_path(path)
     with pq.ParquetFile(path, **options) as file:
         if checksum is None:
             with path.open("rb") as opened:
                 require_checksum(opened, file.metadata)
-        yield file, checksum
+        yield file
 
 
 def read_parquet(path: Path, columns: list[str] | None = None, **options: Any) -> pa.Table:  # noqa: ANN401

@@ -1,8 +1,9 @@
 """A checksum inside a file, of all its other bytes.
 
 The checksum is a line of text at a place that readers of the format skip: before the footer of a
-Parquet file, in the comment of a zip archive, in the metadata of a safetensors file. A program that
-rewrites the file leaves the line out, and a file without it is read unchecked.
+Parquet file, in the footer of an Arrow file, in the comment of a zip archive, in the metadata of a
+safetensors file. A program that rewrites the file leaves the line out, and a file without it is
+read unchecked.
 """
 
 import os
@@ -24,7 +25,7 @@ PARQUET_MAGIC, PARQUET_END = b"PAR1", 8
 """A Parquet file ends with the length of its footer, 4 bytes, and the magic number."""
 
 BLOCK_BYTES = 1 << 18
-SEARCHED_HEAD, SEARCHED_TAIL = 1 << 20, 16 << 20
+SEARCHED_FIRST, SEARCHED_HEAD, SEARCHED_TAIL = 1 << 16, 1 << 20, 16 << 20
 
 TICK_NS = 2_000_000_000
 """A file that changed more recently than this may change again without another time."""
@@ -50,19 +51,21 @@ class Checksum:
 
 
 def empty_line(without: range = range(0)) -> bytes:
-    """The line with zeros as digits, for `fill_in` to replace once the file is written."""
+    """The line with zeros as digits, which `fill_in` replaces once the file is written."""
     return PREFIX + ZEROS + b" without %016x %016x" % (without.start, len(without))
 
 
 def fill_in(path: Path, position: int, without: range = range(0)) -> None:
-    """Writes the digits of the checksum into a file.
+    """Writes the checksum into a file.
 
     Args:
-        path: A file that is written except for them.
+        path: A file that is written except for it.
         position: First byte of its `empty_line`.
-        without: As given to `empty_line`.
+        without: Bytes that have checksums of their own.
     """
     with path.open("rb+") as file:
+        file.seek(position)
+        file.write(empty_line(without))
         digest = _digest(file, file.seek(0, os.SEEK_END), position, without)
         file.seek(position + len(PREFIX))
         file.write(digest)
@@ -135,7 +138,11 @@ def _find(file: BinaryIO, size: int) -> int | None:
     for position in (parquet_footer(file) - LINE_BYTES, size - LINE_BYTES):
         if position >= 0 and _read(file, position, len(PREFIX)) == PREFIX:
             return position
-    for start, length in ((0, SEARCHED_HEAD), (max(0, size - SEARCHED_TAIL), SEARCHED_TAIL)):
+    for start, length in (
+        (max(0, size - SEARCHED_FIRST), SEARCHED_FIRST),
+        (0, SEARCHED_HEAD),
+        (max(0, size - SEARCHED_TAIL), SEARCHED_TAIL),
+    ):
         offset = _read(file, start, length).find(PREFIX)
         if offset >= 0:
             return start + offset

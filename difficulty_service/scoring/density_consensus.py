@@ -164,9 +164,7 @@ class _PieceDensities:
         runs = self.store.runs
         part = self.store.open_part(shard, [], rows)
         blocks = [
-            self._of_block(
-                part.read_features(block, torch.empty), part.labels[block][::runs].contiguous()
-            )
+            self._of_block(part.read_features(block), part.labels[block][::runs].contiguous())
             for block in chunk_ranges(len(part.labels), max(1, BLOCK_ROWS // runs) * runs)
         ]
         return [torch.cat(each) for each in zip(*blocks, strict=True)]

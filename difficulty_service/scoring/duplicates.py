@@ -18,7 +18,7 @@ from torch import Tensor
 
 from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.files.arrow_columns import strings_to_arrow
-from difficulty_service.statistics.products import BLOCK_ROWS, Workspace, chunk_ranges
+from difficulty_service.statistics.products import BLOCK_ROWS, chunk_ranges
 
 HASHES_PER_CHUNK = 1 << 16
 """Number of hashes that are looked up at a time."""
@@ -148,7 +148,6 @@ def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 def _read(store: FeatureSource, positions: NDArray[np.int64]) -> Iterator[tuple[bytes, Copy]]:
     """Digests of the features of the samples at ascending positions, and the samples."""
-    work = Workspace()
     start = 0
     for shard in range(store.num_parts):
         if not len(positions) or start > positions[-1]:
@@ -160,7 +159,7 @@ def _read(store: FeatureSource, positions: NDArray[np.int64]) -> Iterator[tuple[
                 continue
             rows = positions[first:last] - start
             span = slice(int(rows[0]), int(rows[-1]) + 1)
-            features = part.read_features(span, work.rows).numpy()
+            features = part.read_features(span).numpy()
             ids = part.sample_ids[span].to_pylist()
             for row in rows - span.start:
                 digest = hashlib.blake2b(features[row].tobytes(), digest_size=16).digest()

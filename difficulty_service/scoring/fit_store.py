@@ -62,11 +62,11 @@ class StoreChunks:
         while chunk := list(islice(pieces, pieces_per_chunk)):
             yield chunk
 
-    def read(self, chunk: Sequence[Piece], work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:
+    def read(self, chunk: Sequence[Piece], work: Workspace) -> tuple[Tensor, Iterator[Tensor]]:  # noqa: ARG002
         """Labels and features of some pieces; the calling thread opens the files."""
         parts = [self.store.open_part(shard, [], rows) for shard, rows in chunk]
         blocks = (
-            part.read_features(rows, work.rows)
+            part.read_features(rows)
             for part in parts
             for rows in chunk_ranges(len(part.labels), BLOCK_ROWS)
         )
@@ -77,12 +77,9 @@ def _pilot_rows(store: FeatureSource) -> Tensor:
     """Some rows from all over a store. Shape (rows, dim)."""
     chosen = sorted({int(shard) for shard in np.linspace(0, store.num_parts - 1, PILOT_PARTS)})
     rows: list[Tensor] = []
-    work = Workspace()
     for shard in [*chosen, *range(store.num_parts)]:
         if shard not in chosen and any(map(len, rows)):
             break  # the other parts are read only where the chosen ones hold nothing but bad images
         part = store.open_part(shard, [])
-        features = part.read_features(slice(0, len(part.labels)), work.rows)
-        # A copy, because the next part is read into the same memory.
-        rows.append(pilot_rows(features, len(chosen)).clone())
+        rows.append(pilot_rows(part.features(), len(chosen)).clone())  # or parts stay mapped
     return torch.cat(rows)

@@ -73,7 +73,7 @@ def _read(
         samples = slice(start, start + len(rows))
         features[samples] = rows / lengths.clamp_min(torch.finfo(torch.float64).tiny)
         labels[samples] = part.labels[:: store.runs].numpy()
-        ids.append(part.sample_ids.combine_chunks()[:: store.runs])
+        ids.append(part.sample_ids[:: store.runs])
         start = samples.stop
     return features, labels, pa.concat_arrays(ids)
 

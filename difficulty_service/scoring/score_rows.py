@@ -159,16 +159,13 @@ class _PieceScorer:
             return None
         labels = self.classes.label_of[part.labels]
         block_rows = max(1, BLOCK_ROWS // self.store.runs) * self.store.runs
-        # Features in the shared memory are centred in place when they are scored.
-        read_again = self.store.runs > 1 or self._leaves_out
-        allocate = torch.empty if read_again else self.work.rows
         blocks = [
-            self._columns(part.read_features(block, allocate), labels[block], part.labels[block])
+            self._columns(part.read_features(block), labels[block], part.labels[block])
             for block in chunk_ranges(len(labels), block_rows)
         ]
         columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
         arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
-        arrays["sample_id"] = part.sample_ids.combine_chunks()[:: self.store.runs]
+        arrays["sample_id"] = part.sample_ids[:: self.store.runs]
         if "suspicion" in arrays:
             arrays["suspected_label"] = pc.if_else(
                 arrays["suspicion"].is_valid(), arrays["suspected_label"], None
@@ -181,7 +178,6 @@ class _PieceScorer:
     def _columns(self, features: Tensor, labels: Tensor, store_labels: Tensor) -> dict[str, Tensor]:
         """Columns of one block; the runs of a sample are averaged."""
         runs = self.store.runs
-        # Both before the features are centred in place.
         hashes = hash_rows(features) if runs == 1 else None
         posteriors = self._judge(features, store_labels[::runs].contiguous())
         features = self.prepare(features)

@@ -28,7 +28,7 @@ class ChunkSource(Protocol[Chunk]):
 
         Args:
             chunk: One of `chunks`.
-            work: Memory that the features may be read into.
+            work: Memory of the calling thread.
 
         Returns:
             The labels of some thousand samples, shape (samples,), and their features block by

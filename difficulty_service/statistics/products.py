@@ -94,10 +94,6 @@ class Workspace(threading.local):
         """An uninitialised matrix with the shape, dtype and device of another."""
         return self.matrix(name, len(matrix), matrix.shape[1], matrix)
 
-    def rows(self, num_rows: int, dim: int) -> Tensor:
-        """The buffer that features are read into. Shape (num_rows, dim), float32."""
-        return self.matrix("features", num_rows, dim, torch.empty(0))
-
     def centred(self, features: Tensor, point: Tensor) -> Tensor:
         """Subtracts a point from features, in place if they are in this memory.
 

@@ -118,7 +118,7 @@ class Run:
 
     def parts(self) -> list[Path]:
         """The shards that are written."""
-        return sorted(self.features.glob("part-*.parquet"))
+        return sorted(self.features.glob("part-*.arrow"))
 
     def wait_for_parts(self, wanted: int) -> None:
         """Waits until so many shards are written."""

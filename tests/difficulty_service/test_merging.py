@@ -86,7 +86,7 @@ def test_a_subset_counts_its_own_images(request_whole: ExtractRequest, tmp_path:
 def test_parts_that_no_run_extracted_are_missed_by_name(
     subsets: list[Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(FeatureStoreError, match=r"2 of 7 parts.*part-00001\.parquet"):
+    with pytest.raises(FeatureStoreError, match=r"2 of 7 parts.*part-00001\.arrow"):
         merge_stores([subsets[0], subsets[2]], tmp_path / "merged")
 
 

@@ -214,14 +214,14 @@ def test_features_of_other_settings_are_replaced_on_request_only(
 def test_files_of_others_in_the_output_folder_stay(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
-    foreign = tmp_path / "tables" / "part-00000.parquet"
+    foreign = tmp_path / "tables" / "part-00000.arrow"
     foreign.parent.mkdir()
     foreign.write_bytes(b"somebody's table")
 
     done = difficulty("extract", few_photos, "--out", foreign.parent, *builtin)
 
     assert done.returncode == 1
-    assert "part-00000.parquet" in only_line(done.stderr)
+    assert "part-00000.arrow" in only_line(done.stderr)
     assert foreign.read_bytes() == b"somebody's table"
 
 
@@ -261,7 +261,7 @@ def test_an_incomplete_store_says_what_completes_it(
 ) -> None:
     store = tmp_path / "store"
     difficulty("extract", few_photos, "--out", store, *builtin, "--shard-size", 5)
-    (store / "part-00002.parquet").unlink()
+    (store / "part-00002.arrow").unlink()
 
     done = difficulty("score", store, "--out", tmp_path / "scores.parquet")
 

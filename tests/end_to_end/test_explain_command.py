@@ -190,7 +190,7 @@ def test_a_second_run_reads_no_image_again_and_ends_with_the_same_file(
     outs = [tmp_path / "first.json", tmp_path / "second.json"]
 
     difficulty("explain", photos.scores, *clip, "--out", outs[0])
-    changed = photos.scores.with_suffix(".projected") / "part-00000.parquet"
+    changed = photos.scores.with_suffix(".projected") / "part-00000.arrow"
     written_at = changed.stat().st_mtime_ns
     done = difficulty("explain", photos.scores, *clip, "--out", outs[1])
 

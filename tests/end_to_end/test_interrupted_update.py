@@ -10,9 +10,9 @@ from dataclasses import replace
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import torch
+from pyarrow import feather
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
@@ -67,7 +67,7 @@ def test_the_finished_batches_of_a_shard_are_kept(
 
     with pytest.raises(type(error)):
         extract(request_of, interrupt_after(80, error))
-    partial = pq.read_table(tmp_path / "store" / "partial-00000.parquet")
+    partial = feather.read_table(tmp_path / "store" / "partial-00000.arrow")
     with pytest.raises(FeatureStoreError, match="lacks 1 of 1 parts"):
         open_store(tmp_path / "store")
     resumed = extract(request_of)
@@ -102,7 +102,7 @@ def test_finished_batches_are_written_from_time_to_time_in_case_of_a_crash(
 
     def look(_progress: ExtractProgress) -> None:
         files = request_of.out.glob("partial-*")
-        sizes.extend(pq.read_metadata(file).num_rows for file in files)
+        sizes.extend(feather.read_table(file).num_rows for file in files)
 
     extract(request_of, look)
 
@@ -123,7 +123,7 @@ def test_a_signal_keeps_the_images_of_a_shard_that_is_not_complete(
     words = ("extract", photos, *builtin, "--shard-size", 50, "--augment-runs", 60)
 
     process = fork_command(*words, "--out", store, errors=errors)
-    while process.is_alive() and not (store / "part-00000.parquet").exists():
+    while process.is_alive() and not (store / "part-00000.arrow").exists():
         time.sleep(POLL_SECONDS)
     time.sleep(0.5)  # for the first images of the next shard
     os.kill(process.pid, number)
@@ -132,7 +132,7 @@ def test_a_signal_keeps_the_images_of_a_shard_that_is_not_complete(
     assert process.exitcode == 128 + number
     assert errors.read_text().splitlines()[-1].startswith("stopped; the same command resumes")
     (partial,) = store.glob("partial-*")
-    assert 0 < pq.read_metadata(partial).num_rows < 50 * 60
+    assert 0 < feather.read_table(partial).num_rows < 50 * 60
 
 
 @pytest.mark.slow
@@ -180,12 +180,12 @@ def mark_features(store: FeatureStore) -> dict[str, list[float]]:
     """Gives every image features that no network gives, so that an extracted one is noticed."""
     for shard in range(store.num_parts):
         file = store.part_file(shard)
-        table = pq.read_table(file)
+        table = feather.read_table(file)
         marked = torch.tensor(table["features"].to_pylist()) + 1000
         column = (
             table["features"].combine_chunks().from_arrays(marked.ravel().numpy(), marked.shape[1])
         )
-        pq.write_table(table.set_column(5, table.field("features"), column), file)
+        feather.write_feather(table.set_column(5, table.field("features"), column), file)
     return features_by_id(store)
 
 

@@ -42,7 +42,7 @@ def test_a_terminal_shows_the_count_the_rate_the_time_left_and_the_bad_images(
     words = ("extract", few_photos, "--out", store, *builtin, "--shard-size", 5)
 
     shown = run_at_a_terminal(fork_command, *words)
-    (store / "part-00002.parquet").unlink()
+    (store / "part-00002.arrow").unlink()
     shown_again = run_at_a_terminal(fork_command, *words)
 
     last = [line for line in re.split(r"[\r\n]+", shown) if line.startswith("images")][-1]

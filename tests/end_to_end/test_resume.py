@@ -45,7 +45,7 @@ def start(forkserver: ForkServerContext, request: ExtractRequest) -> ForkServerP
 
 
 def parts_in(store: Path) -> set[str]:
-    return {path.name for path in store.glob("part-*.parquet")}
+    return {path.name for path in store.glob("part-*.arrow")}
 
 
 def wait_for_parts(store: Path, wanted: int, is_running: Callable[[], bool]) -> None:
@@ -149,9 +149,9 @@ def test_what_a_kill_left_half_written_is_never_a_part_and_goes_at_the_next_run(
     store = tmp_path / "store"
     words = ("extract", few_photos, "--out", store, *builtin, "--shard-size", 5)
     difficulty(*words)
-    whole = (store / "part-00003.parquet").read_bytes()
-    (store / "part-00003.parquet").unlink()
-    for name in ("part-00003.parquet", "store.json", "errors.parquet"):
+    whole = (store / "part-00003.arrow").read_bytes()
+    (store / "part-00003.arrow").unlink()
+    for name in ("part-00003.arrow", "store.json", "errors.parquet"):
         (store / f".{name}.4242.part").write_bytes(whole[:100])
 
     incomplete = difficulty("score", store, "--out", tmp_path / "scores.parquet")
@@ -159,7 +159,7 @@ def test_what_a_kill_left_half_written_is_never_a_part_and_goes_at_the_next_run(
 
     assert "lacks 1 of 4 parts" in incomplete.stderr
     assert done.returncode == 0
-    assert (store / "part-00003.parquet").read_bytes() == whole
+    assert (store / "part-00003.arrow").read_bytes() == whole
     assert list(store.glob(".*.part")) == []
 
 

@@ -35,7 +35,7 @@ def test_a_second_run_with_other_statistics_keeps_the_features(
     arguments = ("score", few_photos, "--out", scores, *builtin, "--shrinkage")
     difficulty(*arguments, "0.5")
     first = numbers(scores, "rmd")
-    parts = sorted((tmp_path / "scores.features").glob("part-*.parquet"))
+    parts = sorted((tmp_path / "scores.features").glob("part-*.arrow"))
     written = [part.stat().st_mtime_ns for part in parts]
 
     done = difficulty(*arguments, "ledoit-wolf")

@@ -81,7 +81,7 @@ def store_part(path: Path) -> None:
 def part_values(path: Path) -> object:
     part = open_part(path, ["sample_id", "run"])
     bad = read_bad_images(path)
-    middle = part.read_features(slice(5, 20), torch.empty).tolist()
+    middle = part.read_features(slice(5, 20)).tolist()
     texts = [repr(value) for value in vars(read_images(path, 1, with_ids=True)).values()]
     return part.sample_ids.to_pylist(), part.labels.tolist(), bad, middle, texts, rest(part)
 
@@ -155,7 +155,7 @@ KINDS: Mapping[str, Kind] = {
         lambda path: write_scores(path.with_name("scores.csv"), scores(), {"dataset": "photos"}),
         provenance_values,
     ),
-    "part": ("part-00000.parquet", store_part, part_values),
+    "part": ("part-00000.arrow", store_part, part_values),
     "store": (
         "store.json",
         lambda path: create_store(path.parent, DESCRIPTION),

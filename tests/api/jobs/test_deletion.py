@@ -43,7 +43,7 @@ def finish(engine: Engine, artifacts: Artifacts, settings: Settings, tmp_path: P
         for folder in local_folders(settings, job.id):
             (folder / "a1").mkdir(parents=True)
             (folder / "a1" / "file").write_text("1")
-        feature = settings.feature_cache_dir / "place" / f"{job.id}-00000.parquet"
+        feature = settings.feature_cache_dir / "place" / f"{job.id}-00000.arrow"
         feature.parent.mkdir(parents=True, exist_ok=True)
         feature.write_text("features")
         return job

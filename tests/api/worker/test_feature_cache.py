@@ -55,7 +55,7 @@ def encoded(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts) -> 
 
 
 def cached_files(settings: Settings) -> list[Path]:
-    return sorted(settings.feature_cache_dir.glob("*/*.parquet"))
+    return sorted(settings.feature_cache_dir.glob("*/*.arrow"))
 
 
 def test_the_images_of_an_earlier_job_are_not_encoded_again(
@@ -120,11 +120,11 @@ def test_the_features_of_a_job_are_deleted_with_it(
 def test_what_was_not_used_for_longest_is_deleted_first(tmp_path: Path) -> None:
     (tmp_path / "key").mkdir()
     for number in range(4):
-        file = tmp_path / "key" / f"{number}.parquet"
+        file = tmp_path / "key" / f"{number}.arrow"
         file.write_bytes(bytes(10))
         os.utime(file, (100 - number, 100 - number))
 
     assert shrink(tmp_path, 25) == 2
-    assert sorted(file.name for file in (tmp_path / "key").iterdir()) == ["0.parquet", "1.parquet"]
+    assert sorted(file.name for file in (tmp_path / "key").iterdir()) == ["0.arrow", "1.arrow"]
     assert shrink(tmp_path, 25, unused_since=100) == 1
     assert shrink(tmp_path, 25) == 0

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
+from pyarrow import feather
 
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store.part import Part
@@ -32,7 +32,7 @@ def make_store(folder: Path) -> FeatureStore:
 
 
 def test_a_description_names_the_keys_it_lacks(tmp_path: Path) -> None:
-    described = {"format_version": 1, "class_names": ["cat"], "num_shards": 1}
+    described = {"format_version": 2, "class_names": ["cat"], "num_shards": 1}
     (tmp_path / "store.json").write_text(json.dumps(described))
 
     with pytest.raises(FeatureStoreError, match=r"lacks the keys \['augment_runs'\]"):
@@ -60,15 +60,20 @@ def test_what_can_be_read_may_lack_keys_that_scores_need(tmp_path: Path) -> None
             ),
             "features of type list<.*double>, but expected is a fixed-size list of float",
         ),
+        (
+            lambda table: table.set_column(1, "label", pa.array([0, 1, None, 1, 0, 1])),
+            r"has nulls in the columns \['label'\]",
+        ),
     ],
 )
 def test_a_part_without_its_columns_is_named(
     tmp_path: Path, change: Callable[[pa.Table], pa.Table], problem: str
 ) -> None:
     store = make_store(tmp_path)
-    pq.write_table(change(pq.read_table(store.part_file(0))), store.part_file(0))
+    part = store.part_file(0)
+    feather.write_feather(change(feather.read_table(part)), part)
 
-    with pytest.raises(FeatureStoreError, match=rf"part-00000\.parquet is not a part.* {problem}"):
+    with pytest.raises(FeatureStoreError, match=rf"part-00000\.arrow is not a part.* {problem}"):
         store.read_part(0)
 
 
@@ -76,7 +81,7 @@ def test_parts_without_a_description_are_recognised(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store")
     images = tmp_path / "images"
     images.mkdir()
-    pq.write_table(pa.table({"image": [b""]}), images / "part-00000.parquet")
+    feather.write_feather(pa.table({"image": [b""]}), images / "part-00000.arrow")
 
     described = holds_only_parts(store.folder)
     (store.folder / "store.json").unlink()

@@ -45,7 +45,7 @@ def other_command(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_folder_that_another_command_writes_to_is_refused_and_left_alone(tmp_path: Path) -> None:
     store = create_store(tmp_path, DESCRIPTION)
-    unfinished = tmp_path / ".part-00000.parquet.1234.part"
+    unfinished = tmp_path / ".part-00000.arrow.1234.part"
     unfinished.touch()
     with (
         other_command(tmp_path),

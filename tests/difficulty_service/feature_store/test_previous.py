@@ -185,5 +185,5 @@ def test_a_part_that_does_not_say_which_images_it_holds_is_named(tmp_path: Path)
     part = make_part([3, 4])
     store.write_part(1, Part(part.sample_ids, part.labels, part.runs, part.features), [])
 
-    with pytest.raises(FeatureStoreError, match=r"00001\.parquet is damaged .*content.*delete it"):
+    with pytest.raises(FeatureStoreError, match=r"00001\.arrow is damaged .*content.*delete it"):
         open_previous(prepare_store(tmp_path, CHANGED))

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
+from pyarrow import feather
 
 from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store import store as feature_store
@@ -78,7 +79,7 @@ def test_the_pieces_of_a_store_hold_every_row_once(
     assert [name for piece in pieces for name in piece.sample_ids.to_pylist()] == expected
     first = next(piece for piece in pieces[1:] if len(piece.labels))
     begin = int(first.sample_ids[0].as_py().split()[1])
-    features = first.read_features(slice(0, len(first.labels)), torch.empty)
+    features = first.read_features(slice(0, len(first.labels)))
     assert torch.equal(features, make_part(99).features[begin : begin + len(first.labels)])
     assert all(len(piece.labels) % runs == 0 for piece in pieces)
     assert max(len(piece.labels) for piece in pieces) <= max(rows_at_a_time, runs)
@@ -113,7 +114,7 @@ def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_
 
     ((shard, rows),) = store.pieces(5)
 
-    with pytest.raises(FeatureStoreError, match=r"part-00000\.parquet is missing; run"):
+    with pytest.raises(FeatureStoreError, match=r"part-00000\.arrow is missing; run"):
         store.open_part(shard, [], rows)
 
 
@@ -149,7 +150,7 @@ def test_the_format_is_a_list_of_floats_that_others_can_read(tmp_path: Path) -> 
     store = create_store(tmp_path, DESCRIPTION)
     store.write_part(0, make_part(), [])
 
-    table = pq.read_table(store.part_file(0))
+    table = feather.read_table(store.part_file(0))
 
     assert table.column_names == ["sample_id", "label", "run", "features"]
     assert table["features"].to_pylist()[0] == [0.0, 1.0, 2.0, 3.0]
@@ -190,17 +191,17 @@ def test_features_made_otherwise_are_not_mixed(tmp_path: Path, change: dict[str,
 def test_an_incomplete_store_is_not_opened(tmp_path: Path) -> None:
     create_store(tmp_path, DESCRIPTION).write_part(1, make_part(), [])
 
-    with pytest.raises(FeatureStoreError, match=r"lacks 1 of 2 parts, first part-00000\.parquet"):
+    with pytest.raises(FeatureStoreError, match=r"lacks 1 of 2 parts, first part-00000\.arrow"):
         open_store(tmp_path)
 
 
 def test_a_damaged_part_is_named_with_the_remedy(tmp_path: Path) -> None:
     store = create_store(tmp_path, DESCRIPTION)
-    store.part_file(0).write_bytes(b"PAR1 and then nothing")
+    store.part_file(0).write_bytes(b"ARROW1 and then nothing")
 
-    with pytest.raises(FeatureStoreError, match=r"part-00000\.parquet is damaged.*delete it"):
+    with pytest.raises(FeatureStoreError, match=r"part-00000\.arrow is damaged.*delete it"):
         store.read_part(0)
-    with pytest.raises(FeatureStoreError, match=r"part-00000\.parquet is damaged.*delete it"):
+    with pytest.raises(FeatureStoreError, match=r"part-00000\.arrow is damaged.*delete it"):
         store.bad_images()
 
 
@@ -217,7 +218,7 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
         open_store(tmp_path)
 
 
-@pytest.mark.parametrize("version", [None, 0, 2])
+@pytest.mark.parametrize("version", [None, 1, 3])
 def test_another_version_is_refused_by_name_and_left_as_it_is(
     tmp_path: Path, version: int | None
 ) -> None:
@@ -225,7 +226,7 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(
     text = json.dumps({**DESCRIPTION, "format_version": version})
     (tmp_path / "store.json").write_text(text)
     refusal = (
-        rf"store\.json has version {version} of feature stores, but this package reads 1; delete "
+        rf"store\.json has version {version} of feature stores, but this package reads 2; delete "
         "the folder and run `difficulty extract` again"
     )
 
@@ -235,7 +236,7 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(
         create_store(tmp_path, DESCRIPTION)
 
     assert (tmp_path / "store.json").read_text() == text
-    assert (tmp_path / "part-00000.parquet").exists()
+    assert (tmp_path / "part-00000.arrow").exists()
 
 
 def test_reading_a_store_does_not_load_pandas(tmp_path: Path) -> None:

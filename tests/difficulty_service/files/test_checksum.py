@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import xxhash
+from pyarrow import feather
 from safetensors.torch import load_file, save_file
 
+from difficulty_service.files.checked_arrow import map_arrow, write_arrow
 from difficulty_service.files.checked_json import dump_checked, load_checked
 from difficulty_service.files.checked_parquet import (
     open_parquet,
@@ -34,6 +36,7 @@ from difficulty_service.files.checksum import (
 )
 
 TABLE = pa.table({"a": range(1000), "b": [f"row {row}" for row in range(1000)]})
+BATCH = TABLE.replace_schema_metadata({"of": "a test"}).to_batches()[0]
 TENSORS = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.ones(3)}
 
 
@@ -126,6 +129,60 @@ def test_a_file_that_changes_after_it_was_read_is_checked_again(tmp_path: Path) 
 
     with pytest.raises(DamagedFile):
         read_parquet(path)
+
+
+def test_other_programs_read_a_checked_arrow_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+
+    write_arrow(path, BATCH)
+
+    assert feather.read_table(path).equals(TABLE)
+    batch, is_checked = map_arrow(path)
+    assert is_checked
+    assert batch.equals(BATCH, check_metadata=True)
+
+
+@pytest.mark.parametrize("rows", [0, 300, 1000])
+def test_an_arrow_file_that_another_program_wrote_again_is_read_unchecked(
+    tmp_path: Path, rows: int
+) -> None:
+    path = tmp_path / "a.arrow"
+    write_arrow(path, BATCH)
+
+    feather.write_feather(feather.read_table(path)[:rows], path, chunksize=400)
+
+    batch, is_checked = map_arrow(path)
+    assert not is_checked
+    assert batch.equals(BATCH[:rows], check_metadata=True)
+
+
+@pytest.mark.parametrize("lost", [1, len(PREFIX), LINE_BYTES])
+def test_an_arrow_file_that_lost_its_checksum_is_damaged(tmp_path: Path, lost: int) -> None:
+    path = tmp_path / "a.arrow"
+    write_arrow(path, BATCH)
+
+    overwrite(path, path.read_bytes().index(PREFIX), bytes(lost))
+
+    with pytest.raises(DamagedFile, match="lost"):
+        map_arrow(path)
+
+
+def test_the_checksum_of_an_arrow_file_leaves_out_the_numbers_of_one_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    numbers = np.random.default_rng(0).integers(0, 99, 600, np.int32)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 3)
+    write_arrow(path, pa.record_batch({"a": range(200), "vectors": column}), without="vectors")
+    start = path.read_bytes().index(numbers.tobytes())
+
+    for position in (start, start + numbers.nbytes - 1):
+        overwrite(path, position, b"\xff")
+        map_arrow(path)
+    for position in (start - 1, start + numbers.nbytes):
+        whole = path.read_bytes()
+        overwrite(path, position, bytes([whole[position] ^ 1]))
+        with pytest.raises(DamagedFile):
+            map_arrow(path)
+        path.write_bytes(whole)
 
 
 def test_other_programs_read_checked_tensors(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ POINT = torch.tensor([1.0, 2.0, 3.0])
 
 def test_features_in_the_buffer_of_the_workspace_are_centred_in_place() -> None:
     work = Workspace()
-    features = work.rows(5, 3).fill_(4)
+    features = work.matrix("features", 5, 3, POINT).fill_(4)
 
     centred = work.centred(features, POINT)
 
@@ -28,7 +28,7 @@ def test_features_in_the_buffer_of_the_workspace_are_centred_in_place() -> None:
 
 def test_features_outside_the_workspace_are_not_changed() -> None:
     work = Workspace()
-    work.rows(5, 3).fill_(0)
+    work.matrix("features", 5, 3, POINT).fill_(0)
     features = torch.full((5, 3), 4.0)
 
     centred = work.centred(features, POINT)
@@ -39,7 +39,7 @@ def test_features_outside_the_workspace_are_not_changed() -> None:
 
 def test_float32_features_are_centred_in_float64_if_the_point_is_float64() -> None:
     work = Workspace()
-    features = work.rows(2, 3).fill_(1 / 3)
+    features = work.matrix("features", 2, 3, POINT).fill_(1 / 3)
 
     centred = work.centred(features, POINT.double() / 3)
 

@@ -169,7 +169,7 @@ def test_a_damaged_part_leaves_no_file(
     part = open_store(Path(location)).part_file(1)
     part.write_bytes(part.read_bytes()[:-10])
 
-    with pytest.raises(FeatureStoreError, match=r"part-00001\.parquet is damaged"):
+    with pytest.raises(FeatureStoreError, match=r"part-00001\.arrow is damaged"):
         apply_head(trained, location, tmp_path / "u.parquet", device=CPU)
 
     assert [file.name for file in tmp_path.iterdir()] == ["runs"]
