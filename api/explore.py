@@ -16,13 +16,13 @@ from api.explored_features import add_features
 from api.jobs.files import COLUMNS_FILE, SCORES_FILE, attempt_prefix
 from api.jobs.rows import Job, encode, job_of
 from api.results.score_columns import write_columns
+from api.schemas.jobs import StoredResult
 from api.server import run_server
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import now, open_database, write_transaction
 from api.storage.identifiers import id_of
 from api.storage.tables import JOBS
-from difficulty_service.cleaning.stored_images import OPTIONS_KEY
 from difficulty_service.datasets.storage import is_uri
 from difficulty_service.errors import ConfigError, DifficultyError, FeatureStoreError
 from difficulty_service.feature_store.bad_image import BadImage
@@ -34,8 +34,6 @@ from difficulty_service.reporting.samples import columns_to_read, to_samples
 from difficulty_service.runtime.apart import call_apart
 from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
-
-COUNTS = ("num_samples", "num_scored", "num_duplicates", "num_bad_images")
 
 
 def explore(
@@ -86,7 +84,7 @@ def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Job
     content = read_scores(scores)
     needed = columns_to_read(content.table.column_names)
     require_columns(needed, content.table.column_names, str(scores))
-    location = images or str(content.provenance.get("dataset") or "")
+    location = images or content.provenance.dataset or ""
     settings = explorer_settings(scores, location, port)
     try:
         settings.data_dir.mkdir(exist_ok=True)
@@ -147,10 +145,11 @@ def import_scores(
         errors: What of the dataset has no score, and why.
     """
     (root, _), path = root_and_path(location)
-    options = content.provenance.get(OPTIONS_KEY) or {}
+    recorded = content.provenance.dataset_options
+    options = {} if recorded is None else recorded.options()
     request = {
         "dataset": {"root": root, "path": path},
-        "backbone": content.provenance.get("backbone"),
+        "backbone": content.provenance.backbone,
         **{name: options.get(name) for name in ReadingOptions.model_fields},
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -165,14 +164,10 @@ def import_scores(
             needed = _needed(content)
             artifacts.put(write_columns(Path(folder) / COLUMNS_FILE, needed), columns)
         artifacts.put(write_errors(Path(folder), errors), f"{prefix}/errors.parquet")
-        result = _result(content) | {
-            "prefix": prefix,
-            "scores_bytes": local.stat().st_size,
-            "scores_sha256": digest.hexdigest(),
-        }
+        result = _result(content, prefix, local.stat().st_size, digest.hexdigest())
     with write_transaction(engine) as connection:
         changed = JOBS.update().where(JOBS.c.id == job.id)
-        values = {"request": encode(request), "result": encode(result)}
+        values = {"request": encode(request), "result": encode(result.to_json())}
         return job_of(connection.execute(changed.values(values).returning(*JOBS.c)).one())
 
 
@@ -205,24 +200,28 @@ def _needed(content: ScoreFile) -> ScoreFile:
     return ScoreFile(content.table.select(columns), content.provenance)
 
 
-def _result(content: ScoreFile) -> dict[str, Any]:
-    samples = to_samples(_needed(content))
+def _result(content: ScoreFile, prefix: str, scores_bytes: int, scores_sha256: str) -> StoredResult:
+    """What the file says of itself, with counts of its rows where it does not."""
+    samples, known = to_samples(_needed(content)), content.provenance
     copies = content.table["duplicate_of"] if "duplicate_of" in content.table.schema.names else None
-    counted = {
-        "num_samples": len(samples),
-        "num_scored": int((~np.isnan(samples.rmd)).sum()),
-        "num_doubtful": int(samples.is_doubtful.sum()),
-        "num_duplicates": len(samples) - copies.null_count if copies else 0,
-        "num_bad_images": 0,
-    }
-    known = {name: content.provenance.get(name) for name in COUNTS}
-    return {
-        **counted,
-        **{name: value for name, value in known.items() if value is not None},
-        "num_skipped": 0,
-        "warnings": list(content.provenance.get("warnings") or ()),
-        "class_names": list(samples.names.values()),
-    }
+    num_duplicates = len(samples) - copies.null_count if copies else 0
+    return StoredResult(
+        prefix=prefix,
+        num_samples=_first(known.num_samples, len(samples)),
+        num_scored=_first(known.num_scored, int((~np.isnan(samples.rmd)).sum())),
+        num_doubtful=int(samples.is_doubtful.sum()),
+        num_duplicates=_first(known.num_duplicates, num_duplicates),
+        num_bad_images=known.num_bad_images or 0,
+        num_skipped=0,
+        scores_bytes=scores_bytes,
+        scores_sha256=scores_sha256,
+        warnings=known.warnings,
+        class_names=tuple(samples.names.values()),
+    )
+
+
+def _first(recorded: int | None, counted: int) -> int:
+    return counted if recorded is None else recorded
 
 
 def find_errors(scores: Path, content: ScoreFile) -> Sequence[BadImage]:
@@ -235,7 +234,7 @@ def find_errors(scores: Path, content: ScoreFile) -> Sequence[BadImage]:
     Returns:
         Where there is no such file, one entry with the number of images and where it would be.
     """
-    number = content.provenance.get("num_bad_images") or 0
+    number = content.provenance.num_bad_images or 0
     features = scores.with_suffix(".features")
     why = f"there is no {features / ERRORS_FILE} of this dataset, which `difficulty score` writes"
     for folder in (features, scores.parent):

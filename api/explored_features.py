@@ -39,7 +39,7 @@ def add_features(artifact_root: str, job: Job, folder: Path) -> None:
             parameter="features",
         )
     artifacts = open_artifacts(artifact_root)
-    source = f"{folder.absolute()} {read_description(folder).get('fingerprint')}"
+    source = f"{folder.absolute()} {read_description(folder).fingerprint}"
     if _read(artifacts, f"{attempt_prefix(job)}/{SOURCE_FILE}") != source:
         call_apart(_add_files, artifact_root, job, folder, source)
 

@@ -19,9 +19,11 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.mapped_features import MappedFeatures
 from difficulty_service.feature_store.part import Part, open_part, write_part
 from difficulty_service.files import checksum
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import read_scores, write_scores
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit
@@ -47,14 +49,19 @@ def write_files(folder: Path, samples: int, rows: int, dim: int) -> None:
         "nearest_label": labels,
         **numbers,
     }
-    write_scores(folder / "scores.parquet", pa.table(table), {"dataset": "random"})
+    write_scores(folder / "scores.parquet", pa.table(table), Provenance.of({"dataset": "random"}))
     features = torch.from_numpy(generator.standard_normal((rows, dim), dtype=np.float32))
     of_rows = torch.arange(rows) % CLASSES
     ids = [f"{row:08d}" for row in range(rows)]
     part = Part(ids, of_rows, torch.zeros(rows, dtype=torch.int64), features)
     write_part(folder / "part-00000.arrow", part, [])
     gaussians = fit(features[:20_000], of_rows[:20_000], CLASSES, FitOptions(shrinkage=0.1))
-    save_gaussians(folder / "gaussians.safetensors", gaussians, {})
+    described = FeatureDescription(class_names=("a",), num_shards=1, augment_runs=0)
+    save_gaussians(
+        folder / "gaussians.safetensors",
+        gaussians,
+        described,
+    )
 
 
 def readers(folder: Path, rows: int) -> dict[str, Callable[[], object]]:

@@ -22,6 +22,7 @@ import torch
 from machine import machine
 from pages import write_random_scores
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 from difficulty_service.score_file import read_scores
@@ -63,7 +64,7 @@ def write_random_features(folder: Path, scores: Path) -> None:
         "dataset": "random",
         "fingerprint": "0",
     }
-    store = create_store(folder, description)
+    store = create_store(folder, FeatureDescription.of(description))
     for shard in range(store.num_parts):
         rows = slice(shard * SHARD, (shard + 1) * SHARD)
         noise = torch.randn(len(labels[rows]), DIM, generator=generator)

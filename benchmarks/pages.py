@@ -18,6 +18,7 @@ import pyarrow as pa
 from machine import machine
 
 import difficulty_service as ds
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 
 CLASSES = 1000
@@ -40,7 +41,7 @@ def write_random_scores(path: Path, num_samples: int) -> None:
         "label_margin": margins,
         "percentile": generator.random(num_samples, np.float32),
     }
-    write_scores(path, pa.table(columns), {"fingerprint": str(num_samples)})
+    write_scores(path, pa.table(columns), Provenance.of({"fingerprint": str(num_samples)}))
 
 
 def load_seconds(page: Path) -> str:

@@ -185,7 +185,7 @@ def without_http(
                 if not isinstance(each, str)
             ]
             scores = model.score(torch.stack(features), torch.full((len(features),), -1))
-            scores.rows(model.description["class_names"])
+            scores.rows(model.description.class_names)
 
     return run
 

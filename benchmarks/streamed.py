@@ -37,6 +37,7 @@ from fit_and_score import gemm_rate, pytorch_ood
 from machine import machine
 from torch import Tensor
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store, open_store
 from difficulty_service.pipeline import ScoreRequest, score_features
@@ -55,7 +56,7 @@ SAMPLED_EVERY = 0.01  # seconds
 
 def description(rows: int) -> dict[str, object]:
     """Description of a store of `rows` rows."""
-    same = ("backbone", "weights_sha256", "features", "precision", "mode", "fingerprint")
+    same = ("backbone", "weights_sha256", "features", "precision", "fingerprint")
     return dict.fromkeys((*same, "dataset", "decoder"), "benchmark") | {
         "class_names": [str(number) for number in range(CLASSES)],
         "num_samples": rows,
@@ -72,7 +73,7 @@ def description(rows: int) -> dict[str, object]:
 
 def make_store(folder: Path, rows: int, distinct: FeatureStore | None) -> FeatureStore:
     """A store of `rows` rows; where a store of distinct rows is given, links to its parts."""
-    store = create_store(folder, description(rows))
+    store = create_store(folder, FeatureDescription.of(description(rows)))
     generator = np.random.default_rng(0)
     rotation = np.linalg.qr(generator.standard_normal((DIM, DIM)))[0]
     mixing = (rotation * np.geomspace(1, 0.05, DIM)).astype(np.float32).T

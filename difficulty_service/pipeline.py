@@ -4,10 +4,9 @@
 with `fit_store` unless Gaussians are given and scores with `score_store`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -26,6 +25,7 @@ from difficulty_service.extraction.shard_subset import ShardSubset
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.extraction.unreadable_classes import warn_of_unreadable_classes
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.feature_store.previous import (
@@ -234,7 +234,7 @@ def extract_dataset(
     request: ExtractRequest,
     progress: Callable[[ExtractProgress], None] = ignore,
     load: Loader = load_backbone,
-    fitted_on: Mapping[str, Any] | None = None,
+    fitted_on: FeatureDescription | None = None,
 ) -> ExtractedDataset:
     """Features of every readable image of a dataset; resumes an earlier run.
 

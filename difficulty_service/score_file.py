@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from difficulty_service.files.checked_parquet import UNREADABLE, open_parquet
 from difficulty_service.files.checksum import DamagedFile
 from difficulty_service.files.output_path import require_output_file
 from difficulty_service.files.table_formats import WRITERS, read_csv, read_json_lines
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_columns import PLUGGED, require_columns
 
 SCHEMA_VERSION = 2
@@ -75,12 +75,12 @@ class ScoreFile:
 
     Attributes:
         table: One row per sample; those columns of SCHEMA that were computed, or some of them.
-        provenance: Dataset, backbone, weights, Gaussians and counts that the scores come from;
-            empty where the file beside a CSV or JSON Lines file is gone.
+        provenance: Where the scores come from; nothing is known where the file beside a CSV or
+            JSON Lines file is gone.
     """
 
     table: pa.Table
-    provenance: Mapping[str, Any]
+    provenance: Provenance
 
     def column(self, name: str) -> pa.ChunkedArray:
         """One column.
@@ -102,23 +102,21 @@ def provenance_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
 
 
-def write_scores(
-    path: Path, parts: pa.Table | Iterable[pa.Table], provenance: Mapping[str, Any]
-) -> None:
+def write_scores(path: Path, parts: pa.Table | Iterable[pa.Table], provenance: Provenance) -> None:
     """Writes a score file; it appears whole or not at all.
 
     Args:
         path: File to write, which ends in .parquet, .csv or .jsonl; an existing one is replaced.
         parts: One table, or several that become a row group each, with the same columns. These
             are columns of SCHEMA, in any order; those that were not computed are left out.
-        provenance: JSON values; the schema version is added.
+        provenance: Where the scores come from; the schema version is added.
 
     Raises:
         ScoreFileError: The name has another ending or is that of a folder, or a column is unknown,
             missing or cannot take its type.
     """
     require_score_file_name(path)
-    description = {"schema_version": SCHEMA_VERSION, **provenance}
+    description = {"schema_version": SCHEMA_VERSION, **provenance.to_json()}
     described = json.dumps(description, sort_keys=True, allow_nan=False)
     remaining = iter([parts] if isinstance(parts, pa.Table) else parts)
     first = next(remaining, None)
@@ -154,7 +152,8 @@ def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
 
     Raises:
         ScoreFileError: The file is missing, is not a score file, has a version that this package
-            does not know, or lacks a column; the remedy is then what computes it.
+            does not know, has a provenance with values of another type, or lacks a column; the
+            remedy is then what computes it.
     """
     with _opened(path) as opened:
         present = opened.schema.names
@@ -175,7 +174,7 @@ class _OpenScores:
     """A score file whose columns are still to be read."""
 
     schema: pa.Schema
-    provenance: Mapping[str, Any]
+    provenance: Provenance
     read: Callable[[list[str]], pa.Table]
 
 
@@ -208,26 +207,29 @@ def _opened(path: Path) -> Iterator[_OpenScores]:
         raise ScoreFileError(f"{path} cannot be read as {kind}: {error}", REMEDY) from error
 
 
-def _provenance_beside(path: Path) -> Mapping[str, Any]:
-    """The provenance of a file of text; empty where the file that holds it is gone."""
+def _provenance_beside(path: Path) -> Provenance:
+    """The provenance of a file of text; nothing is known where the file that holds it is gone."""
     beside = provenance_file(path)
     try:
         return _checked(beside, load_checked(beside.read_text()))
     except FileNotFoundError:
-        return {}
+        return Provenance()
     except ValueError as error:
         raise ScoreFileError(f"{beside} is damaged: {error}", REMEDY) from error
 
 
-def _checked(path: Path, provenance: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The provenance, if its version is known."""
-    version = provenance.get("schema_version")
+def _checked(path: Path, values: Mapping[str, object]) -> Provenance:
+    """The provenance, if its version is known and its values have their types."""
+    version = values.get("schema_version")
     if version != SCHEMA_VERSION:
         raise ScoreFileError(
             f"{path} has score schema {version}, but this package reads {SCHEMA_VERSION}",
             "score again",
         )
-    return provenance
+    try:
+        return Provenance.of(values)
+    except ValueError as error:
+        raise ScoreFileError(f"the provenance of {path} {error}", REMEDY) from error
 
 
 def _with_types(table: pa.Table) -> pa.Table:

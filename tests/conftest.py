@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from difficulty_service.extraction import precision
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 
@@ -130,7 +131,10 @@ def write_features() -> Callable[..., str]:
         features = torch.randn(num_samples, 6, generator=generator) + F.one_hot(labels, 6)
         ids = [f"{folder.name}/{number:03d}.png" for number in range(num_samples)]
         names = ("bird", "cat", "dog")
-        store = create_store(folder, {"class_names": names, "num_shards": 1, "augment_runs": 0})
+        store = create_store(
+            folder,
+            FeatureDescription.of({"class_names": names, "num_shards": 1, "augment_runs": 0}),
+        )
         store.write_part(0, Part(ids, labels, torch.zeros(num_samples), features), [])
         return str(folder)
 

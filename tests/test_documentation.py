@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import SCHEMA, write_scores
 from docs.recipes import PAGE, page
 from tests.command_options import options_by_command
@@ -78,7 +79,7 @@ def test_python_on_a_page_runs(
     table = pa.table(
         {"sample_id": ["a"], "label": [0], "label_name": ["cat"], "rmd": pa.array([1.0])}
     )
-    write_scores(tmp_path / "scores.parquet", table, {"backbone": "builtin"})
+    write_scores(tmp_path / "scores.parquet", table, Provenance.of({"backbone": "builtin"}))
     monkeypatch.chdir(tmp_path)
 
     exec(compile(block.text, block.page.name, "exec"), {})  # noqa: S102 - our own pages

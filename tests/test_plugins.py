@@ -185,12 +185,12 @@ def test_each_is_named_by_the_help_of_the_command_line(installed: Path) -> None:
 def test_a_condition_and_a_report_take_the_plugged_column(
     installed: Path, scores: Path, tmp_path: Path
 ) -> None:
-    kept = tmp_path / "kept.csv"
+    kept = tmp_path / "kept.parquet"
     difficulty(installed, "clean", scores, "--drop", "largest > 0", "--out", kept)
     page = tmp_path / "report.html"
     difficulty(installed, "report", scores, "--compare", "largest", "--out", page)
 
-    assert 0 < len(kept.read_text().splitlines()) < 24
+    assert 0 < pq.read_table(kept).num_rows < 24
     assert "largest" in page.read_text()
 
 

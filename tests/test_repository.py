@@ -19,7 +19,7 @@ from difficulty_service.cli import create_app
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("difficulty_service", "trainer", "api")
 LONGEST_FILE = 500
-LONGEST_IMPORT_RULES = 235  # lines of pyproject.toml
+LONGEST_IMPORT_RULES = 240  # lines of pyproject.toml
 IMPORT_RULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 
 # For each contract, a module and what it must not import.

@@ -37,7 +37,7 @@ def thumbnail_folder(settings: Settings, job_id: str) -> Path:
 
 def columns_file(settings: Settings, job: Job) -> Path:
     """Copy of COLUMNS_FILE on the server, which its pages read."""
-    digest = "" if job.result is None else str(job.result["scores_sha256"])[:16]
+    digest = "" if job.result is None else job.result.scores_sha256[:16]
     return columns_folder(settings, job.id) / f"{digest}.arrow"
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, select, update
 
 from api.jobs.rows import Job, add_event, encode, finish, job_of
+from api.schemas.jobs import StoredResult
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import JOBS
 
@@ -75,16 +76,16 @@ def heartbeat(
 
 
 @retry
-def succeed(engine: Engine, job: Job, result: Mapping[str, Any]) -> bool:
+def succeed(engine: Engine, job: Job, result: StoredResult) -> bool:
     """Publishes the result; False, and without effect, if the worker has lost the job."""
-    values = {"state": "succeeded", "result": result, "error": None}
+    values = {"state": "succeeded", "result": result.to_json(), "error": None}
     with write_transaction(engine) as connection:
         # The progress since the last heartbeat needs no parameter: all samples are done.
         counted = _fenced(job, {"done": func.coalesce(JOBS.c.total, JOBS.c.done)})
         if connection.execute(counted).one_or_none() is not None:
             finish(connection, job.id, values)
             return True
-        return _was_committed(connection, job, ["succeeded"], result=encode(result))
+        return _was_committed(connection, job, ["succeeded"], result=encode(result.to_json()))
 
 
 @retry

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, update
 
+from api.schemas.jobs import StoredResult
 from api.storage.database import now
 from api.storage.tables import EVENTS, JOBS, State
 from difficulty_service.options import DatasetScoring
@@ -29,7 +30,7 @@ class Job:
         rate: Samples per second.
         error: Failure of the job or of its previous attempt: "type", "detail" and where known
             "remedy" and "field".
-        result: Folder of the artifacts, sizes, counts and warnings.
+        result: What it answers, once it has succeeded.
     """
 
     id: str
@@ -52,7 +53,7 @@ class Job:
     bad: int
     rate: float | None
     error: Mapping[str, Any] | None
-    result: Mapping[str, Any] | None
+    result: StoredResult | None
 
     @property
     def options(self) -> DatasetScoring:
@@ -90,10 +91,16 @@ class Event:
 
 
 def job_of(row: Row[Any]) -> Job:
-    """A row of `JOBS`, with its JSON parsed."""
+    """A row of `JOBS`, with its JSON parsed.
+
+    Raises:
+        ValueError: Its result is not that of a job.
+    """
     values = row._asdict()
     for name in ("request", "error", "result"):
         values[name] = None if values[name] is None else json.loads(values[name])
+    if values["result"] is not None:
+        values["result"] = StoredResult.of(values["result"])
     return Job(**values | {"cancel_requested": bool(values["cancel_requested"])})
 
 

@@ -30,7 +30,7 @@ def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
         Problem: The file is gone or damaged.
     """
     assert job.result is not None  # noqa: S101 - because it succeeded
-    recorded = job.result["scores_sha256"] if name == SCORES_FILE else None
+    recorded = job.result.scores_sha256 if name == SCORES_FILE else None
 
     def check(file: pa.NativeFile) -> None:
         verify(file)
@@ -39,7 +39,7 @@ def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
             raise DamagedFile("its SHA-256 is not the recorded one")
 
     try:
-        return artifacts.open_checked(f"{job.result['prefix']}/{name}", check)
+        return artifacts.open_checked(f"{job.result.prefix}/{name}", check)
     except FileNotFoundError:
         raise Problem(
             410, "gone", f"the files of job {job.id} are gone", "submit the dataset again"

@@ -2,11 +2,10 @@
 
 import io
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import torch
 from PIL import Image
@@ -27,6 +26,7 @@ from difficulty_service.errors import ImageError
 from difficulty_service.extraction.batches import read_text, stack_samples
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.schedules import suitable_batch_size
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread
 from difficulty_service.runtime.parallel import num_workers
 
@@ -67,7 +67,7 @@ class BackbonePool:
         )
 
     def encode(
-        self, openers: Sequence[ImageOpener], description: Mapping[str, Any]
+        self, openers: Sequence[ImageOpener], description: FeatureDescription
     ) -> list[Tensor | str]:
         """Features of images or texts, computed like those of a job.
 
@@ -82,14 +82,14 @@ class BackbonePool:
             Problem: The weights of the backbone are not those that the job used.
         """
         running = self._running_backbone(description)
-        preprocessing = running.backbone.preprocessing
+        preprocessing, mode = running.backbone.preprocessing, description.mode or "fast"
 
         def view(opener: ImageOpener) -> Tensor | str:
             try:
                 if isinstance(preprocessing, TextPreprocessing):
                     return preprocessing.prepare(read_text(opener).decode())
                 with self.watch.working_on("image"):
-                    return prepare(opener, preprocessing, description["mode"], self._max_pixels)
+                    return prepare(opener, preprocessing, mode, self._max_pixels)
             except ImageError as error:
                 return error.problem
 
@@ -129,33 +129,33 @@ class BackbonePool:
         self._decoders.shutdown()
         self._backbones.clear()
 
-    def _running_backbone(self, description: Mapping[str, Any]) -> RunningBackbone:
-        names = ("backbone", "features", "precision", "flip")
-        key = tuple(str(description.get(name)) for name in names)
+    def _running_backbone(self, description: FeatureDescription) -> RunningBackbone:
+        made_by = description.backbone, description.features, description.precision
+        key = (*map(str, made_by), str(description.flip))
         running = self._backbones.get(key, lambda: self._load(description))
-        if running.backbone.weights_sha256 != description["weights_sha256"]:
+        if running.backbone.weights_sha256 != description.weights_sha256:
             raise Problem(
                 409,
                 "conflict",
-                f"the weights of {description['backbone']!r} are not those that the job used",
+                f"the weights of {description.backbone!r} are not those that the job used",
                 "score the dataset again as a new job, or send feature vectors",
             )
         return running
 
-    def _load(self, description: Mapping[str, Any]) -> RunningBackbone:
-        precision: torch.dtype = getattr(torch, description["precision"])
+    def _load(self, description: FeatureDescription) -> RunningBackbone:
+        precision: torch.dtype = getattr(torch, str(description.precision))
         options = BackboneOptions(
-            features=description["features"],
+            features=description.features or "penultimate",
             device=self._device,
             precision=precision,
-            flip=description["flip"],
+            flip=bool(description.flip),
         )
-        backbone = load_backbone(description["backbone"], options)
+        backbone = load_backbone(str(description.backbone), options)
         if isinstance(backbone.preprocessing, TextPreprocessing):
             return self._running(backbone, lambda texts: texts.to(self._device))
         # What resizing imports takes seconds, which are not those of the first image.
         preprocessing = image_preprocessing(backbone)
-        prepare(_one_pixel, preprocessing, description["mode"], self._max_pixels)
+        prepare(_one_pixel, preprocessing, description.mode or "fast", self._max_pixels)
         return self._running(
             backbone, lambda views: normalise(views.to(self._device), preprocessing, precision)
         )

@@ -41,7 +41,7 @@ class LoadedModels:
             Problem: Its files are gone or damaged.
         """
         assert job.result is not None  # noqa: S101 - because it succeeded
-        prefix = str(job.result["prefix"])
+        prefix = job.result.prefix
         return self._cache.get(prefix, lambda: self._load(job, f"{prefix}/{GAUSSIANS_FILE}"))
 
     def _load(self, job: Job, key: str) -> ScoringModel:

@@ -1,8 +1,6 @@
 """The Gaussians of finished jobs, as the web server knows them: without the numbers."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
@@ -10,6 +8,7 @@ from api.jobs.files import GAUSSIANS_FILE
 from api.jobs.rows import Job
 from api.online.process import ScoringProcess
 from api.storage.artifacts import Artifacts
+from difficulty_service.feature_description import FeatureDescription
 
 
 @dataclass(frozen=True)
@@ -24,12 +23,12 @@ class JobGaussians:
 
     job: Job
     dim: int
-    description: Mapping[str, Any]
+    description: FeatureDescription
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """Name of each class index."""
-        return tuple(self.description["class_names"])
+        return self.description.class_names
 
 
 class ScoringModels:
@@ -60,14 +59,14 @@ class ScoringModels:
                 f"job {job.id!r} is {job.state}, so it has no Gaussians",
                 "wait until its state is succeeded, or use another job",
             )
-        prefix = str(job.result["prefix"])
+        prefix = job.result.prefix
         return self._cache.get(prefix, lambda: self._find(job, f"{prefix}/{GAUSSIANS_FILE}"))
 
     def known(self, job: Job) -> JobGaussians | None:
         """The Gaussians of a job if they can be had without waiting."""
         if job.state != "succeeded" or job.result is None:
             return None
-        return self._cache.known(str(job.result["prefix"]))
+        return self._cache.known(job.result.prefix)
 
     def _find(self, job: Job, key: str) -> JobGaussians:
         if self._artifacts.size(key) is None:

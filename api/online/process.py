@@ -5,7 +5,7 @@ which cost a fifth of the rate; importing torch alone would take 300 MB there; a
 crashes a decoder crashes that process, not the service.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from api.jobs.rows import Job
 from api.logs import set_up_logging
 from api.online.sample_scores import EncodedScores, SampleScores
 from api.settings import Settings
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.runtime.apart import Apart, ProcessEnded
 from difficulty_service.runtime.process_setup import keep_freed_memory
 
@@ -33,13 +34,13 @@ class ScoringProcess:
     def __init__(self, settings: Settings, at_once: int = 4) -> None:
         self._scorer = Apart(partial(_make_scorer, settings), threads=at_once)
 
-    def describe(self, job: Job) -> tuple[int, Mapping[str, Any]]:
+    def describe(self, job: Job) -> tuple[int, FeatureDescription]:
         """Length of a feature vector of a job that has Gaussians, and the features' description.
 
         Raises:
             Problem: Its files are gone or damaged, or the process died.
         """
-        described: tuple[int, Mapping[str, Any]] = self._call("describe", job)
+        described: tuple[int, FeatureDescription] = self._call("describe", job)
         return described
 
     def encode_and_score(

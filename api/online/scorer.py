@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import structlog
@@ -25,6 +24,7 @@ from api.storage.artifacts import open_artifacts
 from difficulty_service.backbones.backbone import choose_device
 from difficulty_service.errors import DifficultyError
 from difficulty_service.extraction.image_watch import ImageWatch
+from difficulty_service.feature_description import FeatureDescription
 
 
 class Scorer:
@@ -56,10 +56,10 @@ class Scorer:
             structlog.get_logger().error("scoring-failed", exc_info=error)
             raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
-    def describe(self, job: Job) -> tuple[int, dict[str, Any]]:
+    def describe(self, job: Job) -> tuple[int, FeatureDescription]:
         """Length of a feature vector, and the description of the features."""
         model = self._models.get(job)
-        return model.dim, dict(model.description)
+        return model.dim, model.description
 
     def encode_and_score(
         self, job: Job, samples: Sequence[bytes], labels: NDArray[np.int64]

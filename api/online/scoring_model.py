@@ -1,8 +1,6 @@
 """Scores feature vectors against the Gaussians of a finished job."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from api.online.sample_scores import SampleScores
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis
 
 
@@ -24,7 +23,7 @@ class ScoringModel:
     """
 
     scorer: RelativeMahalanobis
-    description: Mapping[str, Any]
+    description: FeatureDescription
     training_scores: NDArray[np.float64]
 
     @property

@@ -61,7 +61,7 @@ class OpenScores:
     def _published(self, job: Job, path: Path) -> ScoreColumns | None:
         """The columns that the job has published, of which a remote storage needs a copy here."""
         assert job.result is not None  # noqa: S101 - because it succeeded
-        key = f"{job.result['prefix']}/{COLUMNS_FILE}"
+        key = f"{job.result.prefix}/{COLUMNS_FILE}"
         if (local := self._artifacts.local_path(key)) is not None:
             return map_columns(local)
         try:

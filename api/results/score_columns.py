@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from api.results.overview import Overview, from_json, make_overview, to_json
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.checked_arrow import UNREADABLE, map_arrow, write_arrow
+from difficulty_service.provenance import Provenance
 from difficulty_service.reporting.charts import Scale
 from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.score_file import ScoreFile
@@ -41,7 +42,7 @@ class ScoreColumns:
     """
 
     samples: ScoredSamples
-    provenance: dict[str, Any]
+    provenance: Provenance
     overview: Overview
 
     @property
@@ -72,7 +73,7 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
         "format": FORMAT,
         "names": list(samples.names.items()),
         "measure": samples.measure,
-        "provenance": dict(scores.provenance),
+        "provenance": scores.provenance.to_json(),
         "overview": to_json(make_overview(samples)),
     }
     metadata = {_KEY: json.dumps(description).encode()}
@@ -91,7 +92,7 @@ def map_columns(path: Path) -> ScoreColumns | None:
             return None
         return ScoreColumns(
             _to_samples(batch, description["names"], description["measure"]),
-            description["provenance"],
+            Provenance.of(description["provenance"]),
             from_json(description["overview"]),
         )
     except (*UNREADABLE, LookupError, TypeError):

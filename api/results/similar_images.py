@@ -53,7 +53,7 @@ class SimilarImages:
 
     def _load(self, job: Job) -> Vectors | None:
         assert job.result is not None  # noqa: S101 - because it succeeded
-        key = f"{job.result['prefix']}/{VECTORS_FILE}"
+        key = f"{job.result.prefix}/{VECTORS_FILE}"
         path = self._artifacts.local_path(key)
         try:
             if path is None:

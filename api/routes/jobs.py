@@ -30,7 +30,7 @@ from api.jobs.store import (
     submit,
 )
 from api.jobs.submission import validate_submission
-from api.schemas.jobs import JobCreate, JobError, JobPage, JobProgress, JobPublic, JobResult
+from api.schemas.jobs import JobCreate, JobError, JobPage, JobProgress, JobPublic
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.identifiers import is_id
@@ -236,7 +236,7 @@ def public(job: Job) -> JobPublic:
         finished_at=None if job.finished_at is None else _moment(job.finished_at),
         request=dict(job.request),
         error=None if job.error is None else JobError(**job.error),
-        result=None if job.result is None else JobResult(**job.result),
+        result=job.result,
         links=_links(job),
     )
 

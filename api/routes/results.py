@@ -67,8 +67,8 @@ async def read_file(
     """The Parquet file as it was written, or one range of its bytes."""
     job = await run_in_threadpool(succeeded_job, request, key, job_id)
     assert job.result is not None  # noqa: S101 - because it succeeded
-    size = int(job.result["scores_bytes"])
-    etag = f'"{job.result["scores_sha256"]}"'
+    size = job.result.scores_bytes
+    etag = f'"{job.result.scores_sha256}"'
     headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"}
     try:
         part = parse_range(

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.storage.tables import State
+from difficulty_service.files.contract import Contract, Names
 from difficulty_service.options import FIT_ONLY, IMAGES_ONLY, DatasetScoring
 
 ID_PATTERN = "^[0-9a-hjkmnp-z]{26}$"
@@ -137,24 +138,39 @@ class JobError(BaseModel):
     field: str | None = Field(default=None, description="Field of the request that is at fault")
 
 
-class JobResult(BaseModel):
-    """The result of a job."""
+class JobResult(Contract):
+    """What a finished job answers."""
+
+    model_config = ConfigDict(extra="forbid")
 
     num_samples: int
+    """Samples of the dataset"""
     num_scored: int
-    num_doubtful: int = Field(
-        description="Samples that look more like another class than their own"
-    )
-    num_duplicates: int = Field(description="Samples with the features of an earlier one")
-    num_bad_images: int = Field(description="Listed at GET /v1/jobs/{id}/errors")
-    num_skipped: int = Field(
-        description="Entries of the dataset that are no samples, such as rows without a label and "
-        "empty class folders; listed beside the unreadable images",
-    )
+    """Samples that have a score"""
+    num_doubtful: int
+    """Samples that look more like another class than their own"""
+    num_duplicates: int
+    """Samples with the features of an earlier one"""
+    num_bad_images: int
+    """Listed at GET /v1/jobs/{id}/errors"""
+    num_skipped: int
+    """Entries of the dataset that are no samples, such as rows without a label and empty class
+    folders; listed beside the unreadable images"""
     scores_bytes: int
+    """Size of the score file"""
     scores_sha256: str
-    warnings: list[str]
-    class_names: list[str]
+    """Hex SHA-256 of the score file"""
+    warnings: Names
+    """Warnings for whoever reads the scores, one sentence each"""
+    class_names: Names
+    """Name of each class index"""
+
+
+class StoredResult(JobResult):
+    """What the database keeps of a finished job; the folder is for this service alone."""
+
+    prefix: str
+    """Folder of the files of the attempt that succeeded"""
 
 
 class JobPublic(BaseModel):

@@ -9,15 +9,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from api.worker.cache_size import shrink
-from difficulty_service.feature_store.previous import OF_DATASET
-from difficulty_service.feature_store.store import FREE_TO_CHANGE, PREVIOUS_FOLDER, FeatureStore
+from difficulty_service.feature_description import FeatureDescription
+from difficulty_service.feature_store.store import PREVIOUS_FOLDER, FeatureStore
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.checked_arrow import UNREADABLE, map_arrow
 
@@ -65,11 +63,9 @@ class FeatureCache:
                 _link(store.part_file(shard), place / f"{name}-{shard:05d}.arrow")
         shrink(self.folder, self.max_bytes)
 
-    def _place(self, description: Mapping[str, Any]) -> Path:
+    def _place(self, description: FeatureDescription) -> Path:
         """The folder for features of one owner that are extracted in the same way."""
-        ignored = OF_DATASET | FREE_TO_CHANGE
-        settings = {key: value for key, value in description.items() if key not in ignored}
-        named = json.dumps([self.owner, settings], sort_keys=True)
+        named = json.dumps([self.owner, description.image_settings()], sort_keys=True)
         return self.folder / hashlib.sha256(named.encode()).hexdigest()
 
 

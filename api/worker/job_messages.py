@@ -4,13 +4,12 @@ The worker sends a `Job` to begin it and `STOP` to end it at its next check. The
 with `Progress` after every batch, with a `Beat` twice a second, and at last with one `Ending`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from api.jobs.failures import Failure
 from api.jobs.queue import Progress
+from api.schemas.jobs import StoredResult
 
 STOP = "stop"
 
@@ -46,7 +45,7 @@ class Beat:
 class Succeeded:
     """The job is done; its result is that of `run_job`."""
 
-    result: Mapping[str, Any]
+    result: StoredResult
 
 
 @dataclass(frozen=True)

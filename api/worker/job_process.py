@@ -3,16 +3,16 @@
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from typing import Any
 
 import structlog
 
 from api.jobs.failures import Failure
 from api.jobs.queue import Progress
+from api.schemas.jobs import StoredResult
 from api.settings import Settings
 from api.worker.heartbeat import OutOfTime, RunningJob, Stopped, stopping_seconds
 from api.worker.job_messages import STOP, Beat, Ending, Failed, Interrupted, Message, Succeeded
@@ -78,7 +78,7 @@ class JobProcess:
         """Id of the process; None where there is none."""
         return None if self._child is None else self._child.pid
 
-    def run(self, running: RunningJob) -> Mapping[str, Any]:
+    def run(self, running: RunningJob) -> StoredResult:
         """Runs a job; returns its result. Whatever the job does, it has ended afterwards.
 
         Raises:
@@ -176,7 +176,7 @@ def _kill(child: Child) -> None:
         structlog.get_logger().error("job-process-not-killed", pid=child.pid)
 
 
-def _result_of(ending: Ending) -> Mapping[str, Any]:
+def _result_of(ending: Ending) -> StoredResult:
     if isinstance(ending, Succeeded):
         return ending.result
     if isinstance(ending, Failed):

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from sqlalchemy import Engine
@@ -25,6 +24,7 @@ from api.jobs.files import (
 from api.jobs.rows import Job
 from api.jobs.store import get_job
 from api.results.score_columns import write_columns
+from api.schemas.jobs import StoredResult
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts, save
 from api.worker.feature_cache import FeatureCache
@@ -62,7 +62,7 @@ def run_job(
     artifacts: Artifacts,
     observer: Observer,
     load: Loader = load_backbone,
-) -> dict[str, Any]:
+) -> StoredResult:
     """Extracts, fits and scores; resumes where an earlier attempt ended.
 
     Args:
@@ -74,7 +74,7 @@ def run_job(
         load: Loads the backbone.
 
     Returns:
-        The result of the job: the folder of its files, sizes, counts and warnings.
+        The result of the job, for `queue.succeed`.
 
     Raises:
         Problem: The request cannot be met.
@@ -150,7 +150,7 @@ def _fetch_gaussians(
     if source_id is None:
         return None
     source = get_job(engine, job.owner, source_id)
-    key = f"{source.result['prefix']}/{GAUSSIANS_FILE}" if source and source.result else None
+    key = f"{source.result.prefix}/{GAUSSIANS_FILE}" if source and source.result else None
     if key is None or artifacts.size(key) is None:
         raise Problem(
             409,
@@ -212,20 +212,20 @@ def _deleted_if_unusable(features: Path) -> Iterator[None]:
 
 def _result(
     job: Job, scored: ScoredDataset, scores: Path, names: Mapping[str, str]
-) -> dict[str, Any]:
+) -> StoredResult:
     with scores.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     store = scored.extracted.store
-    return {
-        "prefix": attempt_prefix(job),
-        "num_samples": int(store.description["num_samples"]),
-        "num_scored": scored.scores.num_scored,
-        "num_doubtful": scored.scores.num_doubtful,
-        "num_duplicates": scored.scores.num_duplicates,
-        "num_bad_images": len(scored.extracted.bad_images),
-        "num_skipped": len(scored.extracted.skipped),
-        "scores_bytes": scores.stat().st_size,
-        "scores_sha256": digest,
-        "warnings": [hide_paths(warning, names) for warning in scored.scores.warnings],
-        "class_names": list(store.class_names),
-    }
+    return StoredResult(
+        prefix=attempt_prefix(job),
+        num_samples=store.description.num_samples,
+        num_scored=scored.scores.num_scored,
+        num_doubtful=scored.scores.num_doubtful,
+        num_duplicates=scored.scores.num_duplicates,
+        num_bad_images=len(scored.extracted.bad_images),
+        num_skipped=len(scored.extracted.skipped),
+        scores_bytes=scores.stat().st_size,
+        scores_sha256=digest,
+        warnings=tuple(hide_paths(warning, names) for warning in scored.scores.warnings),
+        class_names=store.class_names,
+    )

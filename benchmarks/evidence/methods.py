@@ -40,7 +40,7 @@ class OwnColumns:
             column: scores[column].to_numpy().astype(np.float64) for column in self.columns
         }
         flagged = {name: found[name] > CUT for name, has_cut in self.columns.items() if has_cut}
-        choices: dict[str, Any] = {"shrinkage": scores.provenance.get("shrinkage")}
+        choices: dict[str, Any] = {"shrinkage": scores.provenance.shrinkage}
         return Verdict(found, flagged, choices)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import torch
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.store import create_store, open_store
 
 LABELS = {
@@ -109,8 +110,8 @@ def _column(data: Cifar10, column: str) -> dict[str, int]:
 def with_labels(source: Path, labels: Mapping[str, int], column: str, target: Path) -> Path:
     """A copy of a feature store with other labels, which is made where it is missing."""
     store = open_store(source)
-    description = {**store.description, "label_column": column}
-    copy = create_store(target, description)
+    description = {**store.description.to_json(), "label_column": column}
+    copy = create_store(target, FeatureDescription.of(description))
     for shard in copy.missing_parts():
         part = store.read_part(shard)
         new = torch.tensor([labels[sample_id] for sample_id in part.sample_ids])

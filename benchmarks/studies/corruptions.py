@@ -24,6 +24,7 @@ from torch import Tensor
 import difficulty_service as ds
 from difficulty_service.feature_store.store import open_store
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 
 IMAGES = 1000
@@ -77,7 +78,7 @@ def main(train: Path, test: Path, out: Path, images: int = IMAGES) -> None:
         if corruption is not None:
             provenance["corruption"] = corruption
         name = (corruption or "clean").replace(":", "-")
-        write_scores(out / f"{name}.parquet", table, provenance)
+        write_scores(out / f"{name}.parquet", table, Provenance.of(provenance))
         return float(scores.mean())
 
     clean = score(pixels, None)

@@ -40,7 +40,7 @@ def read_explained(path: Path) -> ScoreFile:
 
 def choose_clip(scores: ScoreFile) -> str:
     """The backbone of the scores where it is a CLIP, else the default one."""
-    backbone = str(scores.provenance.get("backbone"))
+    backbone = str(scores.provenance.backbone)
     return backbone if is_clip(backbone) else DEFAULT_BACKBONE
 
 
@@ -54,17 +54,14 @@ def find_features(scores: ScoreFile, folder: Path, encoder: TextEncoder) -> Feat
     """
     if not is_store(folder):
         return None
-    needed = {
-        "backbone": encoder.name,
-        "weights_sha256": encoder.weights_sha256,
-        "features": PROJECTED,
-        "augment_runs": 0,
-        "fingerprint": scores.provenance.get("fingerprint"),
-    }
-    description = read_description(folder)
-    if any(description.get(key) != value for key, value in needed.items()):
-        return None
-    return open_store(folder)
+    known = read_description(folder)
+    is_of_encoder = (known.backbone, known.weights_sha256, known.features) == (
+        encoder.name,
+        encoder.weights_sha256,
+        PROJECTED,
+    )
+    of_scores = known.fingerprint == scores.provenance.fingerprint
+    return open_store(folder) if is_of_encoder and of_scores and not known.augment_runs else None
 
 
 def explain_scores(
@@ -108,7 +105,7 @@ def write_explanation(
     origin = {
         "backbone": encoder.name,
         "weights_sha256": encoder.weights_sha256,
-        "fingerprint": scores.provenance.get("fingerprint"),
+        "fingerprint": scores.provenance.fingerprint,
         "scores": scored_by(scores.provenance),
     }
     write_json(path, {**explanation.to_json(), **origin})

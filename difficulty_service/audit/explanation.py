@@ -1,6 +1,6 @@
 """What the hard samples of a class share that its easy samples do not, in words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.audit.mean_differences import bootstrap_intervals, compare_means, holm
 from difficulty_service.errors import AuditError
+from difficulty_service.provenance import Provenance
 
 HARD_SHARE, EASY_SHARE = 0.1, 0.5
 """Shares of a class that are its hard and its easy samples."""
@@ -102,9 +103,9 @@ def explanation_file(scores: Path) -> Path:
     return scores.with_suffix(".explained.json")
 
 
-def scored_by(provenance: Mapping[str, Any]) -> dict[str, Any]:
+def scored_by(provenance: Provenance) -> dict[str, Any]:
     """The network whose features were scored: scores of another one have another explanation."""
-    return {name: provenance.get(name) for name in ("backbone", "weights_sha256")}
+    return {"backbone": provenance.backbone, "weights_sha256": provenance.weights_sha256}
 
 
 def explain(

@@ -1,6 +1,6 @@
 """Two score files of the same samples, as of two backbones: do they find the same samples hard?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from difficulty_service.audit.shared_samples import (
     texts_of,
 )
 from difficulty_service.errors import AuditError
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import ScoreFile
 
@@ -143,7 +144,7 @@ def compare_scores(
     percentiles = _percentiles(scores[0]), _percentiles(scores[1])
     return ScoreComparison(
         score_column=score_column,
-        backbones=(first.provenance.get("backbone"), second.provenance.get("backbone")),
+        backbones=(first.provenance.backbone, second.provenance.backbone),
         num_compared=len(one),
         num_without_score=num_joined - len(one),
         only_first=first.table["sample_id"].filter(rows.is_null()).to_pylist(),
@@ -204,11 +205,9 @@ def _moves(one: pa.Table, first: Numbers, second: Numbers, count: int) -> list[M
     ]
 
 
-def _warnings(
-    first: Mapping[str, Any], second: Mapping[str, Any], one: pa.Table, other: pa.Table
-) -> list[str]:
+def _warnings(first: Provenance, second: Provenance, one: pa.Table, other: pa.Table) -> list[str]:
     warnings = []
-    fingerprints = [provenance.get("fingerprint") for provenance in (first, second)]
+    fingerprints = [first.fingerprint, second.fingerprint]
     if None in fingerprints:
         warnings.append(
             "a score file does not say which dataset it was made from; the samples are matched by "

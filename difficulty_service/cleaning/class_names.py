@@ -1,7 +1,5 @@
 """The names of the class indices of a score file."""
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 
 from difficulty_service.score_file import ScoreFile
@@ -22,11 +20,6 @@ def class_names_of(scores: ScoreFile) -> dict[int, str]:
     )
     distinct = pairs.group_by(["label", "label_name"], use_threads=False).aggregate([])
     used = dict(zip(*(distinct[name].to_pylist() for name in pairs.column_names), strict=True))
-    declared = dict(enumerate(_declared(scores.provenance)))
+    declared = dict(enumerate(scores.provenance.class_names))
     agrees = all(declared.get(label) == name for label, name in used.items())
     return dict(sorted(((declared | used) if agrees else used).items()))
-
-
-def _declared(provenance: Mapping[str, object]) -> list[str]:
-    names = provenance.get("class_names", [])
-    return [str(name) for name in names] if isinstance(names, list) else []

@@ -1,16 +1,13 @@
 """The images of scored samples, found again in their dataset."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.errors import CleaningError, ImageError, Setting
-
-OPTIONS_KEY = "dataset_options"
-"""Key of the metadata with the options by which the dataset was read."""
+from difficulty_service.provenance import Provenance
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class ImageSource:
 
 
 def open_images(
-    provenance: Mapping[str, Any],
+    provenance: Provenance,
     sample_ids: Collection[str],
     location: str | None = None,
     given: DatasetOptions | None = None,
@@ -97,7 +94,7 @@ def open_images(
         DatasetError: The dataset cannot be read.
         CleaningError: The metadata names no dataset, or none of the samples is in it.
     """
-    location = location or provenance.get("dataset")
+    location = location or provenance.dataset
     if not location:
         raise CleaningError(
             "the score file does not say which dataset it was made from",
@@ -110,7 +107,7 @@ def open_images(
 
 
 def match_images(
-    provenance: Mapping[str, Any], sample_ids: Collection[str], dataset: Dataset
+    provenance: Provenance, sample_ids: Collection[str], dataset: Dataset
 ) -> ImageSource:
     """The images of a dataset for the scored samples.
 
@@ -136,7 +133,7 @@ def match_images(
             parameter="images",
         )
     # Scores of a classifier's predictions do not say which files were predicted.
-    if provenance.get("fingerprint") in {None, dataset.fingerprint}:
+    if provenance.fingerprint in {None, dataset.fingerprint}:
         return ImageSource(dataset, ())
     changed = (
         f"{location} differs from the dataset that was scored in its samples, labels or sizes; "
@@ -162,11 +159,10 @@ def find_image(opener: ImageOpener) -> StoredImage:
         raise ImageError(f"cannot be read: {error.strerror or error}") from error
 
 
-def _options(provenance: Mapping[str, Any], given: DatasetOptions) -> DatasetOptions:
+def _options(provenance: Provenance, given: DatasetOptions) -> DatasetOptions:
     """The options in the metadata, replaced by those that are given."""
-    known = {field.name for field in fields(DatasetOptions)}
-    recorded = provenance.get(OPTIONS_KEY) or {}
-    values = {name: value for name, value in recorded.items() if name in known}
+    recorded = provenance.dataset_options
+    values = {} if recorded is None else recorded.options()
     values |= {
         name: getattr(given, name)
         for name in ("split", "image_column", "label_column", "id_column")

@@ -61,7 +61,7 @@ def clean(
         raise WrongCall("--new-classes needs --marks")
     score_file = read_scores(scores)
     inputs = [scores] if marks is None else [scores, marks]
-    check_output(out, inputs, images.images or score_file.provenance.get("dataset"))
+    check_output(out, inputs, images.images or score_file.provenance.dataset)
     if not is_list(out):
         check_new_folder(out)
     rules = CleaningRules({}, drop, relabel, new_classes)

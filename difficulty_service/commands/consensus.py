@@ -44,19 +44,20 @@ def report_consensus(result: "ScoreFile", out: Path) -> None:
     """Prints what a consensus was made of and how many labels it doubts."""
     from difficulty_service.files.wording import count_of
 
-    table, made = result.table, result.provenance["consensus"]
+    table, made = result.table, result.provenance.consensus
+    assert made is not None  # noqa: S101 - it is one
     console.print(
-        f"{count_of(len(table), 'sample')} in {out}, by the mean {made['mean_of']} of "
-        f"{len(made['inputs'])} inputs:",
+        f"{count_of(len(table), 'sample')} in {out}, by the mean {made.mean_of} of "
+        f"{len(made.inputs)} inputs:",
         markup=False,
     )
-    for each in made["inputs"]:
-        console.print(f"  {each['name']} ({each['backbone'] or 'unknown backbone'})", markup=False)
+    for each in made.inputs:
+        console.print(f"  {each.name} ({each.backbone or 'unknown backbone'})", markup=False)
     for column, meaning in (
         ("label_margin", "look more like another class than their own"),
         ("suspicion", "have a label that is more likely wrong than right"),
     ):
-        if column in made["columns"]:
+        if column in made.columns:
             above = sum(value is not None and value > 0 for value in table[column].to_pylist())
             console.print(f"{above:,} {meaning} ({column} above 0)", markup=False)
-    print_warnings(result.provenance["warnings"])
+    print_warnings(result.provenance.warnings)

@@ -49,7 +49,7 @@ def export(
     from difficulty_service.score_file import read_scores
 
     score_file = read_scores(scores)
-    check_output(out, [scores], images.images or score_file.provenance.get("dataset"))
+    check_output(out, [scores], images.images or score_file.provenance.dataset)
     if not EXPORTS[to].is_folder:
         if useless := images.model_fields_set:
             raise WrongCall(f"{to} has no images, so {options(useless)} would change nothing")

@@ -155,7 +155,7 @@ def choose_backbone(extraction: Extraction, fitted: "FittedGaussians | None" = N
     from difficulty_service.backbones.default import default_backbone
     from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
 
-    fitted_to = None if fitted is None else fitted.description.get("backbone")
+    fitted_to = None if fitted is None else fitted.description.backbone
     named = extraction.network.backbone or fitted_to
     if named:
         return str(named)

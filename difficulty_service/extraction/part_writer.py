@@ -64,7 +64,7 @@ class PartWriter:
     ) -> Part:
         """The part of a shard with both its new and its known features, in order."""
         rows = np.array([image.known_row for image in extracted.reused], dtype=np.int64)
-        augment_runs = int(self.store.description["augment_runs"])
+        augment_runs = self.store.description.augment_runs
         reused = make_part(extracted.reused, previous.read_features(rows), augment_runs)
         return _merge(extracted.part, reused, ranks)
 

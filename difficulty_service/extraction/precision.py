@@ -5,7 +5,7 @@ others, so some images of the dataset are encoded in both precisions before the 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.extraction.precision_pilot import compare_precisions
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.feature_description import LEAST_AGREEMENT, FeatureKind, PrecisionPilot
 from difficulty_service.feature_store.description import is_store, read_description
-from difficulty_service.feature_store.kinds import LEAST_AGREEMENT
 
 LEAST_SPEEDUP = 1.2
 """How many times as fast bfloat16 must be: less does not pay for another rounding."""
@@ -28,49 +28,6 @@ NATIVE_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
 """Instructions that multiply in bfloat16, as torch names them: two of x86 and that of Arm."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-@dataclass(frozen=True)
-class PrecisionPilot:
-    """How the two precisions compare on some images of a dataset.
-
-    Attributes:
-        num_images: Number of images that were encoded in both.
-        float32: Images per second of the network alone.
-        bfloat16: The same in bfloat16.
-        agreement: Spearman's correlation of RMD in float32 with RMD where the features, the
-            Gaussians or both are of bfloat16: the smallest of the three. None where bfloat16 is so
-            slow that the ranks do not matter; 0 where no Gaussians could be fitted.
-    """
-
-    num_images: int
-    float32: float
-    bfloat16: float
-    agreement: float | None
-
-    @property
-    def speedup(self) -> float:
-        """How many times as fast bfloat16 is."""
-        return self.bfloat16 / self.float32
-
-    @property
-    def best(self) -> torch.dtype:
-        """bfloat16 where it is faster and ranks as float32 does, else float32."""
-        agree = self.agreement is not None and self.agreement >= LEAST_AGREEMENT
-        return torch.bfloat16 if agree and self.speedup >= LEAST_SPEEDUP else torch.float32
-
-    @property
-    def reason(self) -> str:
-        """Why that one, in a sentence."""
-        if self.agreement is None or self.speedup < LEAST_SPEEDUP:
-            return f"float32, as bfloat16 is {self.speedup:.1f} times as fast here"
-        sentence = (
-            f"bfloat16 is {self.speedup:.1f} times as fast here, and Spearman's correlation of the "
-            f"scores of {self.num_images} images is {self.agreement:.5f}"
-        )
-        if self.best == torch.bfloat16:
-            return f"bfloat16: {sentence}"
-        return f"float32: {sentence}, where {LEAST_AGREEMENT} is asked"
 
 
 @dataclass(frozen=True)
@@ -97,7 +54,7 @@ def computes_in_bfloat16() -> bool:
 def settle_precision(
     task: ExtractionTask,
     folder: Path | None,
-    fitted_on: Mapping[str, Any] | None = None,
+    fitted_on: FeatureKind | None = None,
     *,
     alone: bool = True,
     load: Loader = load_backbone,
@@ -131,24 +88,43 @@ def settle_precision(
         return given
     if len(task.dataset.labels) < LEAST_IMAGES or task.dataset.modality == "text":
         return given
-    pilot = PrecisionPilot(**compare_precisions(task, load))
+    pilot = compare_precisions(task, load)
     return SettledPrecision(
-        replace(task.network, precision=pilot.best),
-        replace(task.options, precision_pilot=asdict(pilot)),
-        pilot.reason,
+        replace(task.network, precision=best_precision(pilot)),
+        replace(task.options, precision_pilot=pilot),
+        reason_of(pilot),
     )
 
 
-def _follow(given: SettledPrecision, before: Mapping[str, Any], which: str) -> SettledPrecision:
+def _follow(given: SettledPrecision, before: FeatureKind, which: str) -> SettledPrecision:
     """The precision of other features, with what it was chosen by."""
-    precision = DTYPES.get(str(before.get("precision")))
+    precision = DTYPES.get(str(before.precision))
     if precision is None:  # features of another program
         return given
     reason = None
     if precision != given.network.precision:
-        reason = f"{before['precision']}, as {which}"
+        reason = f"{before.precision}, as {which}"
     return SettledPrecision(
         replace(given.network, precision=precision),
-        replace(given.options, precision_pilot=before.get("precision_pilot")),
+        replace(given.options, precision_pilot=before.precision_pilot),
         reason,
     )
+
+
+def best_precision(pilot: PrecisionPilot) -> torch.dtype:
+    """bfloat16 where it is faster and ranks as float32 does, else float32."""
+    better = pilot.same_ranks and pilot.speedup >= LEAST_SPEEDUP
+    return torch.bfloat16 if better else torch.float32
+
+
+def reason_of(pilot: PrecisionPilot) -> str:
+    """Why that precision is the best one, in a sentence."""
+    if pilot.agreement is None or pilot.speedup < LEAST_SPEEDUP:
+        return f"float32, as bfloat16 is {pilot.speedup:.1f} times as fast here"
+    sentence = (
+        f"bfloat16 is {pilot.speedup:.1f} times as fast here, and Spearman's correlation of the "
+        f"scores of {pilot.num_images} images is {pilot.agreement:.5f}"
+    )
+    if best_precision(pilot) == torch.bfloat16:
+        return f"bfloat16: {sentence}"
+    return f"float32: {sentence}, where {LEAST_AGREEMENT} is asked"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from difficulty_service.extraction.batches import FORWARD
 from difficulty_service.extraction.shards import extract_shards
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask
+from difficulty_service.feature_description import PrecisionPilot
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.fitting import fit
 
@@ -41,8 +41,8 @@ class Encoded:
     rate: float
 
 
-def compare_precisions(task: ExtractionTask, load: Loader) -> dict[str, Any]:
-    """The fields of `precision.PrecisionPilot`.
+def compare_precisions(task: ExtractionTask, load: Loader) -> PrecisionPilot:
+    """How both precisions do on some images.
 
     The first block warms both networks up, and ends the comparison where bfloat16 is no faster.
 
@@ -62,19 +62,19 @@ def compare_precisions(task: ExtractionTask, load: Loader) -> dict[str, Any]:
     loaded = [load(each.backbone, each.network) for each in tasks]
     first = [_encode(*each, range(1)) for each in zip(tasks, loaded, strict=True)]
     if first[1].rate <= first[0].rate:
-        return _fields(first, None)
+        return _pilot(first, None)
     rest = [_encode(*each, range(1, NUM_BLOCKS)) for each in zip(tasks, loaded, strict=True)]
     both = [_joined(*each) for each in zip(first, rest, strict=True)]
-    return _fields(both, rank_agreement(both[0], both[1]))
+    return _pilot(both, rank_agreement(both[0], both[1]))
 
 
-def _fields(both: list[Encoded], agreement: float | None) -> dict[str, Any]:
-    return {
-        "num_images": len(both[0].labels),
-        "float32": round(both[0].rate, 1),
-        "bfloat16": round(both[1].rate, 1),
-        "agreement": agreement,
-    }
+def _pilot(both: list[Encoded], agreement: float | None) -> PrecisionPilot:
+    return PrecisionPilot(
+        num_images=len(both[0].labels),
+        float32=round(both[0].rate, 1),
+        bfloat16=round(both[1].rate, 1),
+        agreement=agreement,
+    )
 
 
 def spread_blocks(dataset: Dataset) -> Dataset:

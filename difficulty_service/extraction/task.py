@@ -1,14 +1,14 @@
 """An extraction task: a dataset, a backbone, and how images become features."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.text_encoders import require_modality
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.errors import DatasetError, Setting
 from difficulty_service.extraction.image_watch import ImageWatch
+from difficulty_service.feature_description import PrecisionPilot
 from difficulty_service.feature_store.known_images import KnownImages
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode, decoder_name
 
@@ -32,8 +32,8 @@ class ExtractOptions:
             None for as many as there are cores, or on a cluster for what suits an actor.
         open_precision: Whether the network's precision is only that of its device, which
             `precision.settle_precision` may change before the extraction.
-        precision_pilot: Fields of the `PrecisionPilot` by which the precision was chosen; None
-            where nothing was compared.
+        precision_pilot: Comparison by which the precision was chosen; None where nothing was
+            compared.
     """
 
     batch_size: int | None = None
@@ -45,7 +45,7 @@ class ExtractOptions:
     stop_on_error: bool = False
     workers: int | None = None
     open_precision: bool = False
-    precision_pilot: Mapping[str, Any] | None = None
+    precision_pilot: PrecisionPilot | None = None
 
     @property
     def decoder(self) -> str:

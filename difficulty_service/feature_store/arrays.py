@@ -1,11 +1,10 @@
 """Labelled features in memory, read like a feature store without being written to one."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import DatasetError, DuplicateSampleId
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.array_labels import ClassLabels
 from difficulty_service.feature_store.part import NO_IDS, OpenPart
 from difficulty_service.files.arrow_columns import to_arrow
@@ -38,7 +38,7 @@ class ArrayFeatures:
         positions: Rows of `features` to use, ascending; None for all. Shape (rows,).
         labels: Class indices, int64. Shape (rows,).
         sample_ids: Sample id of each row, strings. Shape (rows,).
-        description: JSON values, as in a feature store.
+        description: How they were made, as far as that is known.
         warnings: Warnings about rows that are not used, one sentence each.
     """
 
@@ -46,13 +46,13 @@ class ArrayFeatures:
     positions: Tensor | None
     labels: Tensor
     sample_ids: pa.Array
-    description: Mapping[str, Any]
+    description: FeatureDescription
     warnings: tuple[str, ...] = ()
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """Name of each class index."""
-        return tuple(self.description["class_names"])
+        return self.description.class_names
 
     @property
     def num_parts(self) -> int:
@@ -218,8 +218,8 @@ def _describe(
     class_names: Sequence[str],
     samples: tuple[Tensor, pa.Array],
     origin: str,
-) -> dict[str, Any]:
-    """The keys of a feature store's description; those of a backbone are null."""
+) -> FeatureDescription:
+    """The description of a feature store; the fields of a backbone are null."""
     labels, sample_ids = samples
     steps = range(0, len(features), max(1, len(features) // FINGERPRINT_ROWS))
     some_rows = features[steps.start : steps.stop : steps.step].float().cpu().contiguous()
@@ -229,17 +229,24 @@ def _describe(
     digest.update("\0".join(class_names).encode())
     for buffer in pa.concat_arrays([sample_ids]).buffers()[1:]:
         digest.update(buffer or b"")
-    unknown = ("backbone", "weights_sha256", "features", "precision", "flip", "preprocessing")
-    return {
-        **dict.fromkeys((*unknown, "mode", "decoder", "max_pixels")),
-        "dataset": origin,
-        "fingerprint": digest.hexdigest(),
-        "class_names": list(class_names),
-        "num_samples": len(features),
-        "num_shards": -(-len(labels) // PART_ROWS),
-        "shard_size": PART_ROWS,
-        "feature_dim": features.shape[1],
-        "augment_runs": 0,
-        "seed": 0,
-        "package_version": version("difficulty-service"),
-    }
+    return FeatureDescription(
+        backbone=None,
+        weights_sha256=None,
+        features=None,
+        feature_dim=features.shape[1],
+        precision=None,
+        flip=None,
+        preprocessing=None,
+        mode=None,
+        decoder=None,
+        max_pixels=None,
+        dataset=origin,
+        fingerprint=digest.hexdigest(),
+        class_names=tuple(class_names),
+        num_samples=len(features),
+        num_shards=-(-len(labels) // PART_ROWS),
+        shard_size=PART_ROWS,
+        augment_runs=0,
+        seed=0,
+        package_version=version("difficulty-service"),
+    )

@@ -1,10 +1,9 @@
 """The description of a feature store, a JSON file in its folder."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.files.checked_json import load_checked
 
 DESCRIPTION_FILE = "store.json"
@@ -17,16 +16,16 @@ def is_store(folder: Path) -> bool:
     return (folder / DESCRIPTION_FILE).is_file()
 
 
-def read_description(folder: Path) -> Mapping[str, Any]:
+def read_description(folder: Path) -> FeatureDescription:
     """The description of a store's features.
 
     Raises:
-        FeatureStoreError: The folder is not a store, or its description is damaged or of a version
-            that this package does not know.
+        FeatureStoreError: The folder is not a store, or its description is damaged, of a version
+            that this package does not know, lacks a key or has one of another type.
     """
     path = folder / DESCRIPTION_FILE
     try:
-        description = load_checked(path.read_text())
+        values = load_checked(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         raise FeatureStoreError(
             f"{folder} is not a feature store: it has no {path.name}, which says how the features "
@@ -35,11 +34,11 @@ def read_description(folder: Path) -> Mapping[str, Any]:
         ) from None
     except ValueError as error:
         raise FeatureStoreError(f"{path} is damaged: {error}", REMEDY) from error
-    version = description.pop(FORMAT_KEY, None)
+    version = values.pop(FORMAT_KEY, None)
     if version != FORMAT_VERSION:
         raise FeatureStoreError(
             f"{path} has version {version} of feature stores, but this package reads "
             f"{FORMAT_VERSION}",
             REMEDY,
         )
-    return description
+    return FeatureDescription.of(values)

@@ -9,8 +9,7 @@ from difficulty_service.errors import FeatureStoreError
 from difficulty_service.feature_store.description import read_description
 from difficulty_service.feature_store.errors_file import read_errors, write_errors
 from difficulty_service.feature_store.lock import sole_writer
-from difficulty_service.feature_store.store import FREE_TO_CHANGE, FeatureStore, create_store
-from difficulty_service.files.differences import differences
+from difficulty_service.feature_store.store import FeatureStore, create_store
 
 
 def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
@@ -65,9 +64,7 @@ def _join(
 
 def _require_same_settings(first: FeatureStore, second: FeatureStore) -> None:
     names = (f"in {first.folder}", f"in {second.folder}")
-    different = differences(
-        first.description, second.description, names=names, ignored=FREE_TO_CHANGE
-    )
+    different = first.description.store_differences(second.description, names=names)
     if different:
         raise FeatureStoreError(
             f"{first.folder} and {second.folder} were extracted with different settings "

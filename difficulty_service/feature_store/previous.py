@@ -6,19 +6,18 @@ else, so that the store is incomplete until all new ones are written. At the end
 in a part again are deleted there; those of images that left the dataset stay.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.description import is_store, read_description
 from difficulty_service.feature_store.known_images import (
     ImageList,
@@ -34,8 +33,6 @@ from difficulty_service.feature_store.part_images import (
     read_images,
 )
 from difficulty_service.feature_store.store import (
-    CONTAINERS,
-    FREE_TO_CHANGE,
     PART_FILES,
     PREVIOUS_FILES,
     PREVIOUS_FOLDER,
@@ -44,10 +41,6 @@ from difficulty_service.feature_store.store import (
     create_store,
 )
 from difficulty_service.files.atomic_file import remove_leftovers
-from difficulty_service.files.differences import differences
-
-OF_DATASET = {"fingerprint", "class_names", "num_samples", "num_shards", "shard_size"}
-"""Keys of a description on which the features of an image do not depend."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,7 @@ class PreviousFeatures:
 
 @contextmanager
 def writable_store(
-    folder: Path, description: Mapping[str, Any], *, resume: bool = True
+    folder: Path, description: FeatureDescription, *, resume: bool = True
 ) -> Iterator[FeatureStore]:
     """The store of `prepare_store`, to which no other command writes meanwhile.
 
@@ -124,7 +117,7 @@ def writable_store(
 
 
 def prepare_store(
-    folder: Path, description: Mapping[str, Any], *, resume: bool = True
+    folder: Path, description: FeatureDescription, *, resume: bool = True
 ) -> FeatureStore:
     """A store to write parts to; features of a dataset that has changed since are set aside.
 
@@ -137,22 +130,19 @@ def prepare_store(
         FeatureStoreError: As for `create_store`.
     """
     if resume and is_store(folder):
-        store = FeatureStore(folder, json.loads(json.dumps(description)))
+        store = FeatureStore(folder, description)
         before = read_description(folder)
-        changes = differences(before, store.description, ignored=FREE_TO_CHANGE)
-        of_features = FREE_TO_CHANGE | OF_DATASET
-        changes += _changed_files(before, store.description)
-        if changes and not differences(before, store.description, ignored=of_features):
+        changed = before.store_differences(description) or _has_changed_files(before, description)
+        if changed and not before.store_differences(description, other_dataset=True):
             set_aside(store, sorted(folder.glob(PART_FILES)))
             store.write_description()  # last, so that whatever it describes is new
     return create_store(folder, description, resume=resume)
 
 
-def _changed_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """A phrase where the files of a dataset have other times, whose sizes may be the same."""
-    stamps = before.get(CONTAINERS), now.get(CONTAINERS)
-    known = None not in stamps  # unlike those of files elsewhere
-    return ["its files were written again"] if known and stamps[0] != stamps[1] else []
+def _has_changed_files(before: FeatureDescription, now: FeatureDescription) -> bool:
+    """Whether the files of a dataset were written again, whose sizes may be the same."""
+    stamps = before.containers, now.containers
+    return None not in stamps and stamps[0] != stamps[1]  # those of files elsewhere are not known
 
 
 def set_aside(store: FeatureStore, files: Sequence[Path]) -> None:

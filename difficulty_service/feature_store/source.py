@@ -1,24 +1,18 @@
 """The interface by which features are fitted and scored, whether on disk or in memory."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
-from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import OpenPart
-
-READ_KEYS = ("class_names", "num_shards", "augment_runs")
-"""Keys of a description without which features cannot be read."""
-
-SCORED_KEYS = ("dataset", "fingerprint", "num_samples", "shard_size")
-"""Keys of a description without which features cannot be scored."""
 
 
 class FeatureSource(Protocol):
     """Labelled features in parts, which are read again in each pass over them."""
 
     @property
-    def description(self) -> Mapping[str, Any]:
-        """JSON values: dataset, fingerprint, backbone, weights, preprocessing, classes."""
+    def description(self) -> FeatureDescription:
+        """How the features were made."""
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -59,12 +53,3 @@ class FeatureSource(Protocol):
             columns: Columns to read besides the label: some of `sample_id` and `run`.
             rows: Rows to open, as far as they exist; None for all.
         """
-
-
-def require_keys(source: FeatureSource, keys: Sequence[str]) -> None:
-    """Raises FeatureStoreError where the description lacks a key, as one made by hand may."""
-    if lacking := [key for key in keys if key not in source.description]:
-        raise FeatureStoreError(
-            f"the description of the features lacks the keys {lacking}",
-            "make it with `difficulty extract`, or add them to store.json",
-        )

@@ -5,14 +5,13 @@ Images that could not be read are listed in the part that they would have been i
 `errors.parquet` together with the entries of the dataset that are no samples.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from difficulty_service.errors import FeatureStoreError, Setting
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.description import (
     DESCRIPTION_FILE,
@@ -29,11 +28,9 @@ from difficulty_service.feature_store.part import (
     read_bad_images,
     write_part,
 )
-from difficulty_service.feature_store.source import READ_KEYS, require_keys
 from difficulty_service.files.atomic_file import remove_leftovers, replacing
 from difficulty_service.files.checked_arrow import UNREADABLE, map_arrow
 from difficulty_service.files.checked_json import dump_checked
-from difficulty_service.files.differences import differences
 
 PART_FILES, UNFINISHED_FILES = "part-*.arrow", "partial-*.arrow"
 PREVIOUS_FOLDER, PREVIOUS_FILES = "previous", "[0-9]*.arrow"
@@ -42,20 +39,6 @@ FEATURE_FILES = (PART_FILES, UNFINISHED_FILES, f"{PREVIOUS_FOLDER}/{PREVIOUS_FIL
 PREFETCHED_PARTS = 8
 """Number of files that are prefetched before they are read: one for each thread, and some more."""
 
-CONTAINERS = "containers"
-"""Key of a description with the stamp of the files that hold many samples each."""
-
-FREE_TO_CHANGE = {
-    "dataset",
-    "dataset_options",
-    "package_version",
-    "precision_pilot",
-    "warnings",
-    CONTAINERS,
-}
-"""Keys of a description that a resumed run need not share with the first one; the fingerprint
-tells whether the samples are the same."""
-
 
 @dataclass(frozen=True)
 class FeatureStore:
@@ -63,42 +46,42 @@ class FeatureStore:
 
     Attributes:
         folder: Folder of the parts.
-        description: JSON values: dataset, fingerprint, backbone, weights, preprocessing, classes,
-            and the warnings of the extraction once it is complete.
+        description: How the features were made, with the warnings of the extraction once it is
+            complete.
     """
 
     folder: Path
-    description: Mapping[str, Any]
+    description: FeatureDescription
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """Name of each class index."""
-        return tuple(self.description["class_names"])
+        return self.description.class_names
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the dataset, one sentence each."""
-        return tuple(self.description.get("warnings", ()))
+        return self.description.warnings
 
     @property
     def num_parts(self) -> int:
         """Number of parts of a complete store."""
-        return int(self.description["num_shards"])
+        return self.description.num_shards
 
     @property
     def runs(self) -> int:
         """Number of rows per sample."""
-        return max(1, int(self.description["augment_runs"]))
+        return self.description.rows_per_sample
 
     @property
     def has_augmentation(self) -> bool:
         """Whether the features are those of random crops."""
-        return bool(self.description["augment_runs"])
+        return self.description.has_augmentation
 
     @property
     def part_rows(self) -> int:
         """Number of rows of a part; the last part, and parts with bad images, have fewer."""
-        return int(self.description["shard_size"]) * self.runs
+        return self.description.shard_size * self.runs
 
     def part_file(self, shard: int) -> Path:
         """Where the part of a shard is, or will be."""
@@ -175,19 +158,19 @@ class FeatureStore:
 
     def with_warnings(self, warnings: Sequence[str]) -> "FeatureStore":
         """The same store with other warnings, which are written into its description."""
-        store = replace(self, description={**self.description, "warnings": list(warnings)})
+        store = replace(self, description=self.description.with_warnings(warnings))
         store.write_description()
         return store
 
     def write_description(self) -> None:
         """Writes the description into the folder."""
-        described = {FORMAT_KEY: FORMAT_VERSION, **self.description}
+        described = {FORMAT_KEY: FORMAT_VERSION, **self.description.to_json()}
         with replacing(self.folder / DESCRIPTION_FILE) as temporary:
             temporary.write_text(dump_checked(described, indent=1, sort_keys=True))
 
 
 def create_store(
-    folder: Path, description: Mapping[str, Any], *, resume: bool = True
+    folder: Path, description: FeatureDescription, *, resume: bool = True
 ) -> FeatureStore:
     """A store to write parts to: a new one, or one that an earlier run left incomplete.
 
@@ -200,7 +183,7 @@ def create_store(
         FeatureStoreError: The earlier run had other settings, and the message names each
             difference; or the folder holds files of another program.
     """
-    store = FeatureStore(folder, json.loads(json.dumps(description)))
+    store = FeatureStore(folder, description)
     path = folder / DESCRIPTION_FILE
     parts = [file for pattern in FEATURE_FILES for file in sorted(folder.glob(pattern))]
     if path.exists() and resume:
@@ -226,11 +209,9 @@ def open_store(folder: Path) -> FeatureStore:
     """Opens a complete store.
 
     Raises:
-        FeatureStoreError: The folder is not a store, its description lacks a key, or parts are
-            missing.
+        FeatureStoreError: As for `read_description`; or parts are missing.
     """
     store = FeatureStore(folder, read_description(folder))
-    require_keys(store, READ_KEYS)
     missing = store.missing_parts()
     if missing:
         raise FeatureStoreError(
@@ -252,8 +233,8 @@ def holds_only_parts(folder: Path) -> bool:
         return False
 
 
-def _require_same_settings(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    if different := differences(old, new, ignored=FREE_TO_CHANGE):
+def _require_same_settings(folder: Path, old: FeatureDescription, new: FeatureDescription) -> None:
+    if different := old.store_differences(new):
         raise FeatureStoreError(
             f"{folder} holds features that were extracted with other settings "
             f"({'; '.join(different)})",

@@ -1,15 +1,16 @@
 """Scores in memory: one row per sample, with the columns of a score file."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.errors_file import errors_table
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 from difficulty_service.scoring.extremes import OTHER_CLASS
@@ -42,8 +43,8 @@ class Scores:
 
     def __init__(self, contents: ScoreFile, bad_images: Sequence[BadImage] = ()) -> None:
         self.table: pa.Table = contents.table
-        self.provenance: Mapping[str, Any] = contents.provenance
-        self.warnings: tuple[str, ...] = tuple(contents.provenance.get("warnings", ()))
+        self.provenance: Provenance = contents.provenance
+        self.warnings: tuple[str, ...] = contents.provenance.warnings
         self.bad_images: pa.Table = errors_table(bad_images)
 
     def __len__(self) -> int:

@@ -142,8 +142,8 @@ def _compared(
     )
     if images is None:
         raise absent
-    recorded = scores.provenance.get("dataset_options") or {}
-    id_column = options.reading.id_column or recorded.get("id_column")
+    recorded = scores.provenance.dataset_options
+    id_column = options.reading.id_column or (recorded.id_column if recorded else None)
     try:
         column = read_dataset_column(images.dataset, name, id_column)
     except ReportError as error:

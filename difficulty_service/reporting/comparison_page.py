@@ -9,7 +9,7 @@ from difficulty_service.cleaning.stored_images import ImageSource
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.reporting.html_page import render_template
 from difficulty_service.reporting.pictures import Pictures, read_pictures
-from difficulty_service.reporting.provenance import describe_provenance, noun_of
+from difficulty_service.reporting.provenance import describe_provenance
 from difficulty_service.score_file import ScoreFile
 
 STYLES, SCRIPTS = ("base.css", "report.css", "comparison.css"), ("theme.js",)
@@ -53,7 +53,7 @@ def write_comparison(
     pictures = Pictures({}, {}) if images is None else read_pictures(images, ids, ())
     values = {
         "comparison": comparison,
-        "noun": noun_of(compared[0].scores.provenance),
+        "noun": compared[0].scores.provenance.noun,
         "names": [each.name for each in compared],
         "facts": [describe_provenance(each.scores.provenance) for each in compared],
         "pictures": pictures,

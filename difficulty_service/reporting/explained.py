@@ -15,6 +15,7 @@ from difficulty_service.audit.explanation import (
 )
 from difficulty_service.audit.files import read_explanation
 from difficulty_service.errors import AuditError
+from difficulty_service.provenance import Provenance
 
 LISTED_GROUPS, LISTED_FINDINGS = 20, 5
 """Number of classes in the table besides all together, and of phrases of each."""
@@ -50,7 +51,7 @@ class ShownExplanation:
 
 
 def find_explanation(
-    path: Path, provenance: Mapping[str, Any]
+    path: Path, provenance: Provenance
 ) -> tuple[ShownExplanation | None, tuple[str, ...]]:
     """Reads the explanation of a score file, if there is one.
 
@@ -65,7 +66,7 @@ def find_explanation(
         values = read_explanation(path)
         if values is None:
             return None, ()
-        if values["fingerprint"] != provenance.get("fingerprint"):
+        if values["fingerprint"] != provenance.fingerprint:
             return None, (
                 f"{path.name} is not shown: it explains the scores of a dataset with another "
                 "fingerprint; run `difficulty explain` again",

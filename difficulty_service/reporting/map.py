@@ -132,7 +132,7 @@ def place_samples(store: "FeatureStore", gaussians: "Gaussians") -> pa.Table | N
     from difficulty_service.reporting.directions import discriminants
 
     directions = discriminants(gaussians)[:, :2]
-    step = _step(int(store.description["num_samples"]))
+    step = _step(store.description.num_samples)
     ids, plane = _read(store, gaussians, directions, step)
     if plane.shape[1] < 2 or len(ids) < 10:  # noqa: PLR2004 - a plane, and enough points
         return None

@@ -1,7 +1,8 @@
 """Where the scores come from, in words."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from difficulty_service.provenance import Provenance
 
 SHORTENED = 16
 """Digits of a hash that are shown."""
@@ -10,57 +11,52 @@ SMALLEST_TROUBLESOME = 1e8
 """Condition number above which rounding in float32 can reorder scores."""
 
 
-def noun_of(provenance: Mapping[str, Any]) -> str:
-    """What the samples are in a word: image or text."""
-    options = provenance.get("dataset_options") or {}
-    is_text = provenance.get("modality") == "text" or options.get("text_column") is not None
-    return "text" if is_text else "image"
-
-
-def describe_provenance(provenance: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
     """Name and value of each known fact about the origin of scores."""
-    noun = noun_of(provenance)
+    noun = provenance.noun
     facts = {
-        "Dataset": provenance.get("dataset"),
-        "Backbone": provenance.get("backbone"),
+        "Dataset": provenance.dataset,
+        "Backbone": provenance.backbone,
         "Predictions of": _predictions(provenance),
         "Features": _features(provenance),
-        "Mirror images": "averaged with the images" if provenance.get("flip") else None,
-        "Corruption": provenance.get("corruption"),
-        f"{noun.capitalize()}s": _count(provenance.get("num_samples")),
-        f"{noun.capitalize()}s with a score": _count(provenance.get("num_scored")),
-        f"{noun.capitalize()}s that could not be read": _count(provenance.get("num_bad_images")),
+        "Mirror images": "averaged with the images" if provenance.flip else None,
+        "Corruption": provenance.corruption,
+        f"{noun.capitalize()}s": _count(provenance.num_samples),
+        f"{noun.capitalize()}s with a score": _count(provenance.num_scored),
+        f"{noun.capitalize()}s that could not be read": _count(provenance.num_bad_images),
         "Fitted on": _fitted_on(provenance),
-        "Shrinkage": provenance.get("shrinkage"),
-        "Augmented copies of each image": _count(provenance.get("augment_runs") or None),
-        "Condition within classes": _condition(provenance.get("within_condition")),
-        f"Condition of all {noun}s": _condition(provenance.get("agnostic_condition")),
-        f"Enough {noun}s to trust the scores": _yes_or_no(provenance.get("reliable")),
-        "SHA-256 of the weights": _hash(provenance.get("weights_sha256")),
-        "Fingerprint of the dataset": _hash(provenance.get("fingerprint")),
-        "Version": provenance.get("package_version"),
+        "Shrinkage": provenance.shrinkage,
+        "Augmented copies of each image": _count(provenance.augment_runs or None),
+        "Condition within classes": _condition(provenance.within_condition),
+        f"Condition of all {noun}s": _condition(provenance.agnostic_condition),
+        f"Enough {noun}s to trust the scores": _yes_or_no(provenance.reliable),
+        "SHA-256 of the weights": _hash(provenance.weights_sha256),
+        "Fingerprint of the dataset": _hash(provenance.fingerprint),
+        "Version": provenance.package_version,
     }
     return [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
 
 
-def _features(provenance: Mapping[str, Any]) -> str | None:
-    dim = provenance.get("feature_dim")
+def _features(provenance: Provenance) -> str | None:
+    dim = provenance.feature_dim
     if not dim:
         return None
-    scaled = ", scaled to unit length" if provenance.get("unit_length") else ""
+    scaled = ", scaled to unit length" if provenance.unit_length else ""
     return f"{dim:,} dimensions{scaled}"
 
 
-def _predictions(provenance: Mapping[str, Any]) -> str | None:
-    predictions = provenance.get("predictions")
-    return None if predictions is None else f"{predictions['recipe']}, {predictions['run']}"
+def _predictions(provenance: Provenance) -> str | None:
+    predictions = provenance.predictions
+    return None if predictions is None else f"{predictions.recipe}, {predictions.run}"
 
 
-def _fitted_on(provenance: Mapping[str, Any]) -> str | None:
-    fitted = provenance.get("fitted_on") or {}
-    if not fitted or fitted.get("fingerprint") == provenance.get("fingerprint"):
+def _fitted_on(provenance: Provenance) -> str | None:
+    fitted = provenance.fitted_on
+    if fitted is None or not fitted.model_fields_set:
         return None
-    return f"{fitted.get('dataset')}, {_count(fitted.get('num_samples'))} {noun_of(provenance)}s"
+    if fitted.fingerprint == provenance.fingerprint:
+        return None
+    return f"{fitted.dataset}, {_count(fitted.num_samples)} {provenance.noun}s"
 
 
 def _count(number: int | None) -> str | None:

@@ -23,7 +23,7 @@ from difficulty_service.reporting.explained import (
 from difficulty_service.reporting.map import ImageMap
 from difficulty_service.reporting.page import render_page
 from difficulty_service.reporting.pictures import Pictures, dataset_name, read_pictures
-from difficulty_service.reporting.provenance import describe_provenance, noun_of
+from difficulty_service.reporting.provenance import describe_provenance
 from difficulty_service.reporting.samples import ScoredSamples, to_samples
 from difficulty_service.reporting.sections import (
     LISTED_CLASSES,
@@ -213,8 +213,8 @@ def _values(
     labels = Counter(card.label for card in doubtful)
     nearest = Counter(card.nearest for card in doubtful)
     return {
-        "name": dataset_name(str(provenance.get("dataset") or "these images")),
-        "backbone": provenance.get("backbone"),
+        "name": dataset_name(provenance.dataset or "these images"),
+        "backbone": provenance.backbone,
         "num_classes": len(ranked),
         "summary": summary,
         "measure": samples.measure,
@@ -244,10 +244,10 @@ def _values(
         "compared_heights": bar_heights(parts.compared) if parts.compared else [],
         "copies": [cards(copies) for copies in selection.copies],
         "num_copies": len(samples.copy_of) - samples.copy_of.null_count,
-        "near": provenance.get("near_duplicates"),
+        "near": provenance.near_duplicates,
         "facts": describe_provenance(provenance),
-        "noun": noun_of(provenance),
-        "warnings": provenance.get("warnings", ()),
+        "noun": provenance.noun,
+        "warnings": provenance.warnings,
         "notes": parts.notes,
         "elsewhere": cards(dict.fromkeys(selection.typical_elsewhere())),
         "data": review_data(samples, doubtful, selection, _key(scores, samples)),
@@ -256,9 +256,8 @@ def _values(
 
 def _key(scores: ScoreFile, samples: ScoredSamples) -> str:
     """The fingerprint of the dataset, or that of the sample ids where it is unknown."""
-    fingerprint = scores.provenance.get("fingerprint")
-    if fingerprint:
-        return str(fingerprint)
+    if fingerprint := scores.provenance.fingerprint:
+        return fingerprint
     digest = hashlib.sha256()
     for sample_id in samples.ids.to_pylist():
         digest.update(f"{sample_id}\n".encode())

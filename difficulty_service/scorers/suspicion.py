@@ -70,7 +70,7 @@ class LabelPosteriors:
         suspicion: Densities with landmarks; None where `suspicion` is not asked for.
         noise: Logarithms of label noise, from `log_noise`; None where they make no label more
             probable, or without `suspicion`.
-        description: Choices that were made, JSON values by the name of each scorer.
+        description: Choices that were made, by the name of each scorer.
         work: Memory for mapped features, for each thread.
     """
 
@@ -79,7 +79,7 @@ class LabelPosteriors:
     agree: Rule | None
     suspicion: Rule | None
     noise: Tensor | None
-    description: Mapping[str, Any]
+    description: Mapping[str, Mapping[str, float | None]]
     work: Workspace = field(default_factory=Workspace)
 
     def columns(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -182,7 +182,7 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
     give_back_freed_memory()
     agree = suspicion = noise = None
     suspicion_map = feature_map
-    description: dict[str, Any] = {}
+    description: dict[str, Mapping[str, float | None]] = {}
     if "agree" in options.names:
         agree = fit_rule(
             sample, first_dimensions(moments, len(feature_map.centre)), options.matmul_dtype
@@ -234,7 +234,7 @@ def _map_rows(feature_map: FeatureMap, rows: Tensor) -> Tensor:
     return mapped
 
 
-def _describe(choice: RidgeChoice) -> dict[str, float | None]:
+def _describe(choice: RidgeChoice) -> dict[str, Any]:
     return {key: none_for_nan(value) for key, value in asdict(choice).items()}
 
 

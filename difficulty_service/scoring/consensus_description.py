@@ -1,11 +1,11 @@
 """The metadata of a consensus: what it was made of, and what its columns mean."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from difficulty_service.provenance import Consensus, ConsensusInput, Provenance
 from difficulty_service.score_columns import SCORERS
 
 COLUMNS: Mapping[str, Mapping[str, str]] = {
@@ -43,20 +43,14 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
 }
 """Meaning of the columns of a consensus, by what was averaged."""
 
-INPUT_KEYS = ("backbone", "weights_sha256", "features", "feature_dim", "fingerprint", "shrinkage")
-"""Keys that tell the inputs apart."""
-
-PLACE_KEYS = ("dataset", "dataset_options")
-"""Keys by which the images of a score file are found."""
-
 
 def describe_consensus(
     kind: str,
-    provenances: Mapping[str, Mapping[str, Any]],
+    provenances: Mapping[str, Provenance],
     table: pa.Table,
     class_names: Sequence[str],
     warnings: Sequence[str],
-) -> dict[str, Any]:
+) -> Provenance:
     """The provenance of a consensus.
 
     Args:
@@ -67,44 +61,44 @@ def describe_consensus(
         warnings: Warnings about the inputs.
 
     Returns:
-        JSON values: what all inputs have in common, their backbones, counts, and under `consensus`
+        What all inputs have in common, their backbones, counts, and under `consensus`
         what was averaged, the inputs, and the meaning of each column.
     """
     inputs = list(provenances.values())
-    common = {
-        key: value
-        for key, value in inputs[0].items()
-        if all(other.get(key) == value for other in inputs[1:])
-    }
-    if "fingerprint" not in common:
-        # The images of a page or a cleaned list are looked for where the first input has them.
-        common |= {key: inputs[0][key] for key in PLACE_KEYS if key in inputs[0]}
     present = set(table.column_names)
     columns = {name: meaning for name, meaning in COLUMNS[kind].items() if name in present}
     evidence = next((name for name in ("suspicion", "label_margin") if name in present), None)
-    return {
-        **{key: value for key, value in common.items() if key != "schema_version"},
-        "backbone": " + ".join(str(each.get("backbone") or "unknown") for each in inputs),
-        "class_names": list(class_names),
-        "reliable": all(each.get("reliable", True) for each in inputs),
-        "num_samples": len(table),
-        "num_scored": len(table) - table["rmd"].null_count,
-        "num_doubtful": _count_above_0(table[evidence]) if evidence else 0,
-        "num_duplicates": (
+    own = Provenance(
+        backbone=" + ".join(each.backbone or "unknown" for each in inputs),
+        class_names=tuple(class_names),
+        reliable=all(each.reliable is not False for each in inputs),
+        num_samples=len(table),
+        num_scored=len(table) - table["rmd"].null_count,
+        num_doubtful=_count_above_0(table[evidence]) if evidence else 0,
+        num_duplicates=(
             len(table) - table["duplicate_of"].null_count if "duplicate_of" in present else 0
         ),
-        "near_duplicates": None,
-        "num_near_duplicates": None,
-        "consensus": {
-            "mean_of": kind,
-            "inputs": [
-                {"name": name, **{key: each.get(key) for key in INPUT_KEYS}}
+        near_duplicates=None,
+        num_near_duplicates=None,
+        consensus=Consensus(
+            mean_of=kind,
+            inputs=tuple(
+                ConsensusInput(
+                    name=name,
+                    backbone=each.backbone,
+                    weights_sha256=each.weights_sha256,
+                    features=each.features,
+                    feature_dim=each.feature_dim,
+                    fingerprint=each.fingerprint,
+                    shrinkage=each.shrinkage,
+                )
                 for name, each in provenances.items()
-            ],
-            "columns": columns,
-        },
-        "warnings": list(warnings),
-    }
+            ),
+            columns=columns,
+        ),
+        warnings=tuple(warnings),
+    )
+    return Provenance.in_common(inputs).updated(own)
 
 
 def _count_above_0(column: pa.ChunkedArray) -> int:

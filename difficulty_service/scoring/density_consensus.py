@@ -261,7 +261,7 @@ def _assemble(
     mean = to_numpy(columns["rmd"])
     columns["percentile"] = to_arrow(percentiles(mean, np.sort(mean[~np.isnan(mean)])))
     first = next(iter(files.values())).provenance
-    number = {name: label for label, name in enumerate(first["class_names"])}
+    number = {name: label for label, name in enumerate(first.class_names)}
     columns["label"] = pa.array([number[name] for name in shared.label_names], pa.int32())
     columns["label_name"] = pa.array(shared.label_names, pa.string()).dictionary_encode()
     known = {
@@ -286,7 +286,5 @@ def _assemble(
     provenances = {name: file.provenance for name, file in files.items()}
     return ScoreFile(
         table,
-        describe_consensus(
-            "log-densities", provenances, table, first["class_names"], shared.warnings
-        ),
+        describe_consensus("log-densities", provenances, table, first.class_names, shared.warnings),
     )

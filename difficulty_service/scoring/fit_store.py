@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from difficulty_service.feature_store.source import SCORED_KEYS, FeatureSource, require_keys
+from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit_chunks, pilot_rows
@@ -38,7 +38,7 @@ def fit_store(store: FeatureSource, options: FitOptions) -> FittedGaussians:
         FeatureStoreError: The description of the store lacks a key.
         StatisticsError: The features allow no trustworthy Gaussian; the message says why.
     """
-    require_keys(store, SCORED_KEYS)
+    store.description.require_scorable()
     gaussians = fit_chunks(
         StoreChunks(store),
         _pilot_rows(store),

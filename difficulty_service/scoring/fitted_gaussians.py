@@ -1,11 +1,11 @@
 """Gaussians together with the description of the features they were fitted to."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from difficulty_service.errors import StatisticsError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.files.output_path import require_output_file
 from difficulty_service.files.wording import list_names
 from difficulty_service.statistics.gaussian import Gaussians
@@ -22,7 +22,7 @@ class FittedGaussians:
     """
 
     gaussians: Gaussians
-    description: Mapping[str, Any]
+    description: FeatureDescription
 
     @property
     def warnings(self) -> list[str]:
@@ -30,7 +30,7 @@ class FittedGaussians:
         single = self.gaussians.single_sample_classes
         if not single:
             return list(self.gaussians.warnings)
-        names = self.description["class_names"]
+        names = self.description.class_names
         return [
             *self.gaussians.warnings,
             "classes with a single image, which gets no score: "

@@ -38,6 +38,6 @@ def fit_store_posteriors(
         num_classes=len(store.class_names),
         runs=store.runs,
         matmul_dtype=matmul_dtype,
-        seed=int(store.description.get("seed", 0)),
+        seed=store.description.seed,
     )
     return fit_posteriors(StoreChunks(store), options)

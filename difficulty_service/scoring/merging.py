@@ -1,12 +1,11 @@
 """Joins Gaussians that were fitted to several datasets."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from difficulty_service.errors import Setting, StatisticsError
-from difficulty_service.feature_store.kinds import kind_differences
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.gaussian import fit_gaussians
 from difficulty_service.statistics.moments import merge
@@ -53,9 +52,7 @@ def _require_same_kind(
     first_file: Path, first: FittedGaussians, file: Path, second: FittedGaussians
 ) -> None:
     names = (f"in {first_file}", f"in {file}")
-    different = kind_differences(
-        first.description, second.description, names, besides=("class_names",)
-    )
+    different = first.description.kind_and_class_differences(second.description, names)
     if different:
         raise StatisticsError(
             f"{first_file} and {file} were fitted to other features ({'; '.join(different)})"
@@ -70,12 +67,8 @@ def _require_same_kind(
         )
 
 
-def _describe(descriptions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _describe(descriptions: Sequence[FeatureDescription]) -> FeatureDescription:
     """The description of the features of merged Gaussians."""
-    prints = "\n".join(str(each["fingerprint"]) for each in descriptions)
-    return {
-        **descriptions[0],
-        "dataset": " + ".join(str(each["dataset"]) for each in descriptions),
-        "fingerprint": hashlib.sha256(prints.encode()).hexdigest(),
-        "num_samples": sum(int(each["num_samples"]) for each in descriptions),
-    }
+    prints = "\n".join(each.fingerprint for each in descriptions)
+    first, *others = descriptions
+    return first.joined(others, hashlib.sha256(prints.encode()).hexdigest())

@@ -119,7 +119,7 @@ def _most_named(names: Sequence[Texts], ranks: Sequence[Numbers]) -> Texts:
 
 def _class_names(first: ScoreFile, labels: Texts, tables: Sequence[pa.Table]) -> list[str]:
     """The name of each class index: those of the first file, then others in alphabetical order."""
-    names = list(first.provenance.get("class_names", ()))
+    names = list(first.provenance.class_names)
     if not names:
         pairs = sorted(
             {*zip(first.table["label"].to_pylist(), _texts(first.table, "label_name"), strict=True)}

@@ -1,11 +1,11 @@
 """Features with other labels than those that are stored with them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import OpenPart
 from difficulty_service.feature_store.source import FeatureSource
 
@@ -23,7 +23,7 @@ class RelabelledFeatures:
     labels: Sequence[Tensor]
 
     @property
-    def description(self) -> Mapping[str, Any]:
+    def description(self) -> FeatureDescription:
         """As for the other source, with its fingerprint."""
         return self.source.description
 

@@ -248,8 +248,12 @@ def _scores_of_all(store: FeatureSource, scorers: Sequence[str]) -> dict[str, ND
         features = part.features()
         rows.append(features.view(-1, store.runs, features.shape[1]).mean(dim=1))
         labels.append(part.labels[:: store.runs])
-    seed = int(store.description.get("seed", 0))
-    samples = Samples(torch.cat(rows), torch.cat(labels).long(), len(store.class_names), seed)
+    samples = Samples(
+        torch.cat(rows),
+        torch.cat(labels).long(),
+        len(store.class_names),
+        store.description.seed,
+    )
     columns = {}
     for scorer in asked:
         values = np.asarray(function_of(str(scorer.compute))(samples))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from difficulty_service.feature_store.kinds import precision_warnings
-from difficulty_service.feature_store.source import SCORED_KEYS, FeatureSource, require_keys
+from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.files.arrow_columns import to_numpy
+from difficulty_service.provenance import FittedOn, LabelRuleFit, Provenance
 from difficulty_service.score_file import ScoreFile, to_schema, write_scores
 from difficulty_service.scoring.duplicates import Duplicates, find_duplicates
 from difficulty_service.scoring.extremes import OTHER_CLASS, Extremes
@@ -20,12 +20,9 @@ from difficulty_service.scoring.label_posteriors import fit_store_posteriors
 from difficulty_service.scoring.near_duplicates import find_near_duplicates
 from difficulty_service.scoring.ranking import unranked_scores, with_percentiles
 from difficulty_service.scoring.row_counts import RowCounts, row_warnings
-from difficulty_service.scoring.same_features import are_same_samples, require_same_features
+from difficulty_service.scoring.same_features import require_same_features
 from difficulty_service.scoring.score_rows import HASH_COLUMN, Classes, match_classes, score_rows
 from difficulty_service.statistics.factor import Factor
-
-FITTED_ON = ("dataset", "fingerprint", "num_samples", "corruption")
-"""What a score file says of the features that its Gaussians were fitted to, where it applies."""
 
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of the score file."""
@@ -118,8 +115,8 @@ def score_store(
         num_doubtful=rows.counts.by_evidence,
         num_duplicates=rows.counts.duplicates,
         num_near_duplicates=rows.counts.near_duplicates,
-        modality=description.get("modality", "image"),
-        warnings=tuple(description["warnings"]),
+        modality=description.modality,
+        warnings=description.warnings,
         hardest=extremes.hardest,
         easiest=extremes.easiest,
         doubtful=extremes.doubtful,
@@ -162,28 +159,29 @@ class _Rows:
         scorers: Sequence[str],
         near_duplicates: float | None,
     ) -> None:
-        require_keys(store, SCORED_KEYS)
+        store.description.require_scorable()
         require_same_features(store.description, fitted.description)
         self.counts = RowCounts()
         self._store, self._fitted, self._scorers = store, fitted, scorers
-        self._classes = match_classes(store.class_names, fitted.description["class_names"])
+        self._classes = match_classes(store.class_names, fitted.description.class_names)
         self._hashes = bytearray()
         self._near_duplicates = near_duplicates
-        self._posteriors: Mapping[str, Any] = {}
+        self._posteriors: Mapping[str, Any] = {}  # a LabelRuleFit each
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches of a few thousand rows, in the order of the store."""
-        left_out = are_same_samples(self._store.description, self._fitted.description)
+        left_out = self._store.description.is_of_same_samples(self._fitted.description)
         gaussians, classes = self._fitted.gaussians, self._classes
         posteriors = fit_store_posteriors(self._store, self._scorers, gaussians.matmul_dtype)
-        self._posteriors = {} if posteriors is None else posteriors.description
+        fits = {} if posteriors is None else posteriors.description
+        self._posteriors = {name: LabelRuleFit.of(fit) for name, fit in fits.items()}
         for batch in score_rows(
             self._store, gaussians, classes, self._scorers, left_out=left_out, posteriors=posteriors
         ):
             self.counts.update(batch)
             yield _take_hashes(batch, self._hashes)
 
-    def finish(self) -> tuple[dict[str, Duplicates], dict[str, Any]]:
+    def finish(self) -> tuple[dict[str, Duplicates], Provenance]:
         """The copies that were looked for, by their column, and the metadata of the score file."""
         copies: dict[str, Duplicates] = {}
         if self._store.runs == 1:  # crops of copies differ
@@ -197,14 +195,13 @@ class _Rows:
             self.counts.near_duplicates = len(near.positions)
         warnings = [
             *self._store.warnings,
-            *precision_warnings(self._store.description, self._fitted.description, "the Gaussians"),
+            *self._store.description.precision_warnings(self._fitted.description, "the Gaussians"),
             *self._fitted.gaussians.warnings,
             *row_warnings(self.counts, self._classes, self._store.class_names, copies),
         ]
-        description = provenance(self._store, self._fitted, self._classes, self.counts, warnings)
-        description["near_duplicates"] = threshold
-        description.update(self._posteriors)
-        return copies, description
+        known = provenance(self._store, self._fitted, self._classes, self.counts, warnings)
+        looked_for = Provenance(near_duplicates=threshold, **self._posteriors)
+        return copies, known.updated(looked_for)
 
 
 def _take_hashes(batch: pa.RecordBatch, hashes: bytearray) -> pa.RecordBatch:
@@ -221,36 +218,39 @@ def provenance(
     classes: Classes,
     counts: RowCounts,
     warnings: Sequence[str],
-) -> dict[str, Any]:
-    """The metadata of a score file: where the scores came from and how they were computed."""
-    gaussians, fitted_on = fitted.gaussians, fitted.description
-    return {
-        **{key: value for key, value in store.description.items() if key != "num_shards"},
-        "class_names": list(classes.names),
-        "fitted_on": {key: fitted_on[key] for key in FITTED_ON if key in fitted_on},
-        "shrinkage": gaussians.options.shrinkage,
-        "products": gaussians.options.matmul_dtype,
-        "reliable": gaussians.reliable,
-        "unit_length": gaussians.centre is not None,
-        **_describe_factor("within", gaussians.within),
-        **_describe_factor("agnostic", gaussians.agnostic),
-        "num_scored": counts.scored,
-        "num_doubtful": counts.by_evidence,
-        "num_duplicates": counts.duplicates,
-        "num_near_duplicates": counts.near_duplicates,
-        "num_bad_images": int(store.description["num_samples"]) - counts.samples,
-        "warnings": list(warnings),
-    }
+) -> Provenance:
+    """Where scores come from and how they were computed."""
+    gaussians = fitted.gaussians
+    within, agnostic = gaussians.within, gaussians.agnostic
+    return Provenance.of_features(store.description).updated(
+        Provenance(
+            class_names=tuple(classes.names),
+            fitted_on=FittedOn.of_features(fitted.description),
+            shrinkage=gaussians.options.shrinkage,
+            products=gaussians.options.matmul_dtype,
+            reliable=gaussians.reliable,
+            unit_length=gaussians.centre is not None,
+            within_intensity=within.intensity,
+            within_ridge=within.ridge,
+            within_condition=_condition(within),
+            within_rank=within.rank,
+            agnostic_intensity=agnostic.intensity,
+            agnostic_ridge=agnostic.ridge,
+            agnostic_condition=_condition(agnostic),
+            agnostic_rank=agnostic.rank,
+            num_scored=counts.scored,
+            num_doubtful=counts.by_evidence,
+            num_duplicates=counts.duplicates,
+            num_near_duplicates=counts.near_duplicates,
+            num_bad_images=store.description.num_samples - counts.samples,
+            warnings=tuple(warnings),
+        )
+    )
 
 
-def _describe_factor(name: str, factor: Factor) -> dict[str, Any]:
-    """One covariance; a singular one has no condition number that JSON can hold."""
-    return {
-        f"{name}_intensity": factor.intensity,
-        f"{name}_ridge": factor.ridge,
-        f"{name}_condition": factor.condition if math.isfinite(factor.condition) else None,
-        f"{name}_rank": factor.rank,
-    }
+def _condition(factor: Factor) -> float | None:
+    """The condition number, of which a singular covariance has none that JSON can hold."""
+    return factor.condition if math.isfinite(factor.condition) else None
 
 
 def _complete_tables(

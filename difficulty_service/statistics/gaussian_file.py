@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError
+from difficulty_service.errors import FeatureStoreError, StatisticsError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.checked_safetensors import UNREADABLE, read_tensors, write_tensors
 from difficulty_service.files.checksum import DamagedFile
@@ -21,13 +22,13 @@ METADATA_KEY = "difficulty"
 REMEDY = "make it again with `difficulty fit`"
 
 
-def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, Any]) -> None:
-    """Writes Gaussians and their provenance atomically."""
+def save_gaussians(path: Path, gaussians: Gaussians, fitted_on: FeatureDescription) -> None:
+    """Writes Gaussians and the description of their features atomically."""
     description = {
         "format_version": FORMAT_VERSION,
         "options": vars(gaussians.options),
         "warnings": gaussians.warnings,
-        "provenance": dict(provenance),
+        "provenance": fitted_on.to_json(),
     }
     tensors = {
         "mean": gaussians.mean,
@@ -45,8 +46,8 @@ def save_gaussians(path: Path, gaussians: Gaussians, provenance: Mapping[str, An
         write_tensors(temporary, tensors, {METADATA_KEY: json.dumps(description, sort_keys=True)})
 
 
-def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
-    """Reads Gaussians and their provenance.
+def load_gaussians(path: Path) -> tuple[Gaussians, FeatureDescription]:
+    """Reads Gaussians and the description of the features they were fitted to.
 
     Raises:
         StatisticsError: The file is missing or damaged, or of a version that this package does not
@@ -61,14 +62,16 @@ def load_gaussians(path: Path) -> tuple[Gaussians, Mapping[str, Any]]:
         raise StatisticsError(f"{path} is damaged: {error}", REMEDY) from error
     except UNREADABLE as error:
         raise StatisticsError(f"{path} is not a whole safetensors file: {error}", REMEDY) from error
+    except FeatureStoreError as error:
+        raise StatisticsError(f"{path} is damaged: {error.problem}", REMEDY) from error
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise StatisticsError(f"{path} is damaged ({error!r})", REMEDY) from error
 
 
 def _to_gaussians(
     path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]
-) -> tuple[Gaussians, Mapping[str, Any]]:
-    """The Gaussians of a file, and their provenance."""
+) -> tuple[Gaussians, FeatureDescription]:
+    """The Gaussians of a file, and the description of their features."""
     version = description.get("format_version")
     if version != FORMAT_VERSION:
         raise StatisticsError(
@@ -89,4 +92,4 @@ def _to_gaussians(
         warnings=tuple(description["warnings"]),
         centre=tensors.get("centre"),
     )
-    return gaussians, description["provenance"]
+    return gaussians, FeatureDescription.of(description["provenance"])

@@ -23,10 +23,12 @@ from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
 from difficulty_service.errors import ConfigError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.errors_file import write_errors
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 
@@ -58,13 +60,13 @@ def scores(tmp_path: Path) -> Path:
         "dataset_options": {},
         "backbone": "builtin",
     }
-    write_scores(tmp_path / "scores.csv", table, provenance)
+    write_scores(tmp_path / "scores.csv", table, Provenance.of(provenance))
     return tmp_path / "scores.csv"
 
 
 def opened(scores: Path, errors: Sequence[BadImage] = ()) -> tuple[TestClient, Job]:
     content = read_scores(scores)
-    location = str(content.provenance["dataset"])
+    location = str(content.provenance.dataset)
     settings = explorer_settings(scores, location, 0)
     with open_database(settings) as engine:
         artifacts = open_artifacts(settings.artifact_root)
@@ -128,7 +130,9 @@ def test_jobs_are_shown_but_not_taken(scores: Path) -> None:
 def with_a_bad_image(scores: Path) -> ScoreFile:
     """The scores with a note that one image could not be read."""
     content = read_scores(scores)
-    write_scores(scores, content.table, {**content.provenance, "num_bad_images": 1})
+    write_scores(
+        scores, content.table, Provenance.of({**content.provenance.to_json(), "num_bad_images": 1})
+    )
     return read_scores(scores)
 
 
@@ -229,7 +233,7 @@ def keep_features(scores: Path, folder: Path, ids: list[str]) -> None:
     labels = torch.tensor([each.startswith("dog") for each in ids]).long()
     noise = torch.randn(len(ids), 3, generator=torch.Generator().manual_seed(0))
     features = noise + 9 * labels[:, None]
-    store = create_store(folder, description)
+    store = create_store(folder, FeatureDescription.of(description))
     store.write_part(0, Part(ids, labels, torch.zeros(len(ids)), features), [])
 
 

@@ -13,8 +13,10 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
+from difficulty_service.provenance import Provenance
 from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.score_file import SCHEMA, read_scores, write_scores
 
@@ -171,7 +173,7 @@ def make_scored(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
             "near_duplicates": 0.97,
             "fingerprint": folder.name,
         }
-        write_scores(folder / "scores.parquet", table, provenance)
+        write_scores(folder / "scores.parquet", table, Provenance.of(provenance))
         return folder / "scores.parquet"
 
     return make
@@ -199,7 +201,7 @@ def doubtful_rows() -> Callable[[Path], list[dict[str, Any]]]:
 
     def read(scores: Path) -> list[dict[str, Any]]:
         contents = read_scores(scores)
-        names = contents.provenance["class_names"]
+        names = contents.provenance.class_names
         rows = [
             row | {"nearest_label_name": names[row["nearest_label"]]}
             for row in contents.table.to_pylist()
@@ -238,7 +240,7 @@ def report_with_map(scored: Path) -> Path:
         "dataset": "images",
         "fingerprint": "0",
     }
-    store = create_store(scored.with_suffix(".features"), description)
+    store = create_store(scored.with_suffix(".features"), FeatureDescription.of(description))
     store.write_part(0, Part(ids, labels, torch.zeros(SAMPLES), features), [])
     path = scored.with_name("map.html")
     make_report(read_reported(scored), path, ReportOptions(features=store.folder))

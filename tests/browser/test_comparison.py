@@ -8,6 +8,7 @@ import pytest
 
 from difficulty_service.audit.score_comparison import columns_of, compare_scores
 from difficulty_service.cleaning.stored_images import open_images
+from difficulty_service.provenance import Provenance
 from difficulty_service.reporting.comparison_page import ComparedFile, write_comparison
 from difficulty_service.score_file import ScoreFile, read_scores
 
@@ -34,7 +35,7 @@ def write_page(
         reverse = scores.table.set_column(
             index, "rmd", scores.table["rmd"].take(list(range(90))[::-1])
         )
-        other = ScoreFile(reverse, {"backbone": "<i>other</i>"})
+        other = ScoreFile(reverse, Provenance.of({"backbone": "<i>other</i>"}))
         images = open_images(scores.provenance, scores.table["sample_id"].to_pylist())
         path = tmp_path_factory.mktemp("comparison") / "comparison.html"
         comparison = compare_scores(scores, other, num_moves=MOVES)

@@ -41,7 +41,7 @@ def explained(make_scored: Callable[..., Path]) -> Path:
     ]
     values = Explanation(350, 1050, groups, 1).to_json()
     provenance = reported.provenance
-    origin = {"backbone": "clip", "fingerprint": provenance["fingerprint"]}
+    origin = {"backbone": "clip", "fingerprint": provenance.fingerprint}
     write_json(explanation_file(scores), {**values, **origin, "scores": scored_by(provenance)})
     path = scores.with_suffix(".html")
     make_report(reported, path, ReportOptions(explanation=explanation_file(scores)))

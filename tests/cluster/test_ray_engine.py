@@ -157,6 +157,7 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.engines.cluster import ClusterOptions
 from difficulty_service.engines.ray_cluster import RayEngine
 from difficulty_service.errors import EngineError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.store import create_store
 from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.task import ExtractionTask
@@ -166,7 +167,9 @@ dataset = open_dataset(photos, DatasetOptions())
 task = ExtractionTask(dataset, "builtin")
 backbone = load_backbone("builtin", task.network)
 backbone.weights_sha256 = "0" * 64
-store = create_store(Path(out), {"num_shards": 1})
+store = create_store(
+    Path(out), FeatureDescription(class_names=("a",), num_shards=1, augment_runs=0)
+)
 try:
     engine = RayEngine(ClusterOptions(address))
     engine.run_shards(task, backbone, [0], PartWriter(store, dataset), lambda images, bad: None)

@@ -14,6 +14,7 @@ from torch import Tensor
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import FeatureStoreError, StatisticsError
 from difficulty_service.extraction.shard_subset import ShardSubset
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.errors_file import read_errors
 from difficulty_service.feature_store.merging import merge_stores
 from difficulty_service.feature_store.part import Part
@@ -133,7 +134,7 @@ def store_of(folder: Path, seed: int, rows: int, **described: object) -> Feature
         "backbone": "x",
         **described,
     }
-    store = create_store(folder, description)
+    store = create_store(folder, FeatureDescription.of(description))
     ids = [f"{folder.name}{row}" for row in range(rows)]
     store.write_part(0, Part(ids, labels, torch.zeros(rows, dtype=torch.int64), values), [])
     return store
@@ -164,9 +165,9 @@ def test_merged_gaussians_are_those_of_all_samples_at_once(tmp_path: Path) -> No
         torch.testing.assert_close(
             whitening @ whitening.T, expected @ expected.T, rtol=1e-9, atol=1e-12
         )
-    assert description["num_samples"] == 290
-    assert description["dataset"] == "one + two"
-    assert description["fingerprint"] not in ("one", "two")
+    assert description.num_samples == 290
+    assert description.dataset == "one + two"
+    assert description.fingerprint not in ("one", "two")
 
 
 @pytest.mark.parametrize(
@@ -187,13 +188,14 @@ def test_gaussians_of_other_features_are_refused_with_what_differs(
 
 
 def test_gaussians_of_precisions_that_were_compared_can_be_merged(tmp_path: Path) -> None:
-    half = {"precision": "bfloat16", "precision_pilot": {"agreement": 0.9999}}
+    pilot = {"num_images": 9, "float32": 1.0, "bfloat16": 2.0, "agreement": 0.9999}
+    half = {"precision": "bfloat16", "precision_pilot": pilot}
     files = [
         fitted(tmp_path / "one", 1, 60, precision="float32"),
         fitted(tmp_path / "two", 2, 60, **half),
     ]
 
-    assert merge_gaussians(files).description["num_samples"] == 120
+    assert merge_gaussians(files).description.num_samples == 120
 
 
 def test_an_intensity_that_needs_the_features_is_not_made_up(tmp_path: Path) -> None:

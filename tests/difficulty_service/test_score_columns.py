@@ -6,7 +6,7 @@ from difficulty_service.commands.options import as_option
 from difficulty_service.errors import AuditError, ScoreFileError, Setting
 from difficulty_service.score_columns import (
     COMPUTED_BY,
-    OF_SUSPICION,
+    SCORERS,
     absent_column,
     require_columns,
     scorer_of,
@@ -19,7 +19,7 @@ COLUMNS = ["sample_id", "label", "label_name", "rmd", "label_margin"]
 
 def test_only_columns_of_score_files_are_known() -> None:
     assert {*COMPUTED_BY} < {*SCHEMA.names}
-    assert {*COMPUTED_BY} > OF_SUSPICION
+    assert {*COMPUTED_BY} > {*SCORERS["suspicion"].columns}
 
 
 def test_a_column_knows_the_scorer_that_fills_it() -> None:

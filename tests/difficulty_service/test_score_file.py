@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.errors import ScoreFileError
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import METADATA_KEY, SCHEMA, read_scores, write_scores
 
 
@@ -26,36 +27,36 @@ def make_table() -> pa.Table:
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "scores.parquet"
 
-    write_scores(path, make_table(), {"backbone": "builtin"})
+    write_scores(path, make_table(), Provenance.of({"backbone": "builtin"}))
 
     scores = read_scores(path)
     columns = ["sample_id", "label", "label_name", "md", "rmd"]
     assert scores.table.schema == pa.schema([SCHEMA.field(name) for name in columns])
     assert scores.table["rmd"].to_pylist() == [-3.5, 12.25]
     assert scores.table["md"].to_pylist() == [1.0, None]
-    assert scores.provenance["backbone"] == "builtin"
+    assert scores.provenance.backbone == "builtin"
 
 
 def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
-    write_scores(tmp_path / "s.parquet", make_table(), {})
+    write_scores(tmp_path / "s.parquet", make_table(), Provenance())
 
     assert read_scores(tmp_path / "s.parquet", ["rmd"]).table.column_names == ["rmd"]
 
 
 def test_the_same_scores_are_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one.parquet", "two.parquet"):
-        write_scores(tmp_path / name, make_table(), {"b": 1, "a": 2})
+        write_scores(tmp_path / name, make_table(), Provenance.of({"b": 1, "a": 2}))
 
     assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "scores.parquet"
-    write_scores(path, make_table(), {})
+    write_scores(path, make_table(), Provenance())
     before = path.read_bytes()
 
     with pytest.raises(ScoreFileError, match="lack the column 'label'"):
-        write_scores(path, make_table().drop_columns("label"), {})
+        write_scores(path, make_table().drop_columns("label"), Provenance())
 
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["scores.parquet"]
@@ -63,21 +64,23 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_an_unknown_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(ScoreFileError, match=r"unknown score columns \['rdm'\]"):
-        write_scores(tmp_path / "s.parquet", make_table().append_column("rdm", [[1, 2]]), {})
+        write_scores(
+            tmp_path / "s.parquet", make_table().append_column("rdm", [[1, 2]]), Provenance()
+        )
 
 
 def test_a_null_where_none_may_be_is_named(tmp_path: Path) -> None:
     table = make_table().set_column(0, "sample_id", [["a", None]])
 
     with pytest.raises(ScoreFileError, match="'sample_id' has 1 nulls"):
-        write_scores(tmp_path / "s.parquet", table, {})
+        write_scores(tmp_path / "s.parquet", table, Provenance())
 
 
 def test_a_column_of_another_type_is_named(tmp_path: Path) -> None:
     table = make_table().set_column(3, "rmd", [["hard", "easy"]])
 
     with pytest.raises(ScoreFileError, match="'rmd' cannot be double"):
-        write_scores(tmp_path / "s.parquet", table, {})
+        write_scores(tmp_path / "s.parquet", table, Provenance())
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -108,7 +111,7 @@ def test_another_version_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
-    write_scores(tmp_path / "s.parquet", make_table(), {})
+    write_scores(tmp_path / "s.parquet", make_table(), Provenance())
     table = pq.read_table(tmp_path / "s.parquet").drop_columns(["label"])
     pq.write_table(table, tmp_path / "s.parquet")
 
@@ -119,21 +122,21 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
 def test_a_column_without_any_value_stays(tmp_path: Path) -> None:
     table = make_table().append_column("duplicate_of", pa.nulls(2, pa.string()))
 
-    write_scores(tmp_path / "s.parquet", table, {})
+    write_scores(tmp_path / "s.parquet", table, Provenance())
 
     assert pq.read_schema(tmp_path / "s.parquet").names[-1] == "duplicate_of"
     assert read_scores(tmp_path / "s.parquet").table["duplicate_of"].null_count == 2
 
 
 def test_an_absent_column_is_named_with_the_scorer_to_ask_for(tmp_path: Path) -> None:
-    write_scores(tmp_path / "s.parquet", make_table(), {})
+    write_scores(tmp_path / "s.parquet", make_table(), Provenance())
 
     with pytest.raises(ScoreFileError, match=r"s\.parquet has no knn; score with scorers='knn'$"):
         read_scores(tmp_path / "s.parquet", ["sample_id", "knn"])
 
 
 def test_a_misspelt_column_is_followed_by_the_one_that_is_meant(tmp_path: Path) -> None:
-    write_scores(tmp_path / "s.parquet", make_table(), {})
+    write_scores(tmp_path / "s.parquet", make_table(), Provenance())
 
     with pytest.raises(ScoreFileError, match="no column 'suspision'; did you mean 'suspicion'"):
         read_scores(tmp_path / "s.parquet", ["suspision"])
@@ -143,15 +146,15 @@ def test_all_parts_of_a_file_have_the_columns_of_the_first(tmp_path: Path) -> No
     more = make_table().append_column("knn", [[0.5, 1.0]])
 
     with pytest.raises(ScoreFileError, match=r"the first scores .* lack the columns \['knn'\]"):
-        write_scores(tmp_path / "s.parquet", [make_table(), more], {})
+        write_scores(tmp_path / "s.parquet", [make_table(), more], Provenance())
     with pytest.raises(ScoreFileError, match="the scores lack the column 'knn'"):
-        write_scores(tmp_path / "s.parquet", [more, make_table()], {})
+        write_scores(tmp_path / "s.parquet", [more, make_table()], Provenance())
 
     assert list(tmp_path.iterdir()) == []
 
 
 def test_each_table_becomes_a_row_group(tmp_path: Path) -> None:
-    write_scores(tmp_path / "s.parquet", [make_table(), make_table()], {})
+    write_scores(tmp_path / "s.parquet", [make_table(), make_table()], Provenance())
 
     assert pq.read_metadata(tmp_path / "s.parquet").num_row_groups == 2
 
@@ -160,6 +163,6 @@ def test_a_bad_part_leaves_no_file(tmp_path: Path) -> None:
     bad = make_table().drop_columns("label")
 
     with pytest.raises(ScoreFileError, match="lack the column 'label'"):
-        write_scores(tmp_path / "s.parquet", [make_table(), bad], {})
+        write_scores(tmp_path / "s.parquet", [make_table(), bad], Provenance())
 
     assert list(tmp_path.iterdir()) == []

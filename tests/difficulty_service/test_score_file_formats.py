@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from difficulty_service.errors import ScoreFileError
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import (
     provenance_file,
     read_score_schema,
@@ -34,10 +35,10 @@ def make_table() -> pa.Table:
 
 @pytest.mark.parametrize("name", ["s.csv", "s.jsonl", "S.CSV"])
 def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
-    write_scores(tmp_path / "s.parquet", make_table(), {"backbone": "builtin"})
+    write_scores(tmp_path / "s.parquet", make_table(), Provenance.of({"backbone": "builtin"}))
     expected = read_scores(tmp_path / "s.parquet")
 
-    write_scores(tmp_path / name, make_table(), {"backbone": "builtin"})
+    write_scores(tmp_path / name, make_table(), Provenance.of({"backbone": "builtin"}))
 
     scores = read_scores(tmp_path / name)
     assert scores.table.schema == expected.table.schema
@@ -48,13 +49,13 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["s.csv", "s.jsonl"])
 def test_tables_follow_each_other(tmp_path: Path, name: str) -> None:
-    write_scores(tmp_path / name, [make_table(), make_table()], {})
+    write_scores(tmp_path / name, [make_table(), make_table()], Provenance())
 
     assert read_scores(tmp_path / name, ["sample_id"]).table["sample_id"].to_pylist() == 2 * IDS
 
 
 def test_a_spreadsheet_runs_no_text_as_a_formula(tmp_path: Path) -> None:
-    write_scores(tmp_path / "s.csv", make_table(), {})
+    write_scores(tmp_path / "s.csv", make_table(), Provenance())
 
     with (tmp_path / "s.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -68,7 +69,7 @@ def test_numbers_that_json_cannot_hold_are_null(tmp_path: Path) -> None:
     rmd = pa.array([float("inf"), float("nan"), *[1.0] * (len(IDS) - 2)])
     table = make_table().set_column(3, "rmd", rmd)
 
-    write_scores(tmp_path / "s.jsonl", table, {})
+    write_scores(tmp_path / "s.jsonl", table, Provenance())
 
     lines = (tmp_path / "s.jsonl").read_text().splitlines()
     assert [json.loads(line)["rmd"] for line in lines[:3]] == [None, None, 1.0]
@@ -77,11 +78,13 @@ def test_numbers_that_json_cannot_hold_are_null(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["s.csv", "s.jsonl"])
 def test_a_failed_write_leaves_the_old_files(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    write_scores(path, make_table(), {"seed": 1})
+    write_scores(path, make_table(), Provenance.of({"seed": 1}))
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
     with pytest.raises(ScoreFileError, match="lack the column 'label'"):
-        write_scores(path, [make_table(), make_table().drop_columns("label")], {"seed": 2})
+        write_scores(
+            path, [make_table(), make_table().drop_columns("label")], Provenance.of({"seed": 2})
+        )
 
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     assert set(before) == {name, f"{name}.json"}
@@ -89,19 +92,19 @@ def test_a_failed_write_leaves_the_old_files(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["s.csv", "s.jsonl"])
 def test_without_the_file_beside_it_there_is_no_provenance(tmp_path: Path, name: str) -> None:
-    write_scores(tmp_path / name, make_table(), {"seed": 1})
+    write_scores(tmp_path / name, make_table(), Provenance.of({"seed": 1}))
     provenance_file(tmp_path / name).unlink()
 
     scores = read_scores(tmp_path / name, ["rmd"])
 
-    assert scores.provenance == {}
+    assert scores.provenance == Provenance()
     assert len(scores.table) == len(IDS)
 
 
 def test_a_file_that_is_not_of_its_format_is_named(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("sample_id,rmd\na,hard\n")
     (tmp_path / "s.jsonl").write_text("sample_id\n")
-    write_scores(tmp_path / "t.csv", make_table(), {})
+    write_scores(tmp_path / "t.csv", make_table(), Provenance())
     provenance_file(tmp_path / "t.csv").write_text("{")
 
     for name, problem in (
@@ -126,8 +129,8 @@ def test_only_columns_that_were_computed_are_in_a_file(tmp_path: Path, name: str
     computed = ["sample_id", "label", "label_name", "rmd", "nearest_label", "percentile"]
     without_values = make_table().append_column("duplicate_of", pa.nulls(len(IDS), pa.string()))
 
-    write_scores(tmp_path / "all.parquet", without_values, {})
-    write_scores(tmp_path / name, without_values, {})
+    write_scores(tmp_path / "all.parquet", without_values, Provenance())
+    write_scores(tmp_path / name, without_values, Provenance())
 
     assert read_score_schema(tmp_path / name).names == [*computed, "duplicate_of"]
     assert read_scores(tmp_path / name).table.column_names == [*computed, "duplicate_of"]
@@ -144,6 +147,6 @@ def test_columns_that_were_added_can_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["s", "s.txt", "s.parquet.gz"])
 def test_another_ending_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ScoreFileError, match=r"expected is \.parquet, \.csv, \.jsonl"):
-        write_scores(tmp_path / name, make_table(), {})
+        write_scores(tmp_path / name, make_table(), Provenance())
 
     assert list(tmp_path.iterdir()) == []

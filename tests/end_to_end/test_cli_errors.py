@@ -146,9 +146,9 @@ def test_twenty_pictures_are_enough_for_scores(
     assert done.returncode == 0, done.stderr
     assert "unreliable" not in done.stderr
     assert "ridge" in done.stdout
-    assert provenance["reliable"] is True
-    assert provenance["unit_length"] is True
-    assert provenance["within_ridge"] > 0
+    assert provenance.reliable is True
+    assert provenance.unit_length is True
+    assert provenance.within_ridge > 0
     assert table["rmd"].null_count == table["label_margin"].null_count == 0
 
 
@@ -161,7 +161,7 @@ def test_twenty_pictures_without_shrinkage_are_scored_and_marked_as_unreliable(
 
     assert done.returncode == 0
     assert "warning: these scores are unreliable: there are fewer samples than" in done.stderr
-    assert read_scores(scores).provenance["reliable"] is False
+    assert read_scores(scores).provenance.reliable is False
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import read_scores, write_scores
 
 Done = subprocess.CompletedProcess[str]
@@ -25,8 +26,8 @@ def files(scored: Scored, tmp_path: Path) -> tuple[Path, Path]:
     scores = table["rmd"].to_numpy() + np.random.default_rng(0).normal(scale=20, size=len(table))
     index = table.column_names.index("rmd")
     second = tmp_path / "noisy.parquet"
-    provenance = {**contents.provenance, "fingerprint": "another"}
-    write_scores(second, table.set_column(index, "rmd", [scores]), provenance)
+    provenance = {**contents.provenance.to_json(), "fingerprint": "another"}
+    write_scores(second, table.set_column(index, "rmd", [scores]), Provenance.of(provenance))
     return first, second
 
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.store import create_store, open_store
 from difficulty_service.score_file import read_scores
 
@@ -22,7 +23,10 @@ Scored = tuple[Path, Done]
 def stores(scored: Scored, tmp_path: Path) -> tuple[Path, Path]:
     """The features of photographs, and noisier ones of another backbone."""
     first = open_store(scored[0] / "scores.features")
-    second = create_store(tmp_path / "noisy.features", {**first.description, "backbone": "noisy"})
+    second = create_store(
+        tmp_path / "noisy.features",
+        FeatureDescription.of({**first.description.to_json(), "backbone": "noisy"}),
+    )
     generator = torch.Generator().manual_seed(0)
     for shard in range(first.num_parts):
         part = first.read_part(shard)

@@ -29,7 +29,7 @@ def test_without_network_the_defaults_score_with_the_built_in_network_and_say_so
     warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: the wei")]
     assert len(warnings) == 1
     assert "clip-vit-b16" in warnings[0]
-    assert read_scores(tmp_path / "scores.parquet").provenance["backbone"] == "builtin"
+    assert read_scores(tmp_path / "scores.parquet").provenance.backbone == "builtin"
 
 
 @pytest.mark.usefixtures("offline")

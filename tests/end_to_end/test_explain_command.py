@@ -25,6 +25,7 @@ from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.feature_store.store import open_store
 from difficulty_service.files.checked_json import load_checked
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import read_scores, write_scores
 
 Done = subprocess.CompletedProcess[str]
@@ -104,7 +105,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> ScoredPhotos:
     write_scores(
         root / "scores.parquet",
         table,
-        {"dataset": str(root / "photos"), "backbone": "builtin", "fingerprint": "unknown"},
+        Provenance.of(
+            {"dataset": str(root / "photos"), "backbone": "builtin", "fingerprint": "unknown"}
+        ),
     )
     return ScoredPhotos(root / "photos", root / "scores.parquet", frozenset(red))
 

@@ -117,7 +117,7 @@ def test_a_messy_folder_is_scored_and_whatever_is_left_out_is_named(
     scored = read_scores(scores)
     assert set(READABLE) <= set(scored.table["sample_id"].to_pylist())
     assert len(scored.table) == 600 + len(READABLE)
-    assert "only documents" in scored.provenance["class_names"]
+    assert "only documents" in scored.provenance.class_names
     for warning in (
         "9 images could not be read, first ",
         "; 4 entries of the dataset were skipped;",
@@ -126,7 +126,7 @@ def test_a_messy_folder_is_scored_and_whatever_is_left_out_is_named(
         "no image of these classes can be read: only documents",
     ):
         assert warning in done.stderr
-    assert any("'cover.JPG'" in sentence for sentence in scored.provenance["warnings"])
+    assert any("'cover.JPG'" in sentence for sentence in scored.provenance.warnings)
 
 
 def test_stopping_ends_at_the_first_image_that_cannot_be_read_and_not_at_what_is_skipped(

@@ -53,7 +53,7 @@ def judge(scores: pa.Table, against: Path, column: str, score_column: str = "rmd
 def relabel(store: FeatureStore, labels: torch.Tensor, folder: Path) -> FeatureStore:
     """The same features with other labels."""
     copy = create_store(folder, store.description)
-    for shard, own in enumerate(labels.split(int(store.description["shard_size"]))):
+    for shard, own in enumerate(labels.split(store.description.shard_size)):
         copy.write_part(shard, replace(store.read_part(shard), labels=own), [])
     return copy
 

@@ -148,7 +148,7 @@ def test_images_are_scored_against_gaussians_of_mirror_images_with_flip_only(
     assert "flip: false in the features, true in the Gaussians" in refused.stderr
     assert not (tmp_path / "plain.features").exists()
     assert done.returncode == from_store.returncode == 0
-    assert read_scores(tmp_path / "flip.parquet").provenance["flip"] is True
+    assert read_scores(tmp_path / "flip.parquet").provenance.flip is True
     expected = pa_csv.read_csv(tmp_path / "s.csv")["rmd"].to_numpy()
     np.testing.assert_allclose(numbers(tmp_path / "flip.parquet", "rmd"), expected)
 
@@ -170,8 +170,8 @@ def test_corrupted_images_are_harder_for_the_gaussians_of_clean_ones(
         numbers(tmp_path / f"{name}.parquet", "md").mean() for name in ("clean", "1", "5")
     )
     assert clean < mild < strong
-    assert read_scores(tmp_path / "5.parquet").provenance["corruption"] == "gaussian_noise:5"
-    assert "corruption" not in read_scores(tmp_path / "clean.parquet").provenance
+    assert read_scores(tmp_path / "5.parquet").provenance.corruption == "gaussian_noise:5"
+    assert read_scores(tmp_path / "clean.parquet").provenance.corruption is None
     files = [tmp_path / f"{name}.parquet" for name in ("1", "clean", "5")]
     done = difficulty("figures", *files, "--out", tmp_path / "figures", "--score-column", "md")
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.score_file import read_scores
@@ -62,7 +63,7 @@ def make_store(folder: Path, parts: int) -> FeatureStore:
         "fingerprint": "f",
         "seed": 0,
     }
-    store = create_store(folder, description)
+    store = create_store(folder, FeatureDescription.of(description))
     labels = torch.arange(PART_ROWS) % CLASSES
     features = torch.randn(PART_ROWS, DIM) + torch.randn(CLASSES, DIM)[labels]
     ids = [f"photographs/{row:012d}.jpeg" for row in range(PART_ROWS)]

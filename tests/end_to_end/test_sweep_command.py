@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -55,7 +56,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, write_features: Callable[..
         "label_name": [("bird", "cat", "dog")[number % 3] for number in range(90)],
         "rmd": pa.array(scores),
     }
-    write_scores(folder / "scores.parquet", pa.table(columns), {"backbone": "builtin"})
+    write_scores(
+        folder / "scores.parquet", pa.table(columns), Provenance.of({"backbone": "builtin"})
+    )
     return folder
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from difficulty_service.feature_description import RecordedOptions
 from difficulty_service.feature_store.store import open_store
 from difficulty_service.score_file import read_scores
 from tests.end_to_end.conftest import Command
@@ -51,9 +52,9 @@ def test_a_wrong_label_among_texts_is_the_most_suspicious(
     rows = scores.table.sort_by([("suspicion", "descending")]).to_pylist()
     assert rows[0]["sample_id"] == "t3"
     description = open_store(tmp_path / "scores.features").description
-    assert description["modality"] == "text"
-    assert description["backbone"] == "builtin-text"
-    assert description["dataset_options"] == {"id_column": "key", "text_column": "text"}
+    assert description.modality == "text"
+    assert description.backbone == "builtin-text"
+    assert description.dataset_options == RecordedOptions(id_column="key", text_column="text")
     errors = pq.read_table(tmp_path / "scores.features" / "errors.parquet").to_pylist()
     assert {each["sample_id"]: each["reason"] for each in errors} == {
         "t5": "no text: the cell is empty",

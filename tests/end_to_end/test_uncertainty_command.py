@@ -8,6 +8,7 @@ import torch
 
 from difficulty_service.cli import create_app
 from difficulty_service.errors import TrainingError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.description import read_description
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
@@ -73,7 +74,7 @@ def test_images_are_mirrored_where_those_of_the_head_were(
 
     difficulty("uncertainty", tmp_path, photos, *out)
 
-    assert read_description(tmp_path / "u.features")["flip"] is True
+    assert read_description(tmp_path / "u.features").flip is True
     assert read_uncertainties(tmp_path / "u.parquet").provenance["flip"] is True
     with pytest.raises(TrainingError, match="flip: true for the head, false in"):
         difficulty("uncertainty", tmp_path, folder / "features", *out)
@@ -81,7 +82,7 @@ def test_images_are_mirrored_where_those_of_the_head_were(
 
 def test_features_of_another_backbone_are_refused(folder: Path, tmp_path: Path) -> None:
     description = {"class_names": ("a",), "num_shards": 1, "augment_runs": 0, "backbone": "other"}
-    store = create_store(tmp_path / "other", description)
+    store = create_store(tmp_path / "other", FeatureDescription.of(description))
     zeros = torch.zeros(2, dtype=torch.int64)
     store.write_part(0, Part(["1", "2"], zeros, zeros, torch.zeros(2, 8)), [])
     out = "--out", tmp_path / "u.parquet", "--device", "cpu"

@@ -18,6 +18,7 @@ import torch
 from api.results.score_columns import map_columns, write_columns
 from difficulty_service.audit.files import read_explanation, write_json
 from difficulty_service.errors import DifficultyError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.description import read_description
 from difficulty_service.feature_store.errors_file import read_errors, write_errors
@@ -29,6 +30,7 @@ from difficulty_service.feature_store.part import (
 )
 from difficulty_service.feature_store.part_images import read_images
 from difficulty_service.feature_store.store import create_store
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import ScoreFile, read_scores, to_schema, write_scores
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit
@@ -98,12 +100,12 @@ def gaussian_values(path: Path) -> object:
         for factor in (gaussians.within, gaussians.agnostic)
     ]
     means = gaussians.mean.tolist(), gaussians.class_means.tolist()
-    return moments, factors, means, gaussians.options, gaussians.warnings, dict(provenance)
+    return moments, factors, means, gaussians.options, gaussians.warnings, provenance.to_json()
 
 
 def gaussians(path: Path) -> None:
     fitted = fit(numbers(80, 5).double(), torch.arange(80) % 3, 3, FitOptions(shrinkage="oas"))
-    save_gaussians(path, fitted, {"backbone": "builtin", "class_names": ["a", "b", "c"]})
+    save_gaussians(path, fitted, FeatureDescription.of(DESCRIPTION))
 
 
 def column_values(path: Path) -> object:
@@ -120,7 +122,7 @@ def column_values(path: Path) -> object:
 
 
 def columns_file(path: Path) -> None:
-    write_columns(path, ScoreFile(to_schema(scores()), {"dataset": "photos"}))
+    write_columns(path, ScoreFile(to_schema(scores()), Provenance.of({"dataset": "photos"})))
 
 
 def prediction_values(path: Path) -> object:
@@ -139,27 +141,38 @@ def checkpoint(path: Path) -> None:
 
 
 def provenance_values(path: Path) -> object:
-    return sorted(read_scores(path.with_name("scores.csv"), ["sample_id"]).provenance.items())
+    return sorted(
+        read_scores(path.with_name("scores.csv"), ["sample_id"]).provenance.to_json().items()
+    )
 
 
-DESCRIPTION = {"class_names": ["a", "b"], "seed": 3, "backbone": "builtin", "feature_dim": 8}
+DESCRIPTION = {
+    "class_names": ["a", "b"],
+    "num_shards": 1,
+    "augment_runs": 0,
+    "seed": 3,
+    "backbone": "builtin",
+    "feature_dim": 8,
+}
 
 KINDS: Mapping[str, Kind] = {
     "scores": (
         "scores.parquet",
-        lambda path: write_scores(path, scores(), {"dataset": "photos", "seed": 1}),
+        lambda path: write_scores(path, scores(), Provenance.of({"dataset": "photos", "seed": 1})),
         score_values,
     ),
     "provenance": (
         "scores.csv.json",
-        lambda path: write_scores(path.with_name("scores.csv"), scores(), {"dataset": "photos"}),
+        lambda path: write_scores(
+            path.with_name("scores.csv"), scores(), Provenance.of({"dataset": "photos"})
+        ),
         provenance_values,
     ),
     "part": ("part-00000.arrow", store_part, part_values),
     "store": (
         "store.json",
-        lambda path: create_store(path.parent, DESCRIPTION),
-        lambda path: sorted(read_description(path.parent).items()),
+        lambda path: create_store(path.parent, FeatureDescription.of(DESCRIPTION)),
+        lambda path: sorted(read_description(path.parent).to_json().items()),
     ),
     "errors": (
         "errors.parquet",

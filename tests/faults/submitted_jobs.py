@@ -173,11 +173,11 @@ class SubmittedJobs:
             return "not published"
         artifacts = open_artifacts(self.settings.artifact_root)
         try:
-            with artifacts.open(f"{job.result['prefix']}/{SCORES_FILE}") as file:
+            with artifacts.open(f"{job.result.prefix}/{SCORES_FILE}") as file:
                 found = hashlib.sha256(file.read()).hexdigest()
         except FileNotFoundError:
             return "published, but deleted"
-        return found if found == job.result["scores_sha256"] else f"not as recorded: {found}"
+        return found if found == job.result.scores_sha256 else f"not as recorded: {found}"
 
 
 def asked(question: Callable[[], Answer]) -> Answer:

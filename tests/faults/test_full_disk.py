@@ -14,6 +14,7 @@ from api.app import create_app
 from api.jobs.failures import describe_failure
 from api.jobs.queue import claim, succeed
 from api.jobs.rows import Job
+from api.schemas.jobs import StoredResult
 from api.settings import Settings
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
@@ -60,7 +61,7 @@ def claimed(client: TestClient) -> Job:
     return job
 
 
-def run(client: TestClient, job: Job) -> dict[str, object]:
+def run(client: TestClient, job: Job) -> StoredResult:
     state = client.app.state  # type: ignore[attr-defined]
     return run_job(job, state.settings, state.engine, state.artifacts, Observer())
 
@@ -80,7 +81,7 @@ def test_a_job_fails_by_name_on_a_full_disk_and_can_be_tried_again(
 
     assert (failure.type, failure.retry) == ("storage", True)
     assert "no space" in failure.detail
-    assert run(client, job)["num_scored"] == 2 * EACH
+    assert run(client, job).num_scored == 2 * EACH
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 from accelerate import Accelerator
 from PIL import Image
 
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict
@@ -227,7 +228,7 @@ def _write_scores(
             "knn": pa.array([float(number % 7) for number in range(len(ids))], pa.float32()),
         }
     )
-    write_scores(path, table, provenance)
+    write_scores(path, table, Provenance.of(provenance))
 
 
 def _write_texts(path: Path) -> None:

@@ -1,8 +1,7 @@
 """`difficulty uncertainty`: a trained head and features in, an uncertainty for each sample out."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -63,22 +62,23 @@ def _extract(trained: "TrainedHead", source: str, folder: str, device: str) -> N
     from difficulty_service.cli import create_app
     from difficulty_service.errors import TrainingError
 
-    kind: Mapping[str, Any] = trained.description["features"]
-    if kind["backbone"] is None:
+    kind = trained.features
+    if kind.backbone is None:
         raise TrainingError(
             f"{source} holds no features, and the head does not know which backbone made its own",
             "give features of the same backbone",
         )
     options = {
         "--out": folder,
-        "--backbone": kind["backbone"],
-        "--features": kind["features"],
-        "--precision": PRECISIONS[kind["precision"]],
-        "--preprocess": kind["mode"],
+        "--backbone": kind.backbone,
+        "--features": kind.features,
+        "--precision": PRECISIONS[str(kind.precision)],
+        "--preprocess": kind.mode,
         "--device": device,
     }
-    words = [word for option in options.items() for word in option]
-    if kind["flip"]:
+    known = ((name, value) for name, value in options.items() if value is not None)
+    words = [word for option in known for word in option]
+    if kind.flip:
         words.append("--flip")
     create_app()(["extract", source, *words])
 

@@ -1,9 +1,8 @@
 """Feature stores as splits: the inputs of a probe."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,8 +11,8 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.errors import DatasetError, FeatureStoreError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.arrays import ArrayFeatures
-from difficulty_service.feature_store.kinds import known_differences
 from difficulty_service.feature_store.opening import open_features
 from trainer.config import FeatureData
 from trainer.data.classes import are_numbered, match_classes, refuse_shared_ids
@@ -56,7 +55,7 @@ class _Rows:
     labels: Tensor
     class_names: tuple[str, ...]
     features: Tensor
-    description: Mapping[str, Any]
+    description: FeatureDescription
     warnings: tuple[str, ...] = ()
 
 
@@ -146,8 +145,8 @@ def _open_matching(
 
 def _require_same_kind(train: _Rows, other: _Rows, location: str) -> None:
     """Refuses features that another network made, as far as it is known what made them."""
-    if different := known_differences(
-        train.description, other.description, ("in data.train", "here")
+    if different := train.description.known_differences(
+        other.description, ("in data.train", "here")
     ):
         raise DatasetError(
             f"{location!r} holds other features than data.train ({'; '.join(different)})",

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +15,9 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import Setting, TrainingError
+from difficulty_service.feature_description import RecordedOptions
+from difficulty_service.files.contract import given
+from difficulty_service.provenance import EvaluatedRun, Provenance
 from difficulty_service.score_file import write_scores
 from trainer import run_folder
 from trainer.config import Data
@@ -70,21 +72,24 @@ def write_prediction_scores(
     recipe, _ = read_recipe(folder)
     _, class_names = run_folder.read_inputs(folder / run_folder.INPUTS)
     table = prediction_scores(list(predictions.values()), class_names)
-    provenance = {
-        **_place(recipe.data, choice, has_test=(folder / run_folder.TEST).exists()),
-        "class_names": list(class_names),
-        "num_samples": len(table),
-        "num_scored": len(table),
-        "num_doubtful": pc.sum(pc.greater(table["label_margin"], 0)).as_py() or 0,
-        "package_version": version("difficulty-service"),
-        "predictions": {
-            "run": str(run),
-            "recipe": recipe.name,
-            "seeds": {each.name: _sha256(each / run_folder.MODEL) for each in predictions},
-            "columns": MEANINGS,
-        },
-        "warnings": [],
-    }
+    has_test = (folder / run_folder.TEST).exists()
+    location, options = _place(recipe.data, choice, has_test=has_test)
+    provenance = Provenance(
+        dataset=location,
+        dataset_options=options,
+        class_names=tuple(class_names),
+        num_samples=len(table),
+        num_scored=len(table),
+        num_doubtful=pc.sum(pc.greater(table["label_margin"], 0)).as_py() or 0,
+        package_version=version("difficulty-service"),
+        predictions=EvaluatedRun(
+            run=str(run),
+            recipe=recipe.name,
+            seeds={each.name: _sha256(each / run_folder.MODEL) for each in predictions},
+            columns=MEANINGS,
+        ),
+        warnings=(),
+    )
     write_scores(path, table, provenance)
 
 
@@ -145,27 +150,24 @@ def _percentiles(scores: Tensor) -> Tensor:
     return (low + high).float() / max(1, 2 * (len(scores) - 1))
 
 
-def _place(data: Data, choice: DatasetChoice | None, *, has_test: bool) -> dict[str, Any]:
+def _place(
+    data: Data, choice: DatasetChoice | None, *, has_test: bool
+) -> tuple[str, RecordedOptions]:
     """The dataset of the samples and how it was read, as other score files have them."""
-    given = data.model_dump()
+    keys = data.model_dump()
     if choice is not None:
         location, split, label_column = choice.location, choice.split, choice.label_column
     elif has_test:
-        location, split = data.test or "", given.get("test_split")
-        label_column = given.get("test_label_column") or data.label_column
+        location, split = data.test or "", keys.get("test_split")
+        label_column = keys.get("test_label_column") or data.label_column
     elif isinstance(data.validation, str):
         location, split, label_column = (
             data.validation,
-            given.get("validation_split"),
+            keys.get("validation_split"),
             data.label_column,
         )
     else:
         location, split, label_column = data.train, data.split, data.label_column
-    options = {
-        "split": split,
-        "image_column": given.get("image_column"),
-        "label_column": label_column,
-        "id_column": data.id_column,
-    }
-    known = {name: value for name, value in options.items() if value is not None}
-    return {"dataset": location, "dataset_options": known}
+    columns = given(image_column=keys.get("image_column"), label_column=label_column)
+    named = given(split=split, id_column=data.id_column)
+    return location, RecordedOptions(**columns, **named)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.feature_store.kinds import feature_kind
+from difficulty_service.feature_description import PrecisionPilot
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import Splits
@@ -82,7 +82,7 @@ def train_uncertainty(
     identity = {
         "classifier": dict(run.identity),
         "uncertainty": recipe_as_dict(run.recipe)["uncertainty"],
-        "features": feature_kind(source.description),
+        "features": source.description.kind(),
         "runs": source.runs,
     }
     metrics = folder / run_folder.HEAD_METRICS
@@ -106,7 +106,7 @@ def train_uncertainty(
     callbacks = HeadCallbacks(on_epoch, save, should_stop)
     if not train_head(state, samples, validation, config, run.seed, callbacks):
         return False
-    described = _describe(run, identity, source.description.get("precision_pilot"))
+    described = _describe(run, identity, source.description.precision_pilot)
     write_head(folder / run_folder.HEAD, TrainedHead(state.head, described))
     record = {"identity": identity}
     splits = (run.splits.validation, validation), (run.splits.test, test)
@@ -156,11 +156,11 @@ def _save(folder: Path, identity: Mapping[str, Any], state: HeadState) -> None:
 
 
 def _describe(
-    run: HeadRun, identity: Mapping[str, Any], pilot: Mapping[str, Any] | None
+    run: HeadRun, identity: Mapping[str, Any], pilot: PrecisionPilot | None
 ) -> dict[str, Any]:
     """The provenance of a head; `pilot` is what the precision of its features was chosen by."""
     recipe = recipe_as_dict(run.recipe)
-    comparison = {"precision_pilot": pilot} if pilot else {}
+    comparison = {"precision_pilot": pilot.to_json()} if pilot else {}
     return {
         "features": {**identity["features"], **comparison},
         "runs": identity["runs"],

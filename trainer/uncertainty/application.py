@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from difficulty_service.errors import DatasetError
-from difficulty_service.feature_store.kinds import feature_kind, precision_warnings
 from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow
 from trainer.uncertainty.cached_features import CachedFeatures, open_source, read_parts
@@ -19,9 +18,6 @@ from trainer.uncertainty.head_file import TrainedHead
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, Retrieval, evaluate_retrieval
 from trainer.uncertainty.training import predict_uncertainties
 from trainer.uncertainty.uncertainty_file import SCHEMA, write_uncertainties
-
-FEATURES_OF = ("dataset", "fingerprint", "class_names", "augment_runs", "package_version")
-"""Keys of a description of features that go into the provenance, besides their kind."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ def apply_head(
     if first is None:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
     write_uncertainties(out, chain([first], tables), _provenance(trained, source))
-    mixed = precision_warnings(source.description, trained.description["features"], "the head")
+    mixed = source.description.precision_warnings(trained.features, "the head")
     return Application(seen.num_samples, seen.retrieval(), (*source.warnings, *mixed))
 
 
@@ -122,9 +118,4 @@ def _tables(
 
 
 def _provenance(trained: TrainedHead, source: FeatureSource) -> dict[str, Any]:
-    known = source.description
-    return {
-        "head": dict(trained.description),
-        **feature_kind(known),
-        **{key: known[key] for key in FEATURES_OF if key in known},
-    }
+    return {"head": dict(trained.description), **source.description.origin()}

@@ -1,14 +1,14 @@
 """Features of all augmentation runs of each sample, read once and kept in memory."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from difficulty_service.errors import DatasetError, FeatureStoreError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.opening import open_features
 from difficulty_service.feature_store.source import FeatureSource
 from trainer.own_code import find_own, is_object
@@ -81,7 +81,7 @@ def read_parts(source: FeatureSource, location: str) -> Iterator[CachedFeatures]
         yield CachedFeatures(ids, part.labels[:: source.runs], features)
 
 
-def read_cached_features(location: str) -> tuple[CachedFeatures, Mapping[str, Any]]:
+def read_cached_features(location: str) -> tuple[CachedFeatures, FeatureDescription]:
     """Reads all features, and the description of what made them.
 
     Raises:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from difficulty_service.errors import TrainingError
-from difficulty_service.feature_store.kinds import kind_differences
+from difficulty_service.feature_description import FeatureKind
 from difficulty_service.files.atomic_file import replacing
 from difficulty_service.files.checked_safetensors import UNREADABLE, read_tensors, write_tensors
 from trainer.run_folder import HEAD, seed_folders
@@ -32,7 +32,12 @@ class TrainedHead:
     head: UncertaintyHead
     description: Mapping[str, Any]
 
-    def require_same_features(self, description: Mapping[str, Any], location: str) -> None:
+    @property
+    def features(self) -> FeatureKind:
+        """What made the features that it was trained on."""
+        return FeatureKind.of(self.description["features"])
+
+    def require_same_features(self, description: FeatureKind, location: str) -> None:
         """Refuses features that another backbone made, or the same one in another way.
 
         Args:
@@ -43,7 +48,7 @@ class TrainedHead:
             TrainingError: They differ; the message names each difference.
         """
         names = ("for the head", f"in {location}")
-        different = kind_differences(self.description["features"], description, names)
+        different = self.features.kind_differences(description, names)
         if different:
             raise TrainingError(
                 f"the head was trained on other features than those in {location} "

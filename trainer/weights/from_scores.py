@@ -121,7 +121,7 @@ def _read_column(path: Path, config: ScoreWeights) -> _ScoreColumn:
     sample_ids = pa.chunked_array(file.table["sample_id"]).cast(pa.large_string()).combine_chunks()
     require_unique(sample_ids, path)
     scores = file.table[name].cast(pa.float64()).to_numpy()
-    return _ScoreColumn(sample_ids, scores, file.provenance.get("feature_dim"))
+    return _ScoreColumn(sample_ids, scores, file.provenance.feature_dim)
 
 
 def _join(

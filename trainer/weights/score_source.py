@@ -1,20 +1,17 @@
 """Which scores the weights of a run were made from, and whether these are reliable."""
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from difficulty_service.errors import TrainingError
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_columns import scorer_of
 from difficulty_service.score_file import read_scores
 from trainer.config import ScoreWeights
 
-PROVENANCE = ("dataset", "fingerprint", "backbone", "weights_sha256", "feature_dim", "shrinkage")
-"""Keys of the provenance of a score file that identify its scores."""
 
-
-def require_reliable(provenance: Mapping[str, Any], path: Path, config: ScoreWeights) -> None:
+def require_reliable(provenance: Provenance, path: Path, config: ScoreWeights) -> None:
     """Refuses scores that were marked as unreliable when they were written.
 
     Args:
@@ -25,7 +22,7 @@ def require_reliable(provenance: Mapping[str, Any], path: Path, config: ScoreWei
     Raises:
         TrainingError: The scores are unreliable, and the recipe does not allow that.
     """
-    if provenance.get("reliable", True) or config.unreliable == "allow":
+    if provenance.reliable is not False or config.unreliable == "allow":
         return
     raise TrainingError(
         f"the scores of {path} are marked as unreliable: there are fewer samples than a feature "
@@ -57,6 +54,11 @@ def describe_scores(path: Path, column: str) -> dict[str, Any]:
         "sha256": digest,
         "column": column,
         "scorer": scorer_of(column),
-        "reliable": provenance.get("reliable"),
-        **{key: provenance.get(key) for key in PROVENANCE},
+        "reliable": provenance.reliable,
+        "dataset": provenance.dataset,
+        "fingerprint": provenance.fingerprint,
+        "backbone": provenance.backbone,
+        "weights_sha256": provenance.weights_sha256,
+        "feature_dim": provenance.feature_dim,
+        "shrinkage": provenance.shrinkage,
     }

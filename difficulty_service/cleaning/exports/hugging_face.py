@@ -58,7 +58,7 @@ def write_hugging_face(
             features=features,
             cache_dir=cache,
             split=package.NamedSplit("train"),
-            fingerprint=scores.provenance.get("fingerprint", "scores")[:64],
+            fingerprint=(scores.provenance.fingerprint or "scores")[:64],
         )
         dataset.save_to_disk(folder)
         del dataset  # it maps files of the cache

@@ -42,7 +42,7 @@ def write_label_studio(
     """
     missing = MissingImages()
     rows = sample_rows(scores)
-    version = f"difficulty-service {scores.provenance.get('package_version', '')}".strip()
+    version = f"difficulty-service {scores.provenance.package_version or ''}".strip()
     if images.is_text:
         texts = images.images(list(rows), missing.add)
         tasks = [_task(rows[key], "text", text.read().decode(), version) for key, text in texts]

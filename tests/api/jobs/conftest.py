@@ -11,6 +11,7 @@ from api.jobs.queue import Progress, claim, heartbeat, succeed
 from api.jobs.store import Job, SubmitLimits, events_after, get_job, submit
 from api.storage.database import write_transaction
 from api.storage.tables import JOBS
+from tests.api.stored_results import stored_result
 
 REQUEST = {"dataset": {"root": "photos", "path": "train"}}
 HALFWAY = Progress(done=5, total=10, bad=1, rate=2.5)
@@ -51,7 +52,7 @@ class Queue:
         """A job that has succeeded, as it was claimed."""
         self.submit(owner)
         job = self.claim()
-        assert succeed(self.engine, job, {"prefix": "jobs"})
+        assert succeed(self.engine, job, stored_result())
         return job
 
     def stored(self, job: Job) -> Job:

@@ -15,6 +15,7 @@ from api.jobs.rows import Job
 from api.jobs.store import SubmitLimits, get_job, jobs_to_delete, submit
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
+from tests.api.stored_results import stored_result
 
 Finish = Callable[[], Job]
 
@@ -39,7 +40,7 @@ def finish(engine: Engine, artifacts: Artifacts, settings: Settings, tmp_path: P
         job = claim(engine, "worker", "cpu", 60.0)
         assert job is not None
         artifacts.put(tmp_path / "scores", f"jobs/{job.id}/a1/scores.parquet")
-        assert succeed(engine, job, {"prefix": f"jobs/{job.id}/a1"})
+        assert succeed(engine, job, stored_result(f"jobs/{job.id}/a1"))
         for folder in local_folders(settings, job.id):
             (folder / "a1").mkdir(parents=True)
             (folder / "a1" / "file").write_text("1")

@@ -15,12 +15,13 @@ from api.jobs.store import (
     events_after,
     request_cancel,
 )
+from tests.api.stored_results import stored_result
 
 if TYPE_CHECKING:
     from tests.api.jobs.conftest import Queue
 
 LEASE = 3600.0
-RESULT = {"prefix": "jobs/x/a1", "num_samples": 10}
+RESULT = stored_result("jobs/x/a1")
 ERROR = {"type": "disk-full", "detail": "no space is left"}
 
 Ending = Callable[[Engine, Job], bool]
@@ -81,7 +82,7 @@ def test_another_result_is_not_mistaken_for_the_recorded_one(
     job = queue.claim()
     succeed(engine, job, RESULT)
 
-    assert not succeed(engine, job, {"prefix": "another"})
+    assert not succeed(engine, job, stored_result("another"))
     assert not fail(engine, job, ERROR, retry_in=None)
     assert queue.stored(job).result == RESULT
 

@@ -16,12 +16,13 @@ from api.jobs.store import (
     request_cancel,
 )
 from api.storage.database import connect
+from tests.api.stored_results import stored_result
 
 if TYPE_CHECKING:
     from tests.api.jobs.conftest import Queue
 
 LEASE = 3600.0
-RESULT = {"prefix": "jobs/x/a1", "num_samples": 10}
+RESULT = stored_result("jobs/x/a1")
 HALFWAY = Progress(done=5, total=10, bad=1, rate=2.5)
 
 
@@ -63,7 +64,7 @@ def test_six_workers_claim_each_of_sixty_jobs_once(
         done = []
         while (job := claim(own, name, "cpu", LEASE)) is not None:
             assert heartbeat(own, job, LEASE, HALFWAY) == "ok"
-            assert succeed(own, job, {"worker": name})
+            assert succeed(own, job, stored_result(name))
             done.append(job.id)
         own.dispose()
         return done
@@ -75,7 +76,7 @@ def test_six_workers_claim_each_of_sixty_jobs_once(
     for job in list_jobs(engine, None, limit=100):
         assert (job.state, job.attempt) == ("succeeded", 1)
         assert job.result is not None
-        assert job.id in claims[job.result["worker"]]
+        assert job.id in claims[job.result.prefix]
     assert queue.states(jobs[0]) == ["queued", "running", "succeeded"]
 
 
@@ -130,9 +131,9 @@ def test_the_first_worker_cannot_publish_after_the_second_did(
     queue.expire_lease(first)
     second = queue.claim("second")
 
-    assert succeed(engine, second, {"by": "second"})
-    assert not succeed(engine, first, {"by": "first"})
-    assert queue.stored(first).result == {"by": "second"}
+    assert succeed(engine, second, stored_result("second"))
+    assert not succeed(engine, first, stored_result("first"))
+    assert queue.stored(first).result == stored_result("second")
 
 
 def test_the_same_worker_is_fenced_from_its_own_earlier_attempt(
@@ -159,13 +160,13 @@ def test_of_two_attempts_that_publish_at_the_same_moment_one_does(
 
     def publish(job: Job) -> bool:
         barrier.wait()
-        return succeed(engine, job, {"attempt": job.attempt})
+        return succeed(engine, job, stored_result(f"a{job.attempt}"))
 
     with ThreadPoolExecutor(3) as pool:
         published = list(pool.map(publish, attempts))
 
     assert published == [False, False, True]
-    assert queue.stored(attempts[0]).result == {"attempt": 3}
+    assert queue.stored(attempts[0]).result == stored_result("a3")
     assert queue.states(attempts[0]).count("succeeded") == 1
 
 

@@ -20,6 +20,7 @@ from api.jobs.store import (
     request_cancel,
 )
 from api.storage.tables import EVENTS
+from tests.api.stored_results import stored_result
 
 if TYPE_CHECKING:
     from tests.api.jobs.conftest import Queue
@@ -96,7 +97,7 @@ def test_cancelling_a_job_with_an_expired_lease_is_immediate(
     assert cancelled is not None
     assert cancelled.state == "cancelled"
     assert queue.heartbeat(job) == "lost"
-    assert not succeed(engine, job, {"prefix": "jobs"})
+    assert not succeed(engine, job, stored_result())
 
 
 def test_cancelling_again_changes_nothing(engine: Engine, queue: "Queue") -> None:
@@ -174,7 +175,7 @@ def test_a_worker_that_still_runs_a_deleted_job_has_lost_it(engine: Engine, queu
     end_deletion(engine, job.id)
 
     assert queue.heartbeat(job) == "lost"
-    assert not succeed(engine, job, {"prefix": "jobs"})
+    assert not succeed(engine, job, stored_result())
     with engine.connect() as connection:
         assert connection.execute(select(func.count()).select_from(EVENTS)).scalar_one() == 0
 
@@ -185,7 +186,7 @@ def test_events_are_in_order_and_can_be_read_after_any_of_them(
     queue.submit()
     job = queue.claim()
     queue.heartbeat(job)
-    succeed(engine, job, {"prefix": "jobs"})
+    succeed(engine, job, stored_result())
 
     events = events_after(engine, job.id, 0, 100)
 

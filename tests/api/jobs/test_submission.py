@@ -19,6 +19,7 @@ from api.jobs.store import (
     request_cancel,
     submit,
 )
+from tests.api.stored_results import stored_result
 
 if TYPE_CHECKING:
     from tests.api.jobs.conftest import Queue
@@ -60,7 +61,7 @@ def test_the_same_key_and_request_give_the_same_job(engine: Engine) -> None:
 def test_the_same_key_gives_the_job_in_its_present_state(engine: Engine, queue: "Queue") -> None:
     queue.submit(key="key", request=REQUEST)
     job = queue.claim()
-    succeed(engine, job, {"prefix": "jobs"})
+    succeed(engine, job, stored_result())
 
     again, created = submit(engine, "owner", REQUEST, "key", LIMITS)
 

@@ -19,6 +19,7 @@ from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database, write_transaction
 from api.storage.keys import list_keys
 from api.storage.tables import JOBS
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
 MARKS = 1_000_000
@@ -63,7 +64,11 @@ def scores_of_many_samples(path: Path) -> ScoreFile:
         "label_margin": margins,
         "percentile": np.linspace(0, 1, MARKS),
     }
-    write_scores(path, pa.table(columns), {"class_names": names.to_pylist(), "dataset": "photos"})
+    write_scores(
+        path,
+        pa.table(columns),
+        Provenance.of({"class_names": names.to_pylist(), "dataset": "photos"}),
+    )
     return read_scores(path)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from api.http.problems import Problem
 from api.online.encoder import BackbonePool
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, extract
 from difficulty_service.runtime.parallel import num_workers
 
@@ -76,7 +77,8 @@ def test_a_damaged_image_has_a_reason_and_the_others_their_features(
 def test_a_job_made_with_other_weights_is_refused(
     photos: Path, extracted: ExtractedDataset, networks: BackbonePool
 ) -> None:
-    description: dict[str, Any] = {**extracted.store.description, "weights_sha256": "0" * 64}
+    known = extracted.store.description.to_json()
+    description = FeatureDescription.of(known | {"weights_sha256": "0" * 64})
     content = (photos / "ant" / "0.png").read_bytes()
 
     with pytest.raises(Problem, match="conflict"):

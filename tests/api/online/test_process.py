@@ -22,6 +22,7 @@ from api.jobs.rows import Job
 from api.online.process import ScoringProcess
 from api.settings import Settings
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.source import FeatureSource
 from difficulty_service.pipeline import (
     ExtractedDataset,
@@ -32,6 +33,7 @@ from difficulty_service.pipeline import (
 )
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.statistics.fit_options import FitOptions
+from tests.api.stored_results import stored_result
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +46,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return Settings(data_dir=tmp_path_factory.mktemp("data"))
 
 
-def job_with_files_at(prefix: str, scores_sha256: str | None = None) -> Job:
-    result = {"prefix": prefix, "scores_sha256": scores_sha256}
+def job_with_files_at(prefix: str, scores_sha256: str = "0" * 64) -> Job:
+    result = stored_result(prefix, scores_sha256=scores_sha256)
     known = {"id": "job", "state": "succeeded", "result": result}
     return Job(**dict.fromkeys(each.name for each in fields(Job)) | known)  # type: ignore[arg-type]
 
@@ -55,7 +57,8 @@ def make_job(settings: Settings, name: str, store: FeatureSource, **description:
     folder = Path(settings.artifact_root, "jobs", name)
     folder.mkdir(parents=True)
     fitted = fit_store(store, FitOptions())
-    replace(fitted, description={**fitted.description, **description}).save(folder / GAUSSIANS_FILE)
+    described = FeatureDescription.of(fitted.description.to_json() | description)
+    replace(fitted, description=described).save(folder / GAUSSIANS_FILE)
     scores = folder / SCORES_FILE
     score_features(store, ScoreRequest(scores, fitted=fitted))
     digest = hashlib.sha256(scores.read_bytes()).hexdigest()

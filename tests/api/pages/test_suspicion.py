@@ -10,6 +10,7 @@ from api.app import create_app
 from api.explore import explorer_settings, import_scores
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import read_scores, write_scores
 
 ROWS = {
@@ -30,7 +31,7 @@ def opened(folder: Path) -> tuple[TestClient, str]:
     (folder / "photos").mkdir()
     scores = folder / "scores.parquet"
     provenance = {"class_names": ["cat", "dog", "owl"], "num_doubtful": 1}
-    write_scores(scores, pa.table(ROWS), provenance)
+    write_scores(scores, pa.table(ROWS), Provenance.of(provenance))
     settings = explorer_settings(scores, str(folder / "photos"), 0)
     with open_database(settings) as engine:
         artifacts = open_artifacts(settings.artifact_root)

@@ -16,6 +16,7 @@ from api.results import score_columns
 from api.results.open_scores import OpenScores
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import ScoreFile, to_schema
 
 
@@ -44,7 +45,7 @@ def job(sqlite_engine: Engine, artifacts: Artifacts) -> Job:
         "label_margin": [-1.0, -2.0, -3.0],
         "percentile": pa.array([0.5, 1.0, 0.0], pa.float32()),
     }
-    scores = ScoreFile(to_schema(pa.table(rows)), {"class_names": ["cat", "dog"]})
+    scores = ScoreFile(to_schema(pa.table(rows)), Provenance.of({"class_names": ["cat", "dog"]}))
     return import_scores(sqlite_engine, artifacts, scores, "photos")
 
 
@@ -98,7 +99,7 @@ def test_a_job_without_its_files_is_gone(
     settings: Settings, artifacts: Artifacts, job: Job
 ) -> None:
     assert job.result is not None
-    artifacts.delete_prefix(job.result["prefix"])
+    artifacts.delete_prefix(job.result.prefix)
 
     with pytest.raises(Problem) as caught:
         OpenScores(settings, artifacts).get(job)
@@ -108,7 +109,7 @@ def test_a_job_without_its_files_is_gone(
 
 def key(job: Job, name: str) -> str:
     assert job.result is not None
-    return f"{job.result['prefix']}/{name}"
+    return f"{job.result.prefix}/{name}"
 
 
 def delete(artifacts: Artifacts, job: Job, name: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from api.results import score_columns
 from api.results.overview import make_overview
 from api.results.score_columns import map_columns, write_columns
+from difficulty_service.provenance import Provenance
 from difficulty_service.reporting.samples import to_samples
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 
@@ -29,7 +30,7 @@ def scores(tmp_path: Path) -> ScoreFile:
         "duplicate_of": [None, "ä.png"],
     }
     provenance = {"class_names": ["bird", "cat", "dog"], "dataset": "photos"}
-    write_scores(tmp_path / "scores.parquet", pa.table(rows), provenance)
+    write_scores(tmp_path / "scores.parquet", pa.table(rows), Provenance.of(provenance))
     return read_scores(tmp_path / "scores.parquet")
 
 
@@ -45,7 +46,7 @@ def test_columns_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path
     assert columns.samples.ids.to_pylist() == ["ä.png", "=b"]
     assert columns.samples.copy_of.to_pylist() == [None, "ä.png"]
     assert columns.samples.names == {0: "bird", 1: "cat", 2: "dog"}
-    assert columns.provenance["dataset"] == "photos"
+    assert columns.provenance.dataset == "photos"
     assert columns.overview == make_overview(expected)
 
 

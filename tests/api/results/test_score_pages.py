@@ -10,6 +10,7 @@ import pytest
 
 from api.results import score_pages
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 
 ROWS = 1000
@@ -36,7 +37,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
     )
     path = tmp_path_factory.mktemp("scores") / "scores.parquet"
-    write_scores(path, table, {"class_names": NAMES})
+    write_scores(path, table, Provenance.of({"class_names": NAMES}))
     return path
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 from api.app import create_app
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
+from api.schemas.jobs import StoredResult
 from api.settings import Settings
 
 
@@ -73,7 +74,7 @@ def finished(
         client.post("/v1/jobs", json=body)
         job = claim(engine, "worker", "cpu", 60.0)
         assert job is not None
-        assert succeed(engine, job, result | {"prefix": f"jobs/{job.id}/a1"})
+        assert succeed(engine, job, StoredResult.of(result | {"prefix": f"jobs/{job.id}/a1"}))
         return job
 
     return finish

@@ -11,6 +11,7 @@ from api.http.problems import Problem
 from api.jobs.event_stream import EventStreams
 from api.jobs.queue import Progress, claim, heartbeat, succeed
 from api.jobs.store import Job, SubmitLimits, request_cancel, submit
+from tests.api.stored_results import stored_result
 
 Event = dict[str, object]
 
@@ -27,7 +28,7 @@ def job(engine: Engine) -> Job:
 def work(engine: Engine, job: Job, batches: int) -> None:
     for done in range(batches):
         heartbeat(engine, job, 60.0, Progress(done + 1, batches, 0, 1.0))
-    succeed(engine, job, {})
+    succeed(engine, job, stored_result())
 
 
 def read(client: TestClient, job: Job, last_id: int | None = None) -> list[Event]:

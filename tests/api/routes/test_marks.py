@@ -13,9 +13,11 @@ from sqlalchemy import Engine
 from api.jobs.applied_marks import applied_marks
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
+from api.schemas.jobs import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from difficulty_service.cleaning.marks import Mark, MarkedSample, read_marks
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 
 IDS = ["=cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png"]
@@ -36,7 +38,7 @@ def result(result: dict[str, object], tmp_path: Path) -> dict[str, object]:
         }
     )
     scores = tmp_path / "scores.parquet"
-    write_scores(scores, table, {"class_names": ["cat", "dog"]})
+    write_scores(scores, table, Provenance.of({"class_names": ["cat", "dog"]}))
     return result | {"scores_sha256": hashlib.sha256(scores.read_bytes()).hexdigest()}
 
 
@@ -185,7 +187,7 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
     prefix = f"jobs/{second.id}/a1"
     artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
     artifacts.put(tmp_path / "scores.parquet", f"{prefix}/scores.parquet")
-    assert succeed(engine, second, result | {"prefix": prefix})
+    assert succeed(engine, second, StoredResult.of(result | {"prefix": prefix}))
     changes = [
         {"sample_id": IDS[0], "decision": decide("drop")},
         {"sample_id": IDS[1], "decision": decide("relabel", "dog")},

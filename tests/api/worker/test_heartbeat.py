@@ -17,6 +17,7 @@ from api.storage.database import connect, migrate, write_transaction
 from api.storage.tables import JOBS
 from api.storage.worker_registry import live_workers
 from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, RunningJob
+from tests.api.stored_results import stored_result
 
 SETTINGS = Settings(device="cpu", heartbeat=0.02, lease=60.0, grace=0.02)
 HALF = Progress(done=5, total=10, bad=1, rate=2.5)
@@ -157,7 +158,7 @@ def test_a_job_survives_a_database_that_is_down(
             running.check(HALF)
         wait_until(lambda: state(engine, job).done == 5)
         running.check(HALF)
-        published = succeed(engine, job, {})
+        published = succeed(engine, job, stored_result())
 
     assert published
     engine.dispose()

@@ -38,7 +38,7 @@ def test_a_job_averages_each_image_with_its_mirror_image_on_request(
 
     def scores(job: Job) -> pa.Table:
         result = run_job(job, settings, sqlite_engine, artifacts, Observer())
-        with artifacts.open(f"{result['prefix']}/scores.parquet") as file:
+        with artifacts.open(f"{result.prefix}/scores.parquet") as file:
             return pq.read_table(file)
 
     flipped, plain = scores(claimed(flip=True)), scores(claimed())
@@ -78,5 +78,5 @@ def test_a_job_with_every_scorer_has_the_columns_of_the_command_line(
         Observer(),
     )
 
-    with artifacts.open(f"{result['prefix']}/scores.parquet") as file:
+    with artifacts.open(f"{result.prefix}/scores.parquet") as file:
         assert pq.read_table(file).equals(read_scores(expected).table)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from api.jobs.dataset import suitable_shard_size
 from api.jobs.queue import Progress, succeed
 from api.jobs.rows import Job
 from api.results.score_columns import map_columns
+from api.schemas.jobs import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader
@@ -36,7 +36,7 @@ from difficulty_service.statistics.fit_options import FitOptions
 LOAD = cached_loader()
 
 Claim = Callable[..., Job]
-Run = Callable[..., dict[str, Any]]
+Run = Callable[..., StoredResult]
 ListKeys = Callable[[Artifacts, str], list[str]]
 
 
@@ -47,7 +47,7 @@ def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos:
 
     def run_it(
         job: Job, check: Callable[[Progress], None] = lambda _: None, load: Loader = LOAD
-    ) -> dict[str, Any]:
+    ) -> StoredResult:
         return run_job(job, settings, sqlite_engine, artifacts, Observer(check), load)
 
     return run_it
@@ -68,7 +68,7 @@ def test_the_scores_are_those_of_the_command_line(
 
     result = run(claimed())
 
-    with artifacts.open(f"{result['prefix']}/scores.parquet") as file:
+    with artifacts.open(f"{result.prefix}/scores.parquet") as file:
         assert pq.read_table(file).equals(read_scores(expected).table)
 
 
@@ -81,11 +81,11 @@ def test_the_result_describes_the_published_files(
 
     names = "columns.arrow errors.parquet gaussians.safetensors scores.parquet vectors.npy"
     assert keys_below(artifacts, "jobs") == [f"jobs/{job.id}/a1/{name}" for name in names.split()]
-    assert result["prefix"] == f"jobs/{job.id}/a1"
-    assert (result["num_samples"], result["num_scored"], result["num_bad_images"]) == (40, 40, 0)
-    assert result["scores_bytes"] == artifacts.size(f"jobs/{job.id}/a1/scores.parquet")
-    assert len(result["scores_sha256"]) == 64
-    assert result["class_names"] == ["bird", "cat"]
+    assert result.prefix == f"jobs/{job.id}/a1"
+    assert (result.num_samples, result.num_scored, result.num_bad_images) == (40, 40, 0)
+    assert result.scores_bytes == artifacts.size(f"jobs/{job.id}/a1/scores.parquet")
+    assert len(result.scores_sha256) == 64
+    assert result.class_names == ("bird", "cat")
 
 
 def test_what_the_pages_read_is_published_with_the_scores(
@@ -93,7 +93,7 @@ def test_what_the_pages_read_is_published_with_the_scores(
 ) -> None:
     result = run(claimed())
 
-    path = artifacts.local_path(f"{result['prefix']}/columns.arrow")
+    path = artifacts.local_path(f"{result.prefix}/columns.arrow")
     columns = None if path is None else map_columns(path)
     assert columns is not None
     assert columns.samples.ids.to_pylist() == table_of(artifacts, result)["sample_id"].to_pylist()
@@ -108,7 +108,7 @@ def test_the_vectors_are_those_of_the_rows_of_the_score_file(
 
     result = run(claimed())
 
-    with artifacts.open(f"{result['prefix']}/vectors.npy") as file:
+    with artifacts.open(f"{result.prefix}/vectors.npy") as file:
         vectors = np.load(io.BytesIO(file.read()))
     ids = table_of(artifacts, result)["sample_id"].to_pylist()
     assert len(vectors) == len(ids) == 39
@@ -145,7 +145,7 @@ def test_an_attempt_resumes_at_the_first_missing_shard(
     expected = run(whole)
 
     assert resumed[0].done == 16
-    assert result["prefix"] == f"jobs/{job.id}/a2"
+    assert result.prefix == f"jobs/{job.id}/a2"
     assert table_of(artifacts, result).equals(table_of(artifacts, expected))
 
 
@@ -169,9 +169,9 @@ def test_bad_images_are_published_without_the_servers_paths(
 
     result = run(claimed())
 
-    assert (result["num_samples"], result["num_bad_images"]) == (41, 1)
+    assert (result.num_samples, result.num_bad_images) == (41, 1)
     for name in ("errors.parquet", "scores.parquet"):
-        with artifacts.open(f"{result['prefix']}/{name}") as file:
+        with artifacts.open(f"{result.prefix}/{name}") as file:
             content = file.read()
         assert settings.roots["pictures"].encode() not in content
         assert (b"cat/broken.png" in content) == (name == "errors.parquet")
@@ -185,13 +185,13 @@ def test_what_is_no_sample_is_a_warning_of_the_result_and_listed(
 
     result = run(claimed())
 
-    assert (result["num_samples"], result["num_bad_images"], result["num_skipped"]) == (40, 0, 2)
-    assert result["warnings"][:2] == [
+    assert (result.num_samples, result.num_bad_images, result.num_skipped) == (40, 0, 2)
+    assert result.warnings[:2] == (
         "1 entry is skipped (a file outside the class folders): 'notes.txt'",
         "1 entry is skipped (an empty class folder): 'empty class'",
-    ]
-    assert "empty class" in result["class_names"]
-    with artifacts.open(f"{result['prefix']}/errors.parquet") as file:
+    )
+    assert "empty class" in result.class_names
+    with artifacts.open(f"{result.prefix}/errors.parquet") as file:
         assert pq.read_table(file)["sample_id"].to_pylist() == ["notes.txt", "empty class"]
 
 
@@ -200,7 +200,7 @@ def test_no_published_file_names_a_path_of_the_server(
 ) -> None:
     result = run(claimed())
 
-    for key in keys_below(artifacts, result["prefix"]):
+    for key in keys_below(artifacts, result.prefix):
         with artifacts.open(key) as file:
             assert str(tmp_path).encode() not in file.read()
 
@@ -223,7 +223,7 @@ def test_a_job_scores_against_the_gaussians_of_another(
 
     result = run(claimed(gaussians=first.id))
 
-    assert artifacts.size(f"{result['prefix']}/gaussians.safetensors") is None
+    assert artifacts.size(f"{result.prefix}/gaussians.safetensors") is None
     assert table_of(artifacts, result)["rmd"].equals(table_of(artifacts, fitted)["rmd"])
 
 
@@ -277,7 +277,7 @@ def test_features_that_the_next_attempt_could_not_use_are_made_anew(
         run(replace(job, attempt=2))
     result = run(replace(job, attempt=3))
 
-    assert result["num_scored"] == 40
+    assert result.num_scored == 40
 
 
 def test_a_dataset_that_is_not_there_ends_the_job(claimed: Claim, run: Run) -> None:
@@ -295,6 +295,6 @@ def test_shards_are_small_in_small_datasets_and_never_large(
     assert suitable_shard_size(num_samples) == shard_size
 
 
-def table_of(artifacts: Artifacts, result: dict[str, Any]) -> pa.Table:
-    with artifacts.open(f"{result['prefix']}/scores.parquet") as file:
+def table_of(artifacts: Artifacts, result: StoredResult) -> pa.Table:
+    with artifacts.open(f"{result.prefix}/scores.parquet") as file:
         return pq.read_table(file)

@@ -21,6 +21,7 @@ from api.worker.retention import (
     delete_expired_jobs,
     delete_expired_uploads,
 )
+from tests.api.stored_results import stored_result
 
 DAY = 86400.0
 
@@ -42,7 +43,7 @@ def finished(engine: Engine, artifacts: Artifacts, tmp_path: Path) -> Finish:
         assert job is not None
         (tmp_path / "scores").write_text("scores")
         artifacts.put(tmp_path / "scores", f"jobs/{job.id}/a1/scores.parquet")
-        assert succeed(engine, job, {"prefix": f"jobs/{job.id}/a1"})
+        assert succeed(engine, job, stored_result(f"jobs/{job.id}/a1"))
         return job
 
     return finish

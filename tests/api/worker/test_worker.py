@@ -42,7 +42,7 @@ def test_a_submitted_job_gets_its_scores_and_leaves_nothing_under_way(
         done = wait_for(job, "succeeded")
 
     assert done.result is not None
-    with artifacts.open(f"{done.result['prefix']}/scores.parquet") as file:
+    with artifacts.open(f"{done.result.prefix}/scores.parquet") as file:
         assert len(pq.read_table(file)) == done.total == done.done == NUM_IMAGES
     assert files_below(settings.work_dir) == []
 

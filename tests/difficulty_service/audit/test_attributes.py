@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from difficulty_service.audit.attributes import measure_similarities, read_attributes
 from difficulty_service.errors import AuditError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 
@@ -52,7 +53,9 @@ def test_a_similarity_is_a_cosine_less_the_mean_over_the_phrases(tmp_path: Path)
     generator = torch.Generator().manual_seed(0)
     features = 3 * torch.randn(5, 4, generator=generator)
     phrases = F.normalize(torch.randn(3, 4, generator=generator), dim=1)
-    store = create_store(tmp_path, {"class_names": ["a"], "num_shards": 2, "augment_runs": 0})
+    store = create_store(
+        tmp_path, FeatureDescription.of({"class_names": ["a"], "num_shards": 2, "augment_runs": 0})
+    )
     for shard, rows in enumerate((slice(0, 3), slice(3, 5))):
         ids = [f"{row}.png" for row in range(5)][rows]
         zeros = torch.zeros(len(ids), dtype=torch.int64)

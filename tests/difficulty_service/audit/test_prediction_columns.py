@@ -20,6 +20,7 @@ from difficulty_service.audit.prediction_columns import (
 from difficulty_service.cli import create_app
 from difficulty_service.commands.wrong_call import WrongCall
 from difficulty_service.errors import AuditError
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 
 LOGITS = np.array([[2.0, 0.0, -1.0], [0.0, 3.0, 0.5], [1.0, 1.0, 0.0], [-200.0, 0.0, 900.0]])
@@ -146,7 +147,7 @@ def test_the_ending_says_that_a_file_holds_predictions() -> None:
 
 def test_the_command_takes_a_run_without_a_column_of_ids(tmp_path: Path) -> None:
     scores, predictions = tmp_path / "scores.parquet", write(tmp_path)
-    write_scores(scores, score_table(NAMES), {})
+    write_scores(scores, score_table(NAMES), Provenance())
     words = ["audit", str(scores), "--against", str(predictions), "--column"]
     run = create_app()
 

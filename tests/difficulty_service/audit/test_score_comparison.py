@@ -10,6 +10,7 @@ import pytest
 from difficulty_service.audit.score_comparison import ScoreComparison, compare_scores
 from difficulty_service.audit.shared_samples import shared_hardest
 from difficulty_service.errors import AuditError
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import ScoreFile, to_schema
 
 NAMES = np.array(["bird", "cat", "dog"])
@@ -28,7 +29,7 @@ def score_file(scores: np.ndarray, **columns: Any) -> ScoreFile:  # noqa: ANN401
         "label_margin": np.where(np.arange(number) < number // 10, 1.0, -1.0),
     }
     table = to_schema(pa.table({**usual, **columns}))
-    return ScoreFile(table, {"fingerprint": "f", "backbone": "builtin"})
+    return ScoreFile(table, Provenance.of({"fingerprint": "f", "backbone": "builtin"}))
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_at_least_one_sample_counts_as_the_hardest() -> None:
 def test_samples_of_one_file_and_samples_without_a_score_are_left_out(scores: np.ndarray) -> None:
     first, second = score_file(scores[:150]), score_file(np.where(scores > 2, np.nan, scores))
     renamed = [f"{row:03d}.png" for row in range(5, 205)]
-    second = ScoreFile(second.table.set_column(0, "sample_id", pa.array(renamed)), {})
+    second = ScoreFile(second.table.set_column(0, "sample_id", pa.array(renamed)), Provenance())
 
     comparison = compare_scores(first, second)
 
@@ -147,11 +148,13 @@ def test_another_fingerprint_and_other_labels_are_warned_about(scores: np.ndarra
     file = score_file(scores)
     names = NAMES[np.arange(200) % 3]
     names[:2] = "cat"
-    other = ScoreFile(score_file(scores, label_name=names).table, {"fingerprint": "g"})
+    other = ScoreFile(
+        score_file(scores, label_name=names).table, Provenance.of({"fingerprint": "g"})
+    )
 
     assert "fingerprints differ" in warnings_of(file, other)
     assert "1 sample has another label" in warnings_of(file, other)
-    assert "does not say which dataset" in warnings_of(file, ScoreFile(file.table, {}))
+    assert "does not say which dataset" in warnings_of(file, ScoreFile(file.table, Provenance()))
 
 
 def test_files_of_different_samples_are_refused(scores: np.ndarray) -> None:

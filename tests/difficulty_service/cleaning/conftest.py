@@ -10,6 +10,7 @@ from PIL import Image
 
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import ScoreFile, to_schema
 
 CLASSES = ("bird", "cat", "dog")
@@ -29,7 +30,9 @@ def make_scores() -> Callable[..., ScoreFile]:
             "nearest_label": pa.array([0, 1, 1, 2, 0, 0][: len(ids)], pa.int32()),
             "label_margin": [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0][: len(ids)],
         }
-        return ScoreFile(to_schema(pa.table(known)), {"class_names": list(CLASSES), **provenance})
+        return ScoreFile(
+            to_schema(pa.table(known)), Provenance.of({"class_names": list(CLASSES), **provenance})
+        )
 
     return make
 

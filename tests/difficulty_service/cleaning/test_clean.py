@@ -18,6 +18,7 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.errors import CleaningError, DatasetError
 from difficulty_service.images.header import read_encoded
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import ScoreFile
 
 MakeScores = Callable[..., ScoreFile]
@@ -155,7 +156,9 @@ def test_ids_and_classes_cannot_lead_out_of_the_folder(tmp_path: Path, photos: P
     )
     scores = ScoreFile(
         scored,
-        {"dataset": str(tmp_path / "table.parquet"), "dataset_options": {"id_column": "id"}},
+        Provenance.of(
+            {"dataset": str(tmp_path / "table.parquet"), "dataset_options": {"id_column": "id"}}
+        ),
     )
     before = set(tmp_path.rglob("*"))
     source = open_images(scores.provenance, HOSTILE)
@@ -198,7 +201,7 @@ def test_a_list_without_images_has_the_labels_only(tmp_path: Path, photo_scores:
 def test_class_names_that_csv_would_change_are_warned_of(tmp_path: Path) -> None:
     def cleaned(names: list[str]) -> tuple[str, ...]:
         table = pa.table({"sample_id": ["a", "b"], "label": [0, 1], "label_name": names})
-        decisions = decide(ScoreFile(table, {}), CleaningRules({}))
+        decisions = decide(ScoreFile(table, Provenance()), CleaningRules({}))
         return write_list(tmp_path / "cleaned.csv", decisions, None).warnings
 
     assert cleaned(["0", "12"]) == ()
@@ -255,6 +258,6 @@ def test_samples_of_another_dataset_are_refused_with_both_kinds_of_ids(
     with pytest.raises(CleaningError, match=r"'bird/0\.png'.*'a', 'b', 'c'"):
         open_images(make_scores().provenance, list("abc"), str(photos))
     with pytest.raises(CleaningError, match="does not say which dataset"):
-        open_images({}, list("abc"))
+        open_images(Provenance(), list("abc"))
     with pytest.raises(DatasetError, match="does not exist"):
-        open_images({"dataset": "nowhere"}, list("abc"))
+        open_images(Provenance(dataset="nowhere"), list("abc"))

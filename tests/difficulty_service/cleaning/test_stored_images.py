@@ -7,6 +7,7 @@ from pathlib import Path
 from difficulty_service.cleaning.stored_images import match_images
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions, ImageOpener
+from difficulty_service.provenance import Provenance
 
 
 def test_only_shards_with_one_of_the_samples_are_opened(photos: Path) -> None:
@@ -17,7 +18,9 @@ def test_only_shards_with_one_of_the_samples_are_opened(photos: Path) -> None:
         opened.append(positions)
         return dataset.open_images(positions)
 
-    source = match_images({}, dataset.sample_ids, replace(dataset, open_images=open_images))
+    source = match_images(
+        Provenance(), dataset.sample_ids, replace(dataset, open_images=open_images)
+    )
     problems: list[tuple[str, str]] = []
 
     images = dict(

@@ -19,6 +19,7 @@ from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.schedules import SMALL_SIZE
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.previous import open_previous, prepare_store
 
 SIZE = 8
@@ -69,7 +70,9 @@ def make_dataset(openers: list[ImageOpener], fingerprint: str = "before") -> Dat
 
 def extract_into(folder: Path, dataset: Dataset, backbone: AveragePixel) -> Tensor:
     """Extracts a dataset as the pipeline does; gives the features."""
-    store = prepare_store(folder, DESCRIPTION | {"fingerprint": dataset.fingerprint})
+    store = prepare_store(
+        folder, FeatureDescription.of(DESCRIPTION | {"fingerprint": dataset.fingerprint})
+    )
     previous = open_previous(store)
     task = ExtractionTask(dataset, "average", options=ExtractOptions(batch_size=4))
     task = replace(task, known=previous.known if previous else None)
@@ -123,7 +126,7 @@ def test_an_image_that_cannot_be_read_any_more_is_bad(tmp_path: Path) -> None:
 
     features = extract_into(tmp_path, after, AveragePixel())
 
-    store = prepare_store(tmp_path, DESCRIPTION | {"fingerprint": "after"})
+    store = prepare_store(tmp_path, FeatureDescription.of(DESCRIPTION | {"fingerprint": "after"}))
     assert features[:, 0].tolist() == pytest.approx([2], abs=1e-3)
     assert [(bad.sample_id, bad.reason) for bad in store.bad_images()] == [
         ("after 1", "no such file")

@@ -15,7 +15,7 @@ from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.extraction import precision, precision_pilot
-from difficulty_service.extraction.precision import PrecisionPilot, settle_precision
+from difficulty_service.extraction.precision import best_precision, reason_of, settle_precision
 from difficulty_service.extraction.precision_pilot import (
     Encoded,
     compare_precisions,
@@ -24,12 +24,13 @@ from difficulty_service.extraction.precision_pilot import (
 )
 from difficulty_service.extraction.stage_clock import StageClock, StageTime
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.feature_description import FeatureKind, PrecisionPilot
 from difficulty_service.feature_store.description import read_description
 from difficulty_service.interface.image_sources import open_images
 
 OPEN = ExtractOptions(open_precision=True)
-FASTER = {"num_images": 512, "float32": 20.0, "bfloat16": 60.0, "agreement": 0.9998}
-OTHER_RANKS = FASTER | {"agreement": 0.98}
+FASTER = PrecisionPilot(num_images=512, float32=20, bfloat16=60, agreement=0.9998)
+OTHER_RANKS = PrecisionPilot(num_images=512, float32=20, bfloat16=60, agreement=0.98)
 
 
 def pairs(number: int) -> list[tuple[np.ndarray, str]]:
@@ -47,7 +48,7 @@ def dataset_of(number: int) -> Dataset:
 
 
 @pytest.fixture
-def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, object]], list[str]]:
+def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[PrecisionPilot], list[str]]:
     """Has the processor compute in bfloat16, with a result of the comparison that is given."""
     monkeypatch.setattr(precision, "computes_in_bfloat16", lambda: True)
     monkeypatch.setattr(precision, "LEAST_IMAGES", 40)
@@ -79,10 +80,10 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, object]], l
 def test_bfloat16_is_taken_where_it_is_faster_and_ranks_alike(
     rates: tuple[float, float], agreement: float | None, expected: torch.dtype, reason: str
 ) -> None:
-    pilot = PrecisionPilot(512, *rates, agreement)
+    pilot = PrecisionPilot(num_images=512, float32=rates[0], bfloat16=rates[1], agreement=agreement)
 
-    assert pilot.best == expected
-    assert reason in pilot.reason
+    assert best_precision(pilot) == expected
+    assert reason in reason_of(pilot)
 
 
 def naive_rmd(fitted: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -159,14 +160,14 @@ def test_the_network_runs_in_both_precisions_and_slow_bfloat16_ends_it_early(
     found = compare_precisions(task, load_backbone)
 
     if seconds[1] < seconds[0]:
-        assert (found["num_images"], found["float32"], found["bfloat16"]) == (64, 14.0, 56.0)
-        assert 0.5 < found["agreement"] < 1
+        assert (found.num_images, found.float32, found.bfloat16) == (64, 14.0, 56.0)
+        assert 0.5 < found.agreement < 1
     else:
-        assert found == {"num_images": 8, "float32": 8.0, "bfloat16": 8.0, "agreement": None}
+        assert found == PrecisionPilot(num_images=8, float32=8, bfloat16=8, agreement=None)
 
 
 def test_only_a_lone_process_with_such_a_cpu_and_enough_images_compares(
-    compared: Callable[[dict[str, object]], list[str]], monkeypatch: pytest.MonkeyPatch
+    compared: Callable[[PrecisionPilot], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = compared(FASTER)
     task = ExtractionTask(dataset_of(48), "builtin", BackboneOptions(), OPEN)
@@ -187,7 +188,7 @@ def test_only_a_lone_process_with_such_a_cpu_and_enough_images_compares(
 
 
 def test_the_choice_is_recorded_and_a_resumed_run_keeps_it(
-    tmp_path: Path, compared: Callable[[dict[str, object]], list[str]]
+    tmp_path: Path, compared: Callable[[PrecisionPilot], list[str]]
 ) -> None:
     images, out = pairs(48), tmp_path / "scores.parquet"
     options = {"out": out, "progress": False, "resume": True, "device": "cpu"}
@@ -199,28 +200,28 @@ def test_the_choice_is_recorded_and_a_resumed_run_keeps_it(
 
     assert calls == ["builtin"]
     for scores in (first, again):
-        assert scores.provenance["precision"] == "bfloat16"
-        assert scores.provenance["precision_pilot"] == FASTER
-    assert read_description(tmp_path / "scores.features")["precision"] == "bfloat16"
+        assert scores.provenance.precision == "bfloat16"
+        assert scores.provenance.precision_pilot == FASTER
+    assert read_description(tmp_path / "scores.features").precision == "bfloat16"
 
 
 def test_other_ranks_keep_float32(
-    tmp_path: Path, compared: Callable[[dict[str, object]], list[str]]
+    tmp_path: Path, compared: Callable[[PrecisionPilot], list[str]]
 ) -> None:
     compared(OTHER_RANKS)
 
     scores = ds.score_dataset(pairs(48), out=tmp_path / "scores.csv", progress=False, device="cpu")
 
-    assert scores.provenance["precision"] == "float32"
-    assert scores.provenance["precision_pilot"] == OTHER_RANKS
+    assert scores.provenance.precision == "float32"
+    assert scores.provenance.precision_pilot == OTHER_RANKS
 
 
 def test_features_for_given_gaussians_take_their_precision(
-    compared: Callable[[dict[str, object]], list[str]],
+    compared: Callable[[PrecisionPilot], list[str]],
 ) -> None:
     calls = compared(OTHER_RANKS)
     task = ExtractionTask(dataset_of(48), "builtin", BackboneOptions(), OPEN)
-    fitted_on = {"precision": "bfloat16", "precision_pilot": FASTER}
+    fitted_on = FeatureKind(precision="bfloat16", precision_pilot=FASTER)
 
     settled = settle_precision(task, None, fitted_on)
 

@@ -63,7 +63,7 @@ def test_features_and_labels_are_read(
     assert source.open_part(0).features().tolist() == features.tolist()
     assert source.class_names == ("cat", "dog")
     assert source.labels.tolist() == [0, 1] * 3
-    assert source.description["dataset"] == str(path)
+    assert source.description.dataset == str(path)
 
 
 def test_ids_in_the_file_are_those_of_the_samples(

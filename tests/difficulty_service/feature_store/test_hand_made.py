@@ -10,6 +10,7 @@ import torch
 from pyarrow import feather
 
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import (
     FeatureStore,
@@ -26,7 +27,7 @@ DESCRIPTION = {"class_names": ["cat", "dog"], "num_shards": 1, "augment_runs": 0
 def make_store(folder: Path) -> FeatureStore:
     labels = torch.arange(6) % 2
     features = torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
-    store = create_store(folder, DESCRIPTION)
+    store = create_store(folder, FeatureDescription.of(DESCRIPTION))
     store.write_part(0, Part(list("abcdef"), labels, torch.zeros(6), features), [])
     return store
 

@@ -12,6 +12,7 @@ import pytest
 from filelock import FileLock
 
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.lock import sole_writer
 from difficulty_service.feature_store.merging import merge_stores
 from difficulty_service.feature_store.previous import writable_store
@@ -44,21 +45,23 @@ def other_command(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_folder_that_another_command_writes_to_is_refused_and_left_alone(tmp_path: Path) -> None:
-    store = create_store(tmp_path, DESCRIPTION)
+    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
     unfinished = tmp_path / ".part-00000.arrow.1234.part"
     unfinished.touch()
     with (
         other_command(tmp_path),
         pytest.raises(FeatureStoreError, match=f"another command is writing .* {tmp_path}"),
-        writable_store(tmp_path, {**DESCRIPTION, "num_shards": 1}, resume=False),
+        writable_store(
+            tmp_path, FeatureDescription.of({**DESCRIPTION, "num_shards": 1}), resume=False
+        ),
     ):
         pass
     assert unfinished.exists()
-    assert store.description["num_shards"] == 0
+    assert store.description.num_shards == 0
 
 
 def test_stores_are_not_merged_into_one_that_is_being_written(tmp_path: Path) -> None:
-    create_store(tmp_path / "part", DESCRIPTION)
+    create_store(tmp_path / "part", FeatureDescription.of(DESCRIPTION))
     with other_command(tmp_path / "all"), pytest.raises(FeatureStoreError, match="another command"):
         merge_stores([tmp_path / "part"], tmp_path / "all")
 
@@ -67,7 +70,7 @@ def test_a_command_that_was_killed_keeps_nobody_from_going_on(tmp_path: Path) ->
     with other_command(tmp_path) as process:
         process.kill()
         process.wait()
-        with writable_store(tmp_path, DESCRIPTION) as store:
+        with writable_store(tmp_path, FeatureDescription.of(DESCRIPTION)) as store:
             assert store.missing_parts() == []
 
 
@@ -84,7 +87,7 @@ def test_a_file_system_without_locks_lets_every_command_write(
         raise OSError(errno.ENOLCK, "no locks available")
 
     monkeypatch.setattr(FileLock, "acquire", fail)
-    with sole_writer(tmp_path), writable_store(tmp_path, DESCRIPTION):
+    with sole_writer(tmp_path), writable_store(tmp_path, FeatureDescription.of(DESCRIPTION)):
         assert (tmp_path / "store.json").exists()
 
 
@@ -103,6 +106,6 @@ def test_a_file_is_no_place_for_features(tmp_path: Path) -> None:
     (tmp_path / "features").touch()
     with (
         pytest.raises(FeatureStoreError, match="is a file, but features are kept in a folder"),
-        writable_store(tmp_path / "features", DESCRIPTION),
+        writable_store(tmp_path / "features", FeatureDescription.of(DESCRIPTION)),
     ):
         pass

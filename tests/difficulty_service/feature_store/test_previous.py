@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.previous import (
@@ -49,7 +50,7 @@ def make_part(numbers: list[int], runs: int = 1) -> Part:
 
 
 def make_store(folder: Path, runs: int = 1, **described: Any) -> FeatureStore:  # noqa: ANN401
-    store = prepare_store(folder, DESCRIPTION | described)
+    store = prepare_store(folder, FeatureDescription.of(DESCRIPTION | described))
     store.write_part(0, make_part([0, 1, 2], runs), [])
     bad = [BadImage("photo 8", "truncated", digest(8), 108), BadImage("photo 9", "no such file")]
     store.write_part(1, make_part([3, 4], runs), bad)
@@ -65,7 +66,7 @@ def opened(store: FeatureStore) -> PreviousFeatures:
 def test_the_same_dataset_keeps_its_parts(tmp_path: Path) -> None:
     make_store(tmp_path)
 
-    store = prepare_store(tmp_path, DESCRIPTION)
+    store = prepare_store(tmp_path, FeatureDescription.of(DESCRIPTION))
 
     assert store.missing_parts() == []
     assert open_previous(store) is None
@@ -74,7 +75,7 @@ def test_the_same_dataset_keeps_its_parts(tmp_path: Path) -> None:
 def test_a_changed_dataset_has_no_parts_and_knows_its_images(tmp_path: Path) -> None:
     make_store(tmp_path)
 
-    store = prepare_store(tmp_path, CHANGED)
+    store = prepare_store(tmp_path, FeatureDescription.of(CHANGED))
     known = opened(store).known
 
     assert store.missing_parts() == [0]
@@ -88,7 +89,7 @@ def test_a_changed_dataset_has_no_parts_and_knows_its_images(tmp_path: Path) -> 
 def test_features_are_read_in_the_order_asked_for(tmp_path: Path, runs: int) -> None:
     make_store(tmp_path, runs, augment_runs=runs if runs > 1 else 0)
     described = CHANGED | {"augment_runs": runs if runs > 1 else 0}
-    previous = opened(prepare_store(tmp_path, described))
+    previous = opened(prepare_store(tmp_path, FeatureDescription.of(described)))
 
     features = previous.read_features(np.array([4, 0, 1, 0, 3]))
 
@@ -96,17 +97,17 @@ def test_features_are_read_in_the_order_asked_for(tmp_path: Path, runs: int) -> 
 
 
 def test_what_a_stopped_run_has_extracted_is_known(tmp_path: Path) -> None:
-    store = prepare_store(tmp_path, DESCRIPTION)
+    store = prepare_store(tmp_path, FeatureDescription.of(DESCRIPTION))
     store.write_unfinished(1, make_part([3]), [])
 
-    previous = opened(prepare_store(tmp_path, DESCRIPTION))
+    previous = opened(prepare_store(tmp_path, FeatureDescription.of(DESCRIPTION)))
 
     assert previous.known.find_content(digest(3), "") == 0
     assert not store.unfinished_file(1).exists()
 
 
 def test_a_complete_part_replaces_the_unfinished_one(tmp_path: Path) -> None:
-    store = prepare_store(tmp_path, DESCRIPTION)
+    store = prepare_store(tmp_path, FeatureDescription.of(DESCRIPTION))
     store.write_unfinished(1, make_part([3]), [])
 
     store.write_part(1, make_part([3, 4]), [])
@@ -116,7 +117,7 @@ def test_a_complete_part_replaces_the_unfinished_one(tmp_path: Path) -> None:
 
 def test_only_features_that_are_in_no_part_are_kept(tmp_path: Path) -> None:
     make_store(tmp_path)
-    store = prepare_store(tmp_path, CHANGED)
+    store = prepare_store(tmp_path, FeatureDescription.of(CHANGED))
     store.write_part(0, make_part([0, 1, 2, 4]), [])
 
     left_over = delete_reused(store)
@@ -130,7 +131,7 @@ def test_only_features_that_are_in_no_part_are_kept(tmp_path: Path) -> None:
 
 def test_nothing_is_left_where_all_features_are_in_parts(tmp_path: Path) -> None:
     make_store(tmp_path)
-    store = prepare_store(tmp_path, CHANGED)
+    store = prepare_store(tmp_path, FeatureDescription.of(CHANGED))
     store.write_part(0, make_part([4, 3, 2, 1, 0]), [])
 
     left_over = delete_reused(store)
@@ -141,10 +142,12 @@ def test_nothing_is_left_where_all_features_are_in_parts(tmp_path: Path) -> None
 
 def test_several_changes_keep_the_features_of_all_datasets(tmp_path: Path) -> None:
     make_store(tmp_path)
-    second = prepare_store(tmp_path, CHANGED)
+    second = prepare_store(tmp_path, FeatureDescription.of(CHANGED))
     second.write_part(0, make_part([5, 6]), [])
 
-    known = opened(prepare_store(tmp_path, CHANGED | {"fingerprint": "third"})).known
+    known = opened(
+        prepare_store(tmp_path, FeatureDescription.of(CHANGED | {"fingerprint": "third"}))
+    ).known
 
     assert None not in [known.find_content(digest(number), "") for number in range(7)]
 
@@ -160,12 +163,12 @@ def test_a_crash_between_moving_the_parts_and_describing_the_new_store_leaves_it
     with monkeypatch.context() as patched:
         patched.setattr(FeatureStore, "write_description", crash)
         with pytest.raises(KeyboardInterrupt):
-            prepare_store(tmp_path, CHANGED)
+            prepare_store(tmp_path, FeatureDescription.of(CHANGED))
 
     with pytest.raises(FeatureStoreError, match="lacks 2 of 2 parts"):
         open_store(tmp_path)
     for description in (DESCRIPTION, CHANGED):  # either goes on
-        known = opened(prepare_store(tmp_path, description)).known
+        known = opened(prepare_store(tmp_path, FeatureDescription.of(description))).known
         assert known.find_content(digest(4), "") == 4
 
 
@@ -175,7 +178,7 @@ def test_features_of_another_network_are_refused_even_if_the_dataset_has_changed
     make_store(tmp_path)
 
     with pytest.raises(FeatureStoreError, match=r"backbone: .*resume=False"):
-        prepare_store(tmp_path, CHANGED | {"backbone": "clip"})
+        prepare_store(tmp_path, FeatureDescription.of(CHANGED | {"backbone": "clip"}))
 
     assert open_store(tmp_path).missing_parts() == []
 
@@ -186,4 +189,4 @@ def test_a_part_that_does_not_say_which_images_it_holds_is_named(tmp_path: Path)
     store.write_part(1, Part(part.sample_ids, part.labels, part.runs, part.features), [])
 
     with pytest.raises(FeatureStoreError, match=r"00001\.arrow is damaged .*content.*delete it"):
-        open_previous(prepare_store(tmp_path, CHANGED))
+        open_previous(prepare_store(tmp_path, FeatureDescription.of(CHANGED)))

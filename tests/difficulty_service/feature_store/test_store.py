@@ -12,6 +12,7 @@ import torch
 from pyarrow import feather
 
 from difficulty_service.errors import FeatureStoreError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store import store as feature_store
 from difficulty_service.feature_store.bad_image import BadImage
 from difficulty_service.feature_store.description import is_store, read_description
@@ -43,7 +44,7 @@ def make_part(rows: int = 3) -> Part:
 
 
 def test_a_part_that_is_written_is_read(tmp_path: Path) -> None:
-    store = create_store(tmp_path / "store", DESCRIPTION)
+    store = create_store(tmp_path / "store", FeatureDescription.of(DESCRIPTION))
     store.write_part(1, make_part(), [BadImage("photo 9", "truncated")])
 
     part = store.read_part(1)
@@ -54,7 +55,7 @@ def test_a_part_that_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_part_without_any_readable_image_keeps_its_errors(tmp_path: Path) -> None:
-    store = create_store(tmp_path, DESCRIPTION)
+    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
     store.write_part(0, make_part(0), [BadImage("photo 9", "truncated")])
     store.write_part(1, make_part(), [BadImage("photo 8", "empty")])
 
@@ -67,7 +68,7 @@ def test_the_pieces_of_a_store_hold_every_row_once(
     tmp_path: Path, runs: int, rows_at_a_time: int
 ) -> None:
     described = {"num_shards": 3, "shard_size": 5, "augment_runs": runs if runs > 1 else 0}
-    store = create_store(tmp_path, DESCRIPTION | described)
+    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION | described))
     for shard, samples in enumerate((5, 0, 2)):
         store.write_part(shard, make_part(samples * runs), [])
 
@@ -86,7 +87,9 @@ def test_the_pieces_of_a_store_hold_every_row_once(
 
 
 def test_no_row_of_a_part_that_is_longer_than_it_should_be_is_left_out(tmp_path: Path) -> None:
-    store = create_store(tmp_path, DESCRIPTION | {"num_shards": 1, "shard_size": 5})
+    store = create_store(
+        tmp_path, FeatureDescription.of(DESCRIPTION | {"num_shards": 1, "shard_size": 5})
+    )
     store.write_part(0, make_part(12), [])
 
     pieces = [store.open_part(shard, [], rows) for shard, rows in store.pieces(2)]
@@ -97,7 +100,9 @@ def test_no_row_of_a_part_that_is_longer_than_it_should_be_is_left_out(tmp_path:
 def test_every_part_is_asked_for_once_and_some_parts_before_it_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = create_store(tmp_path, DESCRIPTION | {"num_shards": 12, "shard_size": 5})
+    store = create_store(
+        tmp_path, FeatureDescription.of(DESCRIPTION | {"num_shards": 12, "shard_size": 5})
+    )
     prefetched: list[Path] = []
     monkeypatch.setattr(feature_store, "prefetch_part", prefetched.append)
 
@@ -110,7 +115,9 @@ def test_every_part_is_asked_for_once_and_some_parts_before_it_is_given(
 def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    store = create_store(tmp_path, DESCRIPTION | {"num_shards": 1, "shard_size": 5})
+    store = create_store(
+        tmp_path, FeatureDescription.of(DESCRIPTION | {"num_shards": 1, "shard_size": 5})
+    )
 
     ((shard, rows),) = store.pieces(5)
 
@@ -119,7 +126,7 @@ def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_
 
 
 def test_errors_are_a_parquet_file_for_people(tmp_path: Path) -> None:
-    store = create_store(tmp_path, DESCRIPTION)
+    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
 
     path = write_errors(store.folder, [BadImage("photo 9", "truncated")])
 
@@ -127,7 +134,7 @@ def test_errors_are_a_parquet_file_for_people(tmp_path: Path) -> None:
 
 
 def test_errors_are_read_back_and_none_where_none_were_written(tmp_path: Path) -> None:
-    store = create_store(tmp_path, DESCRIPTION)
+    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
     before = read_errors(store.folder)
 
     write_errors(store.folder, [BadImage("photo 9", "truncated")])
@@ -137,17 +144,17 @@ def test_errors_are_read_back_and_none_where_none_were_written(tmp_path: Path) -
 
 
 def test_warnings_are_kept_and_do_not_prevent_resuming(tmp_path: Path) -> None:
-    create_store(tmp_path, DESCRIPTION).with_warnings(["1 entry is skipped"])
+    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).with_warnings(["1 entry is skipped"])
     kept = FeatureStore(tmp_path, read_description(tmp_path)).warnings
 
-    resumed = create_store(tmp_path, DESCRIPTION)
+    resumed = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
 
     assert kept == ("1 entry is skipped",)
     assert resumed.warnings == ()
 
 
 def test_the_format_is_a_list_of_floats_that_others_can_read(tmp_path: Path) -> None:
-    store = create_store(tmp_path, DESCRIPTION)
+    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
     store.write_part(0, make_part(), [])
 
     table = feather.read_table(store.part_file(0))
@@ -157,23 +164,27 @@ def test_the_format_is_a_list_of_floats_that_others_can_read(tmp_path: Path) -> 
 
 
 def test_a_resumed_store_keeps_its_parts(tmp_path: Path) -> None:
-    create_store(tmp_path, DESCRIPTION).write_part(0, make_part(), [])
+    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).write_part(0, make_part(), [])
 
-    resumed = create_store(tmp_path, DESCRIPTION)
+    resumed = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
 
     assert resumed.missing_parts() == [1]
 
 
 def test_a_dataset_that_moved_is_resumed(tmp_path: Path) -> None:
-    create_store(tmp_path, DESCRIPTION).write_part(0, make_part(), [])
+    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).write_part(0, make_part(), [])
 
-    assert create_store(tmp_path, DESCRIPTION | {"dataset": "/mnt/photos"}).missing_parts() == [1]
+    assert create_store(
+        tmp_path, FeatureDescription.of(DESCRIPTION | {"dataset": "/mnt/photos"})
+    ).missing_parts() == [1]
 
 
 def test_not_resuming_deletes_the_parts(tmp_path: Path) -> None:
-    create_store(tmp_path, DESCRIPTION).write_part(0, make_part(), [])
+    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).write_part(0, make_part(), [])
 
-    replaced = create_store(tmp_path, DESCRIPTION | {"backbone": "clip"}, resume=False)
+    replaced = create_store(
+        tmp_path, FeatureDescription.of(DESCRIPTION | {"backbone": "clip"}), resume=False
+    )
 
     assert replaced.missing_parts() == [0, 1]
 
@@ -182,21 +193,21 @@ def test_not_resuming_deletes_the_parts(tmp_path: Path) -> None:
     "change", [{"backbone": "clip"}, {"class_names": ["dog", "cat"]}, {"new": 1}]
 )
 def test_features_made_otherwise_are_not_mixed(tmp_path: Path, change: dict[str, Any]) -> None:
-    create_store(tmp_path, DESCRIPTION)
+    create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
 
     with pytest.raises(FeatureStoreError, match=f"{next(iter(change))}.*resume=False"):
-        create_store(tmp_path, DESCRIPTION | change)
+        create_store(tmp_path, FeatureDescription.of(DESCRIPTION | change))
 
 
 def test_an_incomplete_store_is_not_opened(tmp_path: Path) -> None:
-    create_store(tmp_path, DESCRIPTION).write_part(1, make_part(), [])
+    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).write_part(1, make_part(), [])
 
     with pytest.raises(FeatureStoreError, match=r"lacks 1 of 2 parts, first part-00000\.arrow"):
         open_store(tmp_path)
 
 
 def test_a_damaged_part_is_named_with_the_remedy(tmp_path: Path) -> None:
-    store = create_store(tmp_path, DESCRIPTION)
+    store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
     store.part_file(0).write_bytes(b"ARROW1 and then nothing")
 
     with pytest.raises(FeatureStoreError, match=r"part-00000\.arrow is damaged.*delete it"):
@@ -222,7 +233,7 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
 def test_another_version_is_refused_by_name_and_left_as_it_is(
     tmp_path: Path, version: int | None
 ) -> None:
-    create_store(tmp_path, DESCRIPTION).write_part(0, make_part(), [])
+    create_store(tmp_path, FeatureDescription.of(DESCRIPTION)).write_part(0, make_part(), [])
     text = json.dumps({**DESCRIPTION, "format_version": version})
     (tmp_path / "store.json").write_text(text)
     refusal = (
@@ -233,7 +244,7 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(
     with pytest.raises(FeatureStoreError, match=refusal):
         open_store(tmp_path)
     with pytest.raises(FeatureStoreError, match=refusal):
-        create_store(tmp_path, DESCRIPTION)
+        create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
 
     assert (tmp_path / "store.json").read_text() == text
     assert (tmp_path / "part-00000.arrow").exists()
@@ -241,7 +252,9 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(
 
 def test_reading_a_store_does_not_load_pandas(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    create_store(folder, DESCRIPTION | {"num_shards": 1}).write_part(0, make_part(), [])
+    create_store(folder, FeatureDescription.of(DESCRIPTION | {"num_shards": 1})).write_part(
+        0, make_part(), []
+    )
     code = (
         "import sys; from pathlib import Path; "
         "from difficulty_service.feature_store.store import open_store; "

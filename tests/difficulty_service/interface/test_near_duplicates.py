@@ -20,7 +20,7 @@ def test_near_duplicates_among_features_are_named_where_they_are_asked_for() -> 
 
     expected = ["3" if row == 500 else None for row in range(600)]
     assert near["near_duplicate_of"].to_pylist() == expected
-    assert near.provenance["near_duplicates"] == 1
+    assert near.provenance.near_duplicates == 1
     assert "near_duplicate_of" not in plain.to_arrow().column_names
 
 

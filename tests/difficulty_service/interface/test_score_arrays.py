@@ -112,7 +112,7 @@ def test_classes_of_text_are_sorted(
 ) -> None:
     named = score(features, convert(labels))
 
-    assert named.provenance["class_names"] == ["bird", "cat", "dog"]
+    assert named.provenance.class_names == ("bird", "cat", "dog")
     assert named["label_name"].to_pylist()[:3] == ["cat", "dog", "bird"]
     np.testing.assert_allclose(named["rmd"], scores["rmd"], rtol=1e-6)
 
@@ -123,7 +123,7 @@ def test_any_integers_are_labels_and_name_their_class(
 ) -> None:
     shifted = score(features, kind((labels * 1_000_000_007 - 1).tolist()))
 
-    assert shifted.provenance["class_names"] == ["-1", "1000000006", "2000000013"]
+    assert shifted.provenance.class_names == ("-1", "1000000006", "2000000013")
     assert shifted["rmd"] == scores["rmd"]
 
 
@@ -138,7 +138,7 @@ def test_rows_without_a_label_are_left_out_with_a_warning(
 
     assert len(scores) == 298
     assert not {"3", "7"} & set(scores["sample_id"].to_pylist())
-    assert scores.provenance["num_bad_images"] == 2
+    assert scores.provenance.num_bad_images == 2
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

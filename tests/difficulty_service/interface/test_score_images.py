@@ -118,7 +118,7 @@ def test_mirror_images_are_averaged_with_the_images_on_request(
     flipped = score_dataset(images, flip=True, **OPTIONS)
     plain = score_dataset(images, **OPTIONS)
 
-    assert (flipped.provenance["flip"], plain.provenance["flip"]) == (True, False)
+    assert (flipped.provenance.flip, plain.provenance.flip) == (True, False)
     np.testing.assert_allclose(flipped["rmd"], expected["rmd"], rtol=1e-3, atol=1e-3)
     assert not np.allclose(flipped["rmd"], plain["rmd"], rtol=0.01, atol=0.01)
 

@@ -69,7 +69,7 @@ def test_a_saved_file_opens_again_with_its_provenance(scores: Scores, tmp_path: 
     opened = open_scores(scores.save(tmp_path / "new" / "scores.parquet"))
 
     assert opened.table == scores.table
-    assert opened.provenance["class_names"] == ["0", "1", "2"]
+    assert opened.provenance.class_names == ("0", "1", "2")
     assert opened.warnings == scores.warnings
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import SCHEMA, ScoreFile, to_schema
 
 MakeScores = Callable[..., ScoreFile]
@@ -49,7 +50,9 @@ def make_scores() -> MakeScores:
         )
         return ScoreFile(
             to_schema(table),
-            {"class_names": names, "dataset": "photos", "fingerprint": f"{num_samples:064x}"},
+            Provenance.of(
+                {"class_names": names, "dataset": "photos", "fingerprint": f"{num_samples:064x}"}
+            ),
         )
 
     return make

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from difficulty_service.audit.score_comparison import compare_scores
+from difficulty_service.provenance import Provenance
 from difficulty_service.reporting.comparison_page import (
     LISTED_CLASSES,
     ComparedFile,
@@ -28,7 +29,9 @@ def score_file(number: int, classes: int, seed: int) -> ScoreFile:
             "label_margin": pa.nulls(number, pa.float64()),
         }
     )
-    return ScoreFile(to_schema(table), {"backbone": "builtin", "fingerprint": str(seed)})
+    return ScoreFile(
+        to_schema(table), Provenance.of({"backbone": "builtin", "fingerprint": str(seed)})
+    )
 
 
 def page_of(first: ScoreFile, second: ScoreFile, path: Path) -> str:

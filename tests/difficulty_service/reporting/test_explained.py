@@ -44,7 +44,7 @@ def words_of(
     if explanation is not None:
         origin = {
             "backbone": "clip",
-            "fingerprint": scores.provenance["fingerprint"],
+            "fingerprint": scores.provenance.fingerprint,
             "scores": scored_by(scores.provenance),
         }
         write_json(file, {**explanation.to_json(), **origin, **changes})

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from difficulty_service.errors import ReportError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.reporting import map as image_map
@@ -35,7 +36,7 @@ def store(tmp_path: Path) -> FeatureStore:
         "dataset": "photos",
         "fingerprint": "0",
     }
-    store = create_store(tmp_path / "scores.features", description)
+    store = create_store(tmp_path / "scores.features", FeatureDescription.of(description))
     for shard in range(2):
         rows = torch.arange(150).repeat_interleave(2) + 150 * shard
         generator = torch.Generator().manual_seed(shard)

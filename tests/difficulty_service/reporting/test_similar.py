@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.reporting import similar
@@ -42,7 +43,9 @@ def store(tmp_path_factory: pytest.TempPathFactory, features: torch.Tensor) -> F
         "dataset": "photos",
         "fingerprint": "0",
     }
-    store = create_store(tmp_path_factory.mktemp("similar") / "features", description)
+    store = create_store(
+        tmp_path_factory.mktemp("similar") / "features", FeatureDescription.of(description)
+    )
     for shard in range(SHARDS):
         rows = torch.arange(EACH * shard, EACH * (shard + 1)).repeat_interleave(2)
         runs = torch.arange(2 * EACH) % 2

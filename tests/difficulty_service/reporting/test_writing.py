@@ -15,6 +15,7 @@ from PIL import Image
 
 from difficulty_service.cleaning.stored_images import open_images
 from difficulty_service.errors import ReportError
+from difficulty_service.provenance import Provenance
 from difficulty_service.reporting.pictures import LARGE, to_data_uri
 from difficulty_service.reporting.writing import ReportParts, write_report
 from difficulty_service.score_file import ScoreFile
@@ -51,7 +52,7 @@ def photos(tmp_path: Path) -> Path:
 def photo_scores(photos: Path, make_scores: MakeScores) -> ScoreFile:
     ids = [f"class-{row % 3:05d}/{row}.jpg" for row in range(60)]
     scores = make_scores(60, 3, ids=ids)
-    return replace(scores, provenance={**scores.provenance, "dataset": str(photos)})
+    return replace(scores, provenance=scores.provenance.updated(Provenance(dataset=str(photos))))
 
 
 def test_the_first_sentence_counts_the_doubtful_samples(
@@ -153,7 +154,7 @@ def test_hostile_names_and_ids_are_text(tmp_path: Path, make_scores: MakeScores)
     ids = [f"{row}{HOSTILE}" for row in range(30)]
     names = [f"{label}{HOSTILE}" for label in range(3)]
     scores = make_scores(30, 3, ids=ids, names=names)
-    scores = replace(scores, provenance={**scores.provenance, "backbone": HOSTILE})
+    scores = replace(scores, provenance=scores.provenance.updated(Provenance(backbone=HOSTILE)))
 
     page = page_of(tmp_path / "r.html", scores)
 

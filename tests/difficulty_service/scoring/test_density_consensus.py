@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from difficulty_service.errors import DifficultyError, ScoreFileError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store, open_store
 from difficulty_service.pipeline import ScoreRequest, score_features
@@ -52,7 +53,7 @@ def make_store(
         "seed": 0,
         "backbone": f"backbone-{seed}",
     }
-    store = create_store(folder, description)
+    store = create_store(folder, FeatureDescription.of(description))
     chosen = torch.tensor(list(rows))
     for shard, part in enumerate((chosen[:SHARD], chosen[SHARD:])):
         ids = [f"s{row}" for row in part.tolist()]
@@ -112,7 +113,12 @@ def test_the_runs_of_a_sample_are_averaged(tmp_path: Path) -> None:
     plain = open_store(make_store(tmp_path / "plain", seed=1))
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
-        store = create_store(folder, {**plain.description, "augment_runs": 2, "shard_size": SHARD})
+        store = create_store(
+            folder,
+            FeatureDescription.of(
+                {**plain.description.to_json(), "augment_runs": 2, "shard_size": SHARD}
+            ),
+        )
         generator = torch.Generator().manual_seed(3)
         for shard in range(2):
             part = plain.read_part(shard)
@@ -211,8 +217,8 @@ def test_samples_are_matched_by_id_and_classes_by_name(tmp_path: Path, kind: str
     # The landmarks of suspicion depend on the order of the samples, the Gaussians do not.
     for column in ("label_name", "label", "nearest_label_name", "nearest_label"):
         assert shuffled.table[column].to_pylist() == ordered.table[column].to_pylist()
-    assert shuffled.provenance["class_names"] == list(NAMES)
-    first, second = shuffled.provenance["warnings"]
+    assert shuffled.provenance.class_names == tuple(NAMES)
+    first, second = shuffled.provenance.warnings
     assert f"2 samples of {inputs[0]} are not in every other input and left out: s5, s6" in first
     assert f"1 sample of {inputs[1]} is not in every other input and left out: s699" in second
 
@@ -224,17 +230,17 @@ def test_the_provenance_names_the_inputs_and_what_the_columns_mean(tmp_path: Pat
     write_scores(tmp_path / "consensus.parquet", result.table, result.provenance)
 
     provenance = read_scores(tmp_path / "consensus.parquet").provenance
-    assert provenance["backbone"] == "backbone-1 + backbone-2"
-    assert (provenance["dataset"], provenance["fingerprint"]) == ("photos", "f")
-    made = provenance["consensus"]
-    assert made["mean_of"] == "log-densities"
-    assert [each["name"] for each in made["inputs"]] == [str(store) for store in stores]
+    assert provenance.backbone == "backbone-1 + backbone-2"
+    assert (provenance.dataset, provenance.fingerprint) == ("photos", "f")
+    made = provenance.consensus
+    assert made.mean_of == "log-densities"
+    assert [each.name for each in made.inputs] == [str(store) for store in stores]
     filled = {
         name
         for name in result.table.column_names
         if result.table[name].null_count < SAMPLES and name not in {"sample_id", "percentile"}
     }
-    assert {*made["columns"]} == {name for name in filled if "label_name" not in name} - {"label"}
+    assert {*made.columns} == {name for name in filled if "label_name" not in name} - {"label"}
 
 
 def test_features_of_a_single_class_have_no_consensus_about_labels(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.score_file import read_scores
@@ -38,7 +39,7 @@ def make_store(
         "num_samples": SAMPLES,
         "augment_runs": runs if runs > 1 else 0,
     }
-    store = create_store(folder, description)
+    store = create_store(folder, FeatureDescription.of(description))
     for shard, rows in enumerate((slice(0, 40), slice(40, SAMPLES))):
         ids = [f"s{row}" for row in range(SAMPLES)[rows] for _ in range(runs)]
         numbers = torch.arange(runs).repeat(len(ids) // runs)
@@ -110,7 +111,7 @@ def test_the_score_file_names_the_copies_and_warns_of_their_labels(tmp_path: Pat
     assert summary.warnings[-1] == (
         "3 images have an exact copy with another label, the first are s2 (cat) and s7 (dog)"
     )
-    assert read_scores(scores).provenance["num_duplicates"] == 2
+    assert read_scores(scores).provenance.num_duplicates == 2
 
 
 def test_augmented_samples_are_not_compared(tmp_path: Path) -> None:

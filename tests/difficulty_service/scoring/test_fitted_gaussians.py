@@ -6,18 +6,22 @@ import pytest
 import torch
 
 from difficulty_service.errors import StatisticsError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit
 
-NAMES = ["ant", "bee", "cat"]
+DESCRIPTION = FeatureDescription(class_names=("ant", "bee", "cat"), num_shards=1, augment_runs=0)
 
 
 def make_fitted() -> FittedGaussians:
     """Forty samples of two classes, and one of the third."""
     features = torch.randn(41, 3, generator=torch.Generator().manual_seed(0))
     labels = torch.cat([torch.arange(40) % 2, torch.tensor([2])])
-    return FittedGaussians(fit(features, labels, 3, FitOptions()), {"class_names": NAMES})
+    return FittedGaussians(
+        fit(features, labels, 3, FitOptions()),
+        DESCRIPTION,
+    )
 
 
 def test_classes_of_a_single_image_are_named() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 
@@ -23,7 +24,7 @@ DESCRIPTION = {
 def test_neither_fitting_nor_scoring_a_store_loads_pandas(tmp_path: Path) -> None:
     features = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
     ids, labels = [f"{row}.png" for row in range(40)], torch.arange(40) % 2
-    create_store(tmp_path / "store", DESCRIPTION).write_part(
+    create_store(tmp_path / "store", FeatureDescription.of(DESCRIPTION)).write_part(
         0, Part(ids, labels, torch.zeros(40), features), []
     )
     script = f"""

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.pipeline import ScoreRequest, score_features
@@ -41,7 +42,7 @@ def make_store(folder: Path, **changes: object) -> FeatureStore:
         "backbone": "builtin",
     } | changes
     features, labels = features_and_labels()
-    store = create_store(folder, description)
+    store = create_store(folder, FeatureDescription.of(description))
     for shard, rows in enumerate((slice(0, SHARD), slice(SHARD, SAMPLES))):
         count = len(labels[rows])
         ids = [f"s{rows.start + row}" for row in range(count)]
@@ -73,7 +74,8 @@ def test_a_store_gets_the_numbers_of_features_in_memory(tmp_path: Path) -> None:
     )
     assert scores.table["suspected_label"].to_pylist() == expected["suspected_label"].tolist()
     for name in POSTERIORS:
-        assert scores.provenance[name] == pytest.approx(posteriors.description[name])
+        written = getattr(scores.provenance, name).to_json()
+        assert written == pytest.approx(posteriors.description[name])
 
 
 def test_the_other_columns_stay_as_they_are(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_the_other_columns_stay_as_they_are(tmp_path: Path) -> None:
     assert {*scores.table.column_names} - {*without.table.column_names} == added
     for name in without.table.column_names:
         assert scores.table[name].equals(without.table[name])
-    assert "suspicion" not in without.provenance
+    assert without.provenance.suspicion is None
 
 
 def test_doubtful_samples_are_counted_by_suspicion_where_it_is_asked_for(tmp_path: Path) -> None:
@@ -95,7 +97,7 @@ def test_doubtful_samples_are_counted_by_suspicion_where_it_is_asked_for(tmp_pat
     for scorer, column in (("rmd", "label_margin"), ("suspicion", "suspicion")):
         scores = score(store, scorer)
         above = pc.sum(pc.greater(scores.table[column], 0)).as_py()
-        assert scores.provenance["num_doubtful"] == above > 0
+        assert scores.provenance.num_doubtful == above > 0
 
 
 def test_the_seed_of_the_features_chooses_the_landmarks(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.score_file import read_scores
@@ -33,7 +34,7 @@ def make_store(folder: Path, features: Tensor, labels: Tensor) -> FeatureStore:
         "num_samples": SAMPLES,
         "augment_runs": runs if runs > 1 else 0,
     }
-    store = create_store(folder, description)
+    store = create_store(folder, FeatureDescription.of(description))
     for shard, rows in enumerate((slice(0, PART_SAMPLES), slice(PART_SAMPLES, SAMPLES))):
         ids = [f"s{row}" for row in range(SAMPLES)[rows] for _ in range(runs)]
         numbers = torch.arange(runs).repeat(len(ids) // runs)
@@ -122,8 +123,8 @@ def test_the_score_file_has_the_column_the_counts_and_a_warning(tmp_path: Path) 
     copies = sum(name is not None for name in column)
     assert read.table["near_duplicate_of"].to_pylist() == column
     assert read.table["duplicate_of"].null_count == SAMPLES
-    assert summary.num_near_duplicates == read.provenance["num_near_duplicates"] == copies
-    assert read.provenance["near_duplicates"] == THRESHOLD
+    assert summary.num_near_duplicates == read.provenance.num_near_duplicates == copies
+    assert read.provenance.near_duplicates == THRESHOLD
     names = ("cat", "dog")
     assert summary.warnings[-1] == (
         f"{num_conflicting} images have a near copy with another label, the first are s{first} "
@@ -140,4 +141,4 @@ def test_without_a_threshold_the_column_is_absent(tmp_path: Path) -> None:
     read = read_scores(scores)
     assert "near_duplicate_of" not in read.table.column_names
     assert summary.num_near_duplicates is None
-    assert read.provenance["near_duplicates"] is None
+    assert read.provenance.near_duplicates is None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from difficulty_service.errors import UnmatchedScores
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import ScoreFile, read_scores, write_scores
 from difficulty_service.scoring.consensus import consensus_of
 
@@ -31,7 +32,7 @@ def random_scores(path: Path, seed: int, **columns: Sequence[object]) -> Path:
         "suspicion": pa.array(generator.normal(1, 1, size=40).round(1)),
         "label_probability": pa.array(generator.uniform(size=40).astype(np.float32)),
     }
-    write_scores(path, pa.table(table | columns), {"backbone": f"backbone-{seed}"})
+    write_scores(path, pa.table(table | columns), Provenance.of({"backbone": f"backbone-{seed}"}))
     return path
 
 
@@ -59,7 +60,7 @@ def test_score_files_are_averaged_by_rank(tmp_path: Path) -> None:
         atol=1e-6,
     )
     assert not {"agree", "label_margin"} & {*result.table.column_names}
-    assert set(result.provenance["consensus"]["columns"]) == {
+    assert set(result.provenance.consensus.columns) == {
         "rmd",
         "suspicion",
         "label_probability",
@@ -105,7 +106,7 @@ def test_a_number_that_one_file_lacks_is_missing_in_the_consensus(tmp_path: Path
 
     assert result.table["rmd"].null_count == 1
     assert result.table["rmd"][3].as_py() is None
-    assert result.provenance["num_scored"] == 39
+    assert result.provenance.num_scored == 39
 
 
 def rename(path: Path, names: Sequence[str]) -> Path:

@@ -1,10 +1,9 @@
 """From a store and Gaussians to the columns of a score file."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +14,10 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from difficulty_service.errors import StatisticsError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
+from difficulty_service.provenance import FittedOn
 from difficulty_service.score_file import METADATA_KEY, read_scores
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scoring import score_store as score_store_module
@@ -52,9 +53,10 @@ def make_store(folder: Path, samples: int = 60, runs: int = 1, **changes: object
         "fingerprint": "f",
         "seed": 0,
         "backbone": "builtin",
-    } | changes
-    features, labels = make_features(samples, runs, len(description["class_names"]))
-    store = create_store(folder, description)
+    }
+    described = FeatureDescription.of(description | changes)
+    features, labels = make_features(samples, runs, len(described.class_names))
+    store = create_store(folder, described)
     for shard, positions in enumerate((range(40), range(40, samples))):
         rows = slice(positions.start * runs, positions.stop * runs)
         numbers = torch.arange(1, runs + 1) if runs > 1 else torch.zeros(1, dtype=torch.int64)
@@ -84,7 +86,7 @@ def fit_to(  # noqa: ANN201
 def score(
     store: FeatureStore,
     gaussians: Gaussians,
-    fitted_on: Mapping[str, Any],
+    fitted_on: FeatureDescription,
     scorers: Sequence[str] = ("rmd",),
 ) -> pa.Table:
     out = store.folder / "scores.parquet"
@@ -108,9 +110,9 @@ def test_the_metadata_say_of_which_images_the_gaussians_are(tmp_path: Path) -> N
 
     score(store, fit_to(store), store.description)
 
-    fitted_on = read_scores(tmp_path / "scores.parquet").provenance["fitted_on"]
-    known = {"dataset": "photos", "fingerprint": "f", "num_samples": 60}
-    assert fitted_on == known | {"corruption": "fog:3"}
+    fitted_on = read_scores(tmp_path / "scores.parquet").provenance.fitted_on
+    known = FittedOn(dataset="photos", fingerprint="f", num_samples=60, corruption="fog:3")
+    assert fitted_on == known
 
 
 def test_distances_are_those_of_the_scorer(tmp_path: Path) -> None:
@@ -185,12 +187,12 @@ def test_a_class_that_only_the_new_data_has_is_null_and_named(tmp_path: Path) ->
         "no score for 30 of 60 images, because the Gaussians were fitted to fewer than two images "
         "of their class: newt"
     )
-    assert read_scores(out).provenance["class_names"] == ["cat", "dog", "newt"]
+    assert read_scores(out).provenance.class_names == ("cat", "dog", "newt")
 
 
 def test_gaussians_of_another_backbone_are_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    other = dict(store.description) | {"backbone": "clip-vit-b16"}
+    other = FeatureDescription.of(store.description.to_json() | {"backbone": "clip-vit-b16"})
 
     with pytest.raises(
         StatisticsError, match='backbone: "builtin" in the features, "clip-vit-b16" in the G'
@@ -239,7 +241,8 @@ def test_with_a_ridge_samples_are_compared_with_classes_as_if_left_out(
     md_agnostic = relative_mahalanobis(gaussians).distances(features, rows).md_agnostic
 
     table = score(store, gaussians, store.description)
-    elsewhere = score(store, gaussians, {**store.description, "fingerprint": "of other samples"})
+    other = store.description.to_json() | {"fingerprint": "of other samples"}
+    elsewhere = score(store, gaussians, FeatureDescription.of(other))
 
     nearest_label, margins = compare_left_out(gaussians, features, rows, md_agnostic)
     assert gaussians.within.ridge > 0

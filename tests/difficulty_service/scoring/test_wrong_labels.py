@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 from torch.nn import functional as F
 
 from difficulty_service.errors import StatisticsError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import FeatureStore, create_store
 from difficulty_service.scoring.label_flips import FlipOptions, FlippedMargins, flip_and_score
@@ -37,7 +38,7 @@ def make_store(tmp_path: Path) -> Callable[..., FeatureStore]:
         described = {"class_names": NAMES, "num_shards": 2, "augment_runs": runs - 1 and runs}
         described |= {"shard_size": 400, "seed": 0, "num_samples": 600}
         described |= {"dataset": "insects", "fingerprint": "f"}
-        store = create_store(tmp_path / "store", described)
+        store = create_store(tmp_path / "store", FeatureDescription.of(described))
         for shard, part in enumerate((slice(0, 400), slice(400, 600))):
             ids = [f"{row}" for row in range(part.start, part.stop) for _ in range(runs)]
             features = rows[part].flatten(0, 1)

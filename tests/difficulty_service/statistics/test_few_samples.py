@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit
@@ -126,8 +127,13 @@ def test_leaving_out_is_a_fit_without_the_sample_around_the_same_centre(runs: in
 def test_the_centre_is_kept_on_disk(tmp_path: Path) -> None:
     features, labels = make_features(60)
     gaussians = fit(features, labels, CLASSES)
+    described = FeatureDescription(class_names=("a",), num_shards=1, augment_runs=0)
 
-    save_gaussians(tmp_path / "g", gaussians, {})
+    save_gaussians(
+        tmp_path / "g",
+        gaussians,
+        described,
+    )
 
     loaded, _ = load_gaussians(tmp_path / "g")
     scores = (relative_mahalanobis(each).rmd(features, labels) for each in (gaussians, loaded))

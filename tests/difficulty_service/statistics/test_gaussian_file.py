@@ -8,11 +8,16 @@ import torch
 from safetensors.torch import save_file
 
 from difficulty_service.errors import StatisticsError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.statistics.fit_options import FitOptions
 from difficulty_service.statistics.fitting import fit
 from difficulty_service.statistics.gaussian import Gaussians
 from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
+
+DESCRIPTION = FeatureDescription(
+    class_names=("a", "b"), num_shards=1, augment_runs=0, backbone="builtin"
+)
 
 
 def make_gaussians() -> Gaussians:
@@ -24,14 +29,14 @@ def test_loaded_gaussians_score_bit_for_bit_as_before(tmp_path: Path) -> None:
     gaussians, features = make_gaussians(), torch.randn(9, 5).double()
     labels = torch.arange(9) % 3
 
-    save_gaussians(tmp_path / "g", gaussians, {"backbone": "builtin"})
+    save_gaussians(tmp_path / "g", gaussians, DESCRIPTION)
 
-    loaded, provenance = load_gaussians(tmp_path / "g")
+    loaded, description = load_gaussians(tmp_path / "g")
     before = relative_mahalanobis(gaussians).rmd(features, labels)
     assert torch.equal(relative_mahalanobis(loaded).rmd(features, labels), before)
     assert loaded.options == gaussians.options
     assert loaded.warnings == gaussians.warnings
-    assert provenance == {"backbone": "builtin"}
+    assert description == DESCRIPTION
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -40,7 +45,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_truncated_file_is_named(tmp_path: Path) -> None:
-    save_gaussians(tmp_path / "g", make_gaussians(), {})
+    save_gaussians(tmp_path / "g", make_gaussians(), DESCRIPTION)
     whole = (tmp_path / "g").read_bytes()
     (tmp_path / "g").write_bytes(whole[: len(whole) // 2])
 

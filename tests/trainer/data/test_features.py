@@ -9,6 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from difficulty_service.errors import DatasetError, FeatureStoreError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 from trainer.config import FeatureData
@@ -45,7 +46,7 @@ def write_store(tmp_path: Path) -> WriteStore:
     ) -> str:
         known = {"class_names": class_names, "num_shards": 2, "augment_runs": runs}
         description = known | made_by
-        store = create_store(tmp_path / name, description)
+        store = create_store(tmp_path / name, FeatureDescription.of(description))
         numbers_of_runs = torch.arange(1, runs + 1) if runs else torch.zeros(1)
         for shard, numbers in enumerate((torch.arange(18), torch.arange(18, 30))):
             repeated = numbers.repeat_interleave(len(numbers_of_runs))

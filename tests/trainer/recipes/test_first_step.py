@@ -12,6 +12,7 @@ from accelerate import Accelerator
 from PIL import Image
 from torch import Tensor
 
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
@@ -123,7 +124,7 @@ def weights_of(splits: Splits, recipe: Recipe, folder: Path) -> Tensor | None:
     labels = [0] * len(ids)
     table = {"sample_id": ids, "label": labels, "label_name": ["cat"] * len(ids)}
     scores = pa.table(table | {"rmd": np.linspace(-100.0, 100.0, len(ids))})
-    write_scores(folder / "scores.parquet", scores, {"backbone": "builtin"})
+    write_scores(folder / "scores.parquet", scores, Provenance.of({"backbone": "builtin"}))
     weights, _ = weights_of_samples(
         splits.train.sample_ids, folder / "scores.parquet", recipe.regulariser, known_ids=ids
     )

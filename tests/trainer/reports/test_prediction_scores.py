@@ -100,12 +100,12 @@ def test_the_provenance_names_the_run_its_models_and_the_dataset(
 
     provenance = read_scores(tmp_path / "own.parquet").provenance
     model = run / "seed-1" / "model.safetensors"
-    assert provenance["dataset"] == test_features
-    assert provenance["class_names"] == list(CLASSES)
-    assert provenance["predictions"]["run"] == str(run)
-    assert provenance["predictions"]["columns"] == MEANINGS
+    assert provenance.dataset == test_features
+    assert provenance.class_names == tuple(CLASSES)
+    assert provenance.predictions.run == str(run)
+    assert provenance.predictions.columns == MEANINGS
     hashed = hashlib.sha256(model.read_bytes()).hexdigest()
-    assert provenance["predictions"]["seeds"]["seed-1"] == hashed
+    assert provenance.predictions.seeds["seed-1"] == hashed
 
 
 def test_confident_and_wrong_samples_are_the_hardest() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import MetricError
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 from trainer.reports.weights_diagram import WeightsOfRun, draw_weights
 from trainer.weights.formula import describe_weights, sample_weights
@@ -26,7 +27,7 @@ def source(tmp_path: Path) -> dict[str, Any]:
         "label_name": ["cat"] * 40,
         "rmd": pa.array(SCORES),
     }
-    write_scores(path, pa.table(values), {"backbone": "builtin"})
+    write_scores(path, pa.table(values), Provenance.of({"backbone": "builtin"}))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return {"file": str(path), "sha256": digest, "column": "rmd"}
 

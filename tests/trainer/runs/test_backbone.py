@@ -174,9 +174,10 @@ def test_scores_with_a_run_name_it_and_its_weights(
     scores = ds.score_dataset(images, backbone="run:.", out=tmp_path / "scores.parquet")
 
     store = open_features(tmp_path / "scores.features")
-    assert scores.provenance["backbone"] == f"run:{trained / 'seed-0'}"
-    assert scores.provenance["weights_sha256"] == store.description["weights_sha256"]
-    assert store.description["preprocessing"]["size"] == SIZE
+    assert scores.provenance.backbone == f"run:{trained / 'seed-0'}"
+    assert scores.provenance.weights_sha256 == store.description.weights_sha256
+    assert store.description.preprocessing is not None
+    assert store.description.preprocessing["size"] == SIZE
     assert len(scores.table) == 60
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from difficulty_service.errors import ConfigError, DatasetError, TrainingError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 from difficulty_service.files.checked_json import load_checked
@@ -38,7 +39,9 @@ FEW = Resampling(num_resamples=20)
 def write_store(folder: Path, features: Tensor, labels: Tensor, names: Sequence[str]) -> str:
     """A folder of features of these classes."""
     ids = [f"{number:03d}.png" for number in range(len(labels))]
-    store = create_store(folder, {"class_names": names, "num_shards": 1, "augment_runs": 0})
+    store = create_store(
+        folder, FeatureDescription.of({"class_names": names, "num_shards": 1, "augment_runs": 0})
+    )
     store.write_part(0, Part(ids, labels, torch.zeros(len(labels)), features), [])
     return str(folder)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.errors import TrainingError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.description import read_description
 from difficulty_service.feature_store.store import FeatureStore
 from difficulty_service.files.checked_safetensors import read_tensors
@@ -111,10 +112,13 @@ def test_a_head_can_be_added_to_a_finished_run(
 def test_a_head_knows_what_the_precision_of_its_features_was_chosen_by(
     probe_recipe: MakeRecipe, features: str, tmp_path: Path
 ) -> None:
-    compared = {"precision": "bfloat16", "precision_pilot": {"agreement": 0.9996}}
+    pilot = {"num_images": 9, "float32": 1.0, "bfloat16": 2.0, "agreement": 0.9996}
+    compared = {"precision": "bfloat16", "precision_pilot": pilot}
     store = tmp_path / "features"
     shutil.copytree(features, store)
-    FeatureStore(store, {**read_description(store), **compared}).write_description()
+    FeatureStore(
+        store, FeatureDescription.of({**read_description(store).to_json(), **compared})
+    ).write_description()
 
     run_head(probe_recipe(data={"train": str(store)}, uncertainty=HEAD), tmp_path / "run")
 

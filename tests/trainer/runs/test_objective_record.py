@@ -11,6 +11,7 @@ import torch
 
 from difficulty_service.errors import ConfigError, TrainingError
 from difficulty_service.files.checked_json import load_checked
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 from trainer.config import Recipe, ScoreWeights
 from trainer.data import open_splits
@@ -34,7 +35,7 @@ def save_scores(probe_recipe: MakeRecipe, tmp_path: Path) -> Callable[..., Path]
                 "rmd": pa.array([float(number) for number in range(len(ids))], pa.float64()),
             }
         )
-        write_scores(tmp_path / "scores.parquet", table, provenance)
+        write_scores(tmp_path / "scores.parquet", table, Provenance.of(provenance))
         return tmp_path / "scores.parquet"
 
     return save

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from difficulty_service.errors import ConfigError, ScoreFileError, TrainingError
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 from trainer.config import EqualWeights
 from trainer.run_folder import write_run
@@ -42,7 +43,7 @@ def scores(tmp_path: Path) -> Path:
     table = pa.table(
         {"sample_id": ["a"], "label": [0], "label_name": ["cat"], "rmd": pa.array([1.0])}
     )
-    write_scores(path, table, {"backbone": "builtin"})
+    write_scores(path, table, Provenance.of({"backbone": "builtin"}))
     return path
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from difficulty_service.errors import ConfigError, TrainingError
 from difficulty_service.files.checked_json import load_checked
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 from trainer.config import Recipe
 from trainer.data import open_splits
@@ -198,7 +199,7 @@ def scores(probe_recipe: MakeRecipe, tmp_path: Path) -> Path:
             "rmd": pa.array([float(number) for number in range(len(ids))], pa.float64()),
         }
     )
-    write_scores(tmp_path / "scores.parquet", table, {})
+    write_scores(tmp_path / "scores.parquet", table, Provenance())
     return tmp_path / "scores.parquet"
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 
@@ -39,7 +40,7 @@ def write_runs(tmp_path: Path) -> Callable[..., str]:
             "backbone": "builtin",
             "feature_dim": 6,
         }
-        store = create_store(tmp_path / name, description | changes)
+        store = create_store(tmp_path / name, FeatureDescription.of(description | changes))
         for shard, start in enumerate(starts):
             some = slice(start, start + 8)
             store.write_part(shard, Part(ids[some], labels[some], runs[some], rows[some]), [])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import DatasetError, FeatureStoreError, TrainingError
-from difficulty_service.feature_store.kinds import feature_kind
+from difficulty_service.feature_description import FeatureKind
 from difficulty_service.feature_store.store import open_store
 from trainer.uncertainty.application import apply_head
 from trainer.uncertainty.head import UncertaintyHead
@@ -31,7 +31,7 @@ WriteRuns = Callable[..., str]
 def make_head(description: dict[str, object]) -> TrainedHead:
     torch.manual_seed(0)
     head = UncertaintyHead(torch.zeros(6), torch.ones(6), (8,))
-    settings = {"uncertainty": {"hidden": [8]}, "features": feature_kind(description)}
+    settings = {"uncertainty": {"hidden": [8]}, "features": FeatureKind.of(description).kind()}
     return TrainedHead(head.eval(), settings)
 
 
@@ -83,7 +83,8 @@ def test_features_of_another_backbone_are_refused_by_name(
 
 
 FULL: dict[str, Any] = {"precision": "float32"}
-HALF: dict[str, Any] = {"precision": "bfloat16", "precision_pilot": {"agreement": 0.9996}}
+PILOT = {"num_images": 9, "float32": 1.0, "bfloat16": 2.0, "agreement": 0.9996}
+HALF: dict[str, Any] = {"precision": "bfloat16", "precision_pilot": PILOT}
 
 
 @pytest.mark.parametrize(("of_head", "of_features"), [(FULL, HALF), (HALF, FULL)])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import DatasetError, FeatureStoreError
+from difficulty_service.feature_description import FeatureDescription
 from difficulty_service.feature_store.part import Part
 from difficulty_service.feature_store.store import create_store
 from trainer.uncertainty.cached_features import read_cached_features
@@ -22,7 +23,7 @@ def test_the_features_of_all_runs_of_a_sample_are_together(write_runs: WriteRuns
     assert torch.equal(cached.features, features)
     assert list(cached.sample_ids) == [f"{row}.png" for row in range(10)]
     assert cached.labels.tolist() == [row % 3 for row in range(10)]
-    assert description["backbone"] == "builtin"
+    assert description.backbone == "builtin"
 
 
 def test_samples_are_selected_by_their_ids_in_any_order(write_runs: WriteRuns) -> None:
@@ -39,7 +40,9 @@ def test_a_store_without_augmentation_has_one_run(features: str) -> None:
 
 
 def test_rows_that_are_not_in_turn_are_refused(tmp_path: Path) -> None:
-    store = create_store(tmp_path, {"class_names": ("a",), "num_shards": 1, "augment_runs": 2})
+    store = create_store(
+        tmp_path, FeatureDescription.of({"class_names": ("a",), "num_shards": 1, "augment_runs": 2})
+    )
     zeros = torch.zeros(4, dtype=torch.int64)
     store.write_part(0, Part(["1", "2", "1", "2"], zeros, zeros, torch.zeros(4, 3)), [])
 
@@ -57,7 +60,9 @@ def test_features_that_are_not_finite_are_named(write_runs: WriteRuns, value: fl
 
 
 def test_a_store_without_any_feature_is_refused(tmp_path: Path) -> None:
-    store = create_store(tmp_path, {"class_names": ("a",), "num_shards": 1, "augment_runs": 0})
+    store = create_store(
+        tmp_path, FeatureDescription.of({"class_names": ("a",), "num_shards": 1, "augment_runs": 0})
+    )
     empty = torch.empty(0, dtype=torch.int64)
     store.write_part(0, Part([], empty, empty, torch.empty(0, 3)), [])
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import TrainingError
-from difficulty_service.feature_store.kinds import feature_kind
+from difficulty_service.feature_description import FeatureKind
 from difficulty_service.files.checked_safetensors import write_tensors
 from trainer.uncertainty.head import UncertaintyHead
 from trainer.uncertainty.head_file import TrainedHead, read_head, write_head
@@ -17,7 +17,7 @@ FEATURES = {"backbone": "builtin", "weights_sha256": "00", "feature_dim": 4}
 def make_head() -> TrainedHead:
     torch.manual_seed(0)
     head = UncertaintyHead(torch.randn(4), torch.rand(4) + 1, (8, 5))
-    settings = {"uncertainty": {"hidden": [8, 5]}, "features": feature_kind(FEATURES)}
+    settings = {"uncertainty": {"hidden": [8, 5]}, "features": FeatureKind.of(FEATURES).kind()}
     return TrainedHead(head, settings)
 
 
@@ -90,7 +90,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_features_of_the_same_kind_are_taken() -> None:
-    make_head().require_same_features(FEATURES | {"dataset": "other", "augment_runs": 5}, "there")
+    make_head().require_same_features(FeatureKind.of(FEATURES | {"dataset": "other"}), "there")
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_features_of_the_same_kind_are_taken() -> None:
 )
 def test_features_of_another_kind_are_refused_by_name(key: str, value: object) -> None:
     with pytest.raises(TrainingError, match=rf"other features than those in there \({key}: .* in"):
-        make_head().require_same_features(FEATURES | {key: value}, "there")
+        make_head().require_same_features(FeatureKind.of(FEATURES | {key: value}), "there")

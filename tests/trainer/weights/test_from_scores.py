@@ -15,6 +15,7 @@ from difficulty_service.errors import (
     TrainingError,
     UnmatchedScores,
 )
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import METADATA_KEY, read_scores, write_scores
 from trainer.config import ScoreWeights
 from trainer.weights.formula import sample_weights
@@ -40,7 +41,7 @@ def save_scores(
             column: pa.array(list(scores.values()), pa.float64()),
         }
     )
-    write_scores(path / "scores.parquet", table, provenance)
+    write_scores(path / "scores.parquet", table, Provenance.of(provenance))
     return path / "scores.parquet"
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from difficulty_service.errors import ConfigError, DifficultyError, ScoreFileError, UnmatchedScores
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import read_scores, write_scores
 from trainer.config import LossConfig
 from trainer.samples import Samples
@@ -47,7 +48,7 @@ def save(path: Path, rows: Sequence[Row]) -> Path:
             "suspected_label_name": pa.array(suspected, pa.string()).dictionary_encode(),
         }
     )
-    write_scores(path, table, {})
+    write_scores(path, table, Provenance())
     return path
 
 

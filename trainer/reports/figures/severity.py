@@ -1,19 +1,16 @@
 """Mean difficulty over the severity of corruptions, from a score file for each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from difficulty_service.provenance import Provenance
 from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row
 from trainer.reports.figures.lines import draw_lines
 from trainer.reports.figures.sources import ScoreSource, Sources
 
 NAME = "difficulty-over-severity"
-SAME = ("dataset", "dataset_options", "backbone", "weights_sha256", "fitted_on")
-"""Keys of the provenance that score files of one line have in common."""
-
 Group = tuple[str, ...]
 
 
@@ -55,16 +52,19 @@ def severity_figures(sources: Sources) -> Drawn:
     return found
 
 
-def _group(provenance: Mapping[str, Any]) -> Group:
-    return tuple(repr(provenance.get(key)) for key in SAME)
+def _group(provenance: Provenance) -> Group:
+    """What score files of one line have in common."""
+    samples = provenance.dataset, provenance.dataset_options
+    scored_by = provenance.backbone, provenance.weights_sha256, provenance.fitted_on
+    return tuple(map(repr, (*samples, *scored_by)))
 
 
 def _problem(scores: ScoreSource, earlier: ScoreSource | None) -> str:
     """Why a score file of corrupted images cannot be used; empty where it can."""
     if earlier is not None:
         return f"{scores.path} is of {scores.corruption}, as {earlier.path} is"
-    fitted_on = scores.provenance.get("fitted_on") or {}
-    if fitted_on.get("corruption"):
+    fitted_on = scores.provenance.fitted_on
+    if fitted_on is not None and fitted_on.corruption:
         return (
             f"{scores.path} is scored by Gaussians of corrupted images, to which none of them is "
             "hard; fit them to clean ones and name them in `difficulty score --gaussians`"
@@ -83,7 +83,7 @@ def _clean(scores: ScoreSource, among: Sequence[ScoreSource]) -> ScoreSource | N
 
 
 def _title(scores: ScoreSource, number: int) -> str:
-    backbone = scores.provenance.get("backbone")
+    backbone = scores.provenance.backbone
     return f"{backbone} {number + 1}" if backbone else str(number + 1)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.errors import ScoreFileError, TrainingError
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_columns import require_columns
 from difficulty_service.score_file import read_score_schema, read_scores
 from trainer import run_folder
@@ -106,7 +107,7 @@ class ScoreSource:
     path: Path
     column: str
     table: pa.Table
-    provenance: Mapping[str, Any]
+    provenance: Provenance
 
     @cached_property
     def scores(self) -> NDArray[np.float64]:
@@ -123,7 +124,7 @@ class ScoreSource:
     @property
     def corruption(self) -> str | None:
         """Corruption of the images, such as "fog:3"; None of images as they are."""
-        return self.provenance.get("corruption")
+        return self.provenance.corruption
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from PIL import Image
 from difficulty_service.cleaning.exports import export_file, export_folder
 from difficulty_service.cleaning.stored_images import ImageSource, open_images
 from difficulty_service.errors import CleaningError, DatasetError, ScoreFileError
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import ScoreFile
 
 MakeScores = Callable[..., ScoreFile]
@@ -108,7 +109,9 @@ def test_a_label_without_a_margin_is_no_issue(tmp_path: Path, make_scores: MakeS
     column = scores.table.schema.get_field_index("label_margin")
     unknown = scores.table.set_column(column, "label_margin", pa.nulls(6, pa.float64()))
 
-    exported = export_file("cleanlab", ScoreFile(unknown, {}), tmp_path / "issues.parquet")
+    exported = export_file(
+        "cleanlab", ScoreFile(unknown, Provenance()), tmp_path / "issues.parquet"
+    )
 
     issues = pq.read_table(tmp_path / "issues.parquet")
     assert issues["is_label_issue"].to_pylist() == [False] * 6
@@ -216,7 +219,7 @@ def test_class_names_are_escaped_in_the_interface(
     column = photo_scores.table.schema.get_field_index("label_name")
     table = photo_scores.table.set_column(column, "label_name", names)
 
-    export_folder("labelstudio", ScoreFile(table, {}), source, tmp_path / "out")
+    export_folder("labelstudio", ScoreFile(table, Provenance()), source, tmp_path / "out")
 
     view = ET.fromstring((tmp_path / "out" / "label_config.xml").read_text())  # noqa: S314
     assert [choice.get("value") for choice in view.iter("Choice")] == ['<"&', "b", "c"]

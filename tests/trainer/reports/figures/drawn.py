@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from difficulty_service.provenance import Provenance
 from difficulty_service.score_file import write_scores
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.reports.figures.figure import Drawn, Figure, LeftOut
@@ -31,5 +32,5 @@ def write(path: Path, scores: Mapping[str, float], **provenance: object) -> Path
             "rmd": pa.array(list(scores.values()), pa.float64()),
         }
     )
-    write_scores(path, table, provenance)
+    write_scores(path, table, Provenance.of(provenance))
     return path
