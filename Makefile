@@ -25,7 +25,7 @@ test: $(INSTALLED) numeric-tests ## all tests, in several processes
 	    --durations 10
 
 # Losses, metrics, statistics and gradients, on processors that can do less than this one.
-NUMERIC := tests/trainer/losses tests/trainer/metrics tests/difficulty_service/statistics \
+NUMERIC := tests/trainer/losses tests/trainer/metrics tests/difficulty_service/gaussians \
     tests/trainer/training/test_strided_convolutions.py
 
 numeric-tests: $(INSTALLED)

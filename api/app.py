@@ -11,12 +11,11 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from api.housekeeping import housekeeping
 from api.http.api_keys import Authentication
-from api.http.body_limits import BodyLimits, limits_of
 from api.http.browsers import BrowserHeaders
 from api.http.fair_queue import FairQueue
+from api.http.limits import BodyLimits, limits_of, rate_limiter
 from api.http.openapi import with_problems
 from api.http.problem_responses import add_handlers
-from api.http.rate_limits import rate_limiter
 from api.jobs.event_stream import EventStreams
 from api.metrics import Metrics
 from api.online.models import ScoringModels
@@ -25,8 +24,7 @@ from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
 from api.request_log import RequestLog
 from api.results.maps import Maps
-from api.results.open_scores import OpenScores
-from api.results.score_columns import load_conversions
+from api.results.score_columns import OpenScores, load_conversions
 from api.results.similar_images import SimilarImages
 from api.results.thumbnails import AT_ONCE, Thumbnails
 from api.routes import events, gaussians, jobs, marks, results, system, thumbnails, uploads
@@ -34,8 +32,8 @@ from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect, migrate
 from api.uploads.checking import UploadChecks
-from difficulty_service.runtime.apart import call_apart
-from difficulty_service.runtime.parallel import num_workers
+from difficulty_service.base.apart import call_apart
+from difficulty_service.base.threads import num_workers
 
 ROUTERS = (
     system.router,

@@ -90,9 +90,9 @@ def explore_scores(
     import webbrowser
 
     from api.explore import explore
-    from difficulty_service.commands.console import out, print_warnings
-    from difficulty_service.commands.demo import has_desktop
-    from difficulty_service.commands.report import print_clean_command
+    from difficulty_service.cli.console import out, print_warnings
+    from difficulty_service.cli.demo import has_desktop
+    from difficulty_service.cli.report import print_clean_command
 
     def show(address: str) -> None:
         out.print(f"Open {address} in a browser; Ctrl-C ends it.", markup=False)
@@ -113,7 +113,7 @@ def create(name: str, /, *, scopes: str = "write") -> None:
     """
     from api.storage.database import open_database
     from api.storage.keys import create_key
-    from difficulty_service.commands.console import err, out
+    from difficulty_service.cli.console import err, out
 
     names = [scope.strip() for scope in scopes.split(",") if scope.strip()]
     with open_database(read_settings()) as engine:
@@ -127,7 +127,7 @@ def show() -> None:
     """Lists the API keys, without their secrets."""
     from api.storage.database import open_database
     from api.storage.keys import list_keys
-    from difficulty_service.commands.console import print_table
+    from difficulty_service.cli.console import print_table
 
     with open_database(read_settings()) as engine:
         keys = list_keys(engine)
@@ -154,8 +154,8 @@ def revoke(key_id: Annotated[str, Parameter("ID")], /) -> None:
     """
     from api.storage.database import open_database
     from api.storage.keys import revoke_key
-    from difficulty_service.commands.console import out
-    from difficulty_service.errors import ConfigError
+    from difficulty_service.base.errors import ConfigError
+    from difficulty_service.cli.console import out
 
     with open_database(read_settings()) as engine:
         key = revoke_key(engine, key_id)
@@ -183,7 +183,7 @@ def read_settings(**given: object) -> "Settings":
     from pydantic_settings import SettingsError
 
     from api.settings import Settings
-    from difficulty_service.errors import ConfigError
+    from difficulty_service.base.errors import ConfigError
 
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     try:

@@ -1,4 +1,7 @@
-"""The pages on a score file without a service: for people who only use the command line."""
+"""The pages on a score file without a service: for people who only use the command line.
+
+What the pages of an explored score file need its features for: a map and similar images.
+"""
 
 import hashlib
 import tempfile
@@ -12,28 +15,94 @@ import pyarrow.compute as pc
 from pydantic import SecretStr
 from sqlalchemy import Engine, insert, select
 
-from api.explored_features import add_features
-from api.jobs.files import COLUMNS_FILE, SCORES_FILE, attempt_prefix
-from api.jobs.rows import Job, encode, job_of
+from api.jobs.files import (
+    COLUMNS_FILE,
+    SCORES_FILE,
+    VECTORS_FILE,
+    attempt_prefix,
+    open_stored_parquet,
+)
+from api.jobs.store import Job, encode, job_of
 from api.results.score_columns import write_columns
-from api.schemas.jobs import StoredResult
+from api.schemas import StoredResult
 from api.server import run_server
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import now, open_database, write_transaction
-from api.storage.identifiers import id_of
-from api.storage.tables import JOBS
+from api.storage.tables import JOBS, id_of
+from difficulty_service.base.apart import call_apart
+from difficulty_service.base.errors import ConfigError, DifficultyError, FeatureStoreError
+from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.storage import is_uri
-from difficulty_service.errors import ConfigError, DifficultyError, FeatureStoreError
-from difficulty_service.feature_store.bad_image import BadImage
-from difficulty_service.feature_store.description import is_store
-from difficulty_service.feature_store.errors_file import ERRORS_FILE, read_errors, write_errors
-from difficulty_service.files.wording import count_of
+from difficulty_service.features.description import is_store, read_description
+from difficulty_service.features.errors_file import ERRORS_FILE, BadImage, read_errors, write_errors
 from difficulty_service.options import ReadingOptions
-from difficulty_service.reporting.samples import columns_to_read, to_samples
-from difficulty_service.runtime.apart import call_apart
-from difficulty_service.score_columns import require_columns
-from difficulty_service.score_file import ScoreFile, read_scores, write_scores
+from difficulty_service.scores.columns import require_columns
+from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
+from difficulty_service.scores.samples import columns_to_read, to_samples
+
+SOURCE_FILE = "features.txt"
+"""File that names the folder of the features that the other files were made of."""
+
+
+def add_features(artifact_root: str, job: Job, folder: Path) -> None:
+    """Adds the map and the vectors of a job's images, unless they are made of this folder already.
+
+    They are made in another process, since that takes torch, which the server does without.
+
+    Args:
+        artifact_root: Folder or URI of the results of jobs.
+        job: Job of a score file.
+        folder: Folder of the features.
+
+    Raises:
+        ConfigError: The folder holds no features, or none of these images.
+        FeatureStoreError: They are incomplete or damaged.
+        StatisticsError: No Gaussian can be fitted to them.
+    """
+    if not is_store(folder):
+        raise ConfigError(
+            f"{folder} holds no features",
+            "`difficulty score` keeps them beside the scores when it is given a dataset",
+            parameter="features",
+        )
+    artifacts = open_artifacts(artifact_root)
+    source = f"{folder.absolute()} {read_description(folder).fingerprint}"
+    if _read(artifacts, f"{attempt_prefix(job)}/{SOURCE_FILE}") != source:
+        call_apart(_add_files, artifact_root, job, folder, source)
+
+
+def _add_files(artifact_root: str, job: Job, folder: Path, source: str) -> None:
+    from api.worker.job_runner import write_page_files
+    from difficulty_service.features.store import open_store
+    from difficulty_service.gaussians.fit_options import FitOptions
+    from difficulty_service.scores.fit_store import fit_store
+
+    artifacts, prefix = open_artifacts(artifact_root), attempt_prefix(job)
+    store = open_store(folder)
+    gaussians = fit_store(store, FitOptions("auto", "auto")).gaussians
+    with open_stored_parquet(artifacts, job, SCORES_FILE) as file:
+        ids = file.read(["sample_id"])["sample_id"].cast(pa.string())
+    with tempfile.TemporaryDirectory() as name:
+        local = Path(name)
+        files = write_page_files(store, gaussians, local, len(ids), ids.combine_chunks())
+        if local / VECTORS_FILE not in files:
+            raise ConfigError(
+                f"the features in {folder} are of none of the images in the score file",
+                "name the folder of the features that were scored",
+                parameter="features",
+            )
+        (local / SOURCE_FILE).write_text(source)
+        for file in (*files, local / SOURCE_FILE):
+            artifacts.put(file, f"{prefix}/{file.name}")
+
+
+def _read(artifacts: Artifacts, key: str) -> str:
+    try:
+        with artifacts.open(key) as file:
+            return str(file.read().decode())
+    except FileNotFoundError:
+        return ""
 
 
 def explore(

@@ -8,12 +8,12 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.jobs.deletion import delete_left_files, finish_deletions
+from api.jobs.files import delete_left_files, finish_deletions
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from api.storage.unusable import is_damaged
+from api.storage.database import is_damaged
 from api.uploads.checking import UploadChecks
-from api.uploads.recovery import complete_received
+from api.uploads.store import complete_received
 
 SWEEP_SECONDS = 600.0
 """Seconds between two sweeps of files that deleted jobs have left."""

@@ -21,7 +21,7 @@ from api.settings import Settings
 from api.storage.database import open_database
 from api.storage.keys import any_keys
 from api.worker.processes import running_workers
-from difficulty_service.errors import ConfigError, Setting
+from difficulty_service.base.errors import ConfigError, Setting
 
 SHUTDOWN_SECONDS = 10
 """Time limit for answers in progress once the server is told to stop."""

@@ -19,16 +19,15 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.mapped_features import MappedFeatures
-from difficulty_service.feature_store.part import Part, open_part, write_part
-from difficulty_service.files import checksum
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import read_scores, write_scores
-from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.fitting import fit
-from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
-from difficulty_service.statistics.moments import compute_moments
+from difficulty_service.base import checksums as checksum
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import MappedFeatures, Part, open_part, write_part
+from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.gaussians.fitting import fit
+from difficulty_service.gaussians.moments import compute_moments
+from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.fitted_gaussians import load_gaussians, save_gaussians
+from difficulty_service.scores.provenance import Provenance
 
 REPEATS = 7
 CLASSES = 100

@@ -22,10 +22,10 @@ import torch
 from machine import machine
 from pages import write_random_scores
 
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
-from difficulty_service.score_file import read_scores
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
+from difficulty_service.scores.file import read_scores
 
 PAGES = (
     "",

@@ -41,14 +41,14 @@ from difficulty_service.backbones.backbone import (
     choose_device,
 )
 from difficulty_service.backbones.frozen_network import FrozenNetwork
+from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
+from difficulty_service.base.threads import num_workers
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.schedules import SMALL_SIZE, suitable_batch_size
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import normalise
 from difficulty_service.pipeline import ExtractRequest, extract_dataset
-from difficulty_service.runtime.parallel import num_workers
-from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
 
 LEAST_RATIO = 0.9
 SMALL_IMAGES, PHOTOGRAPHS = 8192, 1024

@@ -29,7 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from difficulty_service.interface.score_arrays import score
+from difficulty_service.interface.score import score
 
 SIZES = (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 RULES = ("auto", "none", "ledoit-wolf")

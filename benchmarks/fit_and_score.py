@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.runtime.process_setup import enable_avx512_kernels
+from difficulty_service.base.process_setup import enable_avx512_kernels
 
 SIZES = {
     "small": (50_000, 512, 10),
@@ -52,8 +52,8 @@ def make_features(folder: Path, samples: int, dim: int, classes: int) -> None:
 def difficulty(features, labels, classes):  # noqa: ANN001, ANN201, D103
     import torch
 
+    from difficulty_service.gaussians.fitting import fit
     from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-    from difficulty_service.statistics.fitting import fit
 
     def run():  # noqa: ANN202
         x, y = torch.as_tensor(features), torch.as_tensor(labels)  # arrays, or on a device
@@ -184,7 +184,7 @@ def gemm_rate(threads: int, multiply: Callable[[Any, Any], Any] | None = None) -
 
     import numpy as np
 
-    from difficulty_service.statistics.products import one_thread_per_product
+    from difficulty_service.gaussians.products import one_thread_per_product
 
     size = 2048
     pairs = [np.ones((2, size, size), np.float32) for _ in range(threads)]

@@ -23,7 +23,7 @@ import numpy as np
 from fit_and_score import SIZES, make_features
 from machine import machine
 
-from difficulty_service.runtime.process_setup import enable_avx512_kernels
+from difficulty_service.base.process_setup import enable_avx512_kernels
 
 METHODS = ("difficulty score STORE", "ds.score")
 CALLS = 5
@@ -31,9 +31,9 @@ CALLS = 5
 
 def write_store(folder: Path) -> None:
     """The features of `make_features` as a feature store, beside the arrays."""
-    from difficulty_service.feature_store.part import Part
-    from difficulty_service.feature_store.store import create_store
-    from difficulty_service.interface.score_arrays import read_arrays
+    from difficulty_service.features.part import Part
+    from difficulty_service.features.store import create_store
+    from difficulty_service.interface.score import read_arrays
 
     features, labels = np.load(folder / "features.npy"), np.load(folder / "labels.npy")
     source = read_arrays(features, labels, None)
@@ -46,7 +46,7 @@ def write_store(folder: Path) -> None:
 
 def call_command(folder: Path) -> None:
     """What the command does between its start-up and its output."""
-    from difficulty_service.feature_store.store import open_store
+    from difficulty_service.features.store import open_store
     from difficulty_service.pipeline import ScoreRequest, score_features
 
     score_features(open_store(folder / "store"), ScoreRequest(folder / "scores.parquet"))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from difficulty_service.feature_store.store import open_store
+from difficulty_service.features.store import open_store
 
 WEIGHT_DECAY, STEPS = 1e-4, 150
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from difficulty_service.runtime.parallel import num_workers
+from difficulty_service.base.threads import num_workers
 
 
 def machine() -> str:

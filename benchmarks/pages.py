@@ -18,8 +18,8 @@ import pyarrow as pa
 from machine import machine
 
 import difficulty_service as ds
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 
 CLASSES = 1000
 MEGABYTE = 1_000_000

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.feature_description import LEAST_AGREEMENT
+from difficulty_service.features.description import LEAST_AGREEMENT
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
-from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 
 SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 IMAGES = SHARED / "data" / "cifar10_test.parquet"

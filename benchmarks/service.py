@@ -41,13 +41,12 @@ from running import Pace, listening_url, pace
 
 from api.jobs.store import get_job
 from api.online.encoder import BackbonePool
-from api.online.loaded_models import LoadedModels
-from api.online.scoring_model import ScoringModel
+from api.online.loaded_models import LoadedModels, ScoringModel
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect
-from difficulty_service.runtime.parallel import num_workers
-from difficulty_service.runtime.process_setup import keep_freed_memory
+from difficulty_service.base.process_setup import keep_freed_memory
+from difficulty_service.base.threads import num_workers
 
 CLIENTS = 8
 TORCH_THREADS = 1

@@ -37,17 +37,17 @@ from fit_and_score import gemm_rate, pytorch_ood
 from machine import machine
 from torch import Tensor
 
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import FeatureStore, create_store, open_store
+from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
+from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import FeatureStore, create_store, open_store
+from difficulty_service.gaussians.chunks import with_labels
+from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.gaussians.products import Workspace, one_thread_per_product
 from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.runtime.parallel import map_in_order, num_workers
-from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.scoring.fit_store import Piece, StoreChunks, fit_store
-from difficulty_service.statistics.chunks import with_labels
-from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.products import Workspace, one_thread_per_product
+from difficulty_service.scores.fit_store import Piece, StoreChunks, fit_store
 
 DIM, CLASSES, PART_ROWS = 512, 1000, 4096
 DISTINCT_ROWS = 1_281_167

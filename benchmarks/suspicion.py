@@ -24,9 +24,9 @@ from pathlib import Path
 from machine import machine
 from streamed import CLASSES, DIM, in_child, make_store
 
-from difficulty_service.feature_store.store import open_store
+from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
+from difficulty_service.features.store import open_store
 from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
 
 KINDS = ("rmd", "rmd,agree", "rmd,suspicion", "rmd,suspicion,agree")
 

@@ -6,16 +6,16 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from difficulty_service import errors as errors
-    from difficulty_service.interface.compare_scores import compare_scores as compare_scores
-    from difficulty_service.interface.consensus import consensus as consensus
+    from difficulty_service.base import errors as errors
+    from difficulty_service.interface.comparisons import compare_scores as compare_scores
+    from difficulty_service.interface.comparisons import consensus as consensus
     from difficulty_service.interface.encoder import Encoder as Encoder
     from difficulty_service.interface.encoder import backbone as backbone
     from difficulty_service.interface.estimator import RelativeMahalanobis as RelativeMahalanobis
     from difficulty_service.interface.explain import explain as explain
     from difficulty_service.interface.report import report as report
-    from difficulty_service.interface.score_arrays import score as score
-    from difficulty_service.interface.score_images import score_dataset as score_dataset
+    from difficulty_service.interface.score import score as score
+    from difficulty_service.interface.score import score_dataset as score_dataset
     from difficulty_service.interface.scores import Scores as Scores
     from difficulty_service.interface.scores import open_scores as open_scores
 

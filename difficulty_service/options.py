@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, get_args
 from cyclopts import Group, Parameter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
+from difficulty_service.gaussians.fit_options import ShrinkageRule
 from difficulty_service.images.corruption_strengths import STRENGTHS
-from difficulty_service.score_columns import SCORERS
-from difficulty_service.statistics.fit_options import ShrinkageRule
+from difficulty_service.scores.columns import SCORERS
 
 SHRINKAGE_RULES: tuple[str, ...] = get_args(ShrinkageRule)
 """Rules of shrinkage, besides an intensity."""

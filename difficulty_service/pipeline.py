@@ -14,36 +14,32 @@ from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.engines.cluster import ClusterOptions
-from difficulty_service.engines.engine import Engine
-from difficulty_service.engines.local import LocalEngine
-from difficulty_service.extraction.changed_files import set_aside_changed
 from difficulty_service.extraction.description import describe_features
+from difficulty_service.extraction.engines.cluster import ClusterOptions
+from difficulty_service.extraction.engines.local import Engine, LocalEngine
+from difficulty_service.extraction.extracted_shard import warn_of_unreadable_classes
 from difficulty_service.extraction.image_watch import ImageWatch
-from difficulty_service.extraction.part_writer import PartWriter
+from difficulty_service.extraction.part_writer import PartWriter, set_aside_changed
 from difficulty_service.extraction.shard_subset import ShardSubset
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
-from difficulty_service.extraction.unreadable_classes import warn_of_unreadable_classes
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.bad_image import BadImage
-from difficulty_service.feature_store.errors_file import write_errors
-from difficulty_service.feature_store.previous import (
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.errors_file import BadImage, write_errors
+from difficulty_service.features.previous import (
     Reuse,
     delete_reused,
     open_previous,
     writable_store,
 )
-from difficulty_service.feature_store.source import FeatureSource
-from difficulty_service.feature_store.store import FeatureStore
-from difficulty_service.score_file import require_score_file_name
+from difficulty_service.features.source import FeatureSource
+from difficulty_service.features.store import FeatureStore
+from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.scorers.near_duplicates import require_threshold
-from difficulty_service.scoring.fit_store import fit_store
-from difficulty_service.scoring.fitted_gaussians import FittedGaussians
-from difficulty_service.scoring.same_features import require_same_features
-from difficulty_service.scoring.score_rows import require_packages
-from difficulty_service.scoring.score_store import ScoreSummary, score_store
-from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.scores.file import require_score_file_name
+from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
+from difficulty_service.scores.rows import require_packages
+from difficulty_service.scores.store import ScoreSummary, score_store
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ class ExtractRequest:
         subset: Shards to extract; `merging.merge_stores` joins the stores of all subsets.
         cluster: Ray cluster that runs the shards; None to run them in this process.
         clock: Measures how long each stage is busy in this process; None to measure nothing.
-        lend: Function that may first add features of other runs, as in `feature_store.previous`.
+        lend: Function that may first add features of other runs, as in `features.previous`.
         watch: Is told which images are being read and decoded in this process; None to tell nobody.
     """
 
@@ -295,6 +291,6 @@ def extract_dataset(
 def _choose_engine(request: ExtractRequest) -> Engine:
     if request.cluster is None:
         return LocalEngine(request.clock)
-    from difficulty_service.engines.ray_cluster import RayEngine
+    from difficulty_service.extraction.engines.ray_cluster import RayEngine
 
     return RayEngine(request.cluster)

@@ -11,9 +11,9 @@ import torch
 from torch.nn import functional as F
 
 from difficulty_service.extraction import precision
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
 
 ROOT = Path(__file__).resolve().parent.parent
 

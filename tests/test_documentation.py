@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import SCHEMA, write_scores
+from difficulty_service.scores.file import SCHEMA, write_scores
+from difficulty_service.scores.provenance import Provenance
 from docs.recipes import PAGE, page
 from tests.command_options import options_by_command
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants

@@ -5,6 +5,7 @@ The package is installed for real, in a folder on the path of new processes.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
+
+ROOT = Path(__file__).resolve().parent.parent
 
 ENTRY_POINTS = """
 [difficulty.scorers]
@@ -65,7 +68,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from difficulty_service.cleaning.exports.samples import Exported
+from difficulty_service.review.exports.samples import Exported
 
 
 def largest_feature(samples):
@@ -118,11 +121,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(installed: Path, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Runs Python where the package is installed."""
     path = os.pathsep.join([str(installed), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(  # noqa: S603 - fixed arguments
         [sys.executable, *arguments],
+        cwd=cwd,
         env=os.environ | {"PYTHONPATH": path, "COLUMNS": "300", "TERM": "dumb", "NO_COLOR": "1"},
         check=False,
         capture_output=True,
@@ -130,8 +134,10 @@ def run(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def difficulty(installed: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    done = run(installed, "-m", "difficulty_service", *map(str, arguments))
+def difficulty(
+    installed: Path, *arguments: object, cwd: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    done = run(installed, "-m", "difficulty_service", *map(str, arguments), cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -249,3 +255,58 @@ def test_a_dataset_that_its_package_cannot_read_is_one_clear_error(installed: Pa
 
     assert done.returncode == 1
     assert "plugged_difficulty:open_squares cannot read 'squares:many': ValueError" in done.stderr
+
+
+NEW_OPTION = '''
+    sharpen: bool = False
+    """Sharpen images first, as an unsharp mask does."""
+
+'''
+
+OPTION_EVERYWHERE = """
+import json, sys
+from typing import get_type_hints
+from fastapi.testclient import TestClient
+from api.app import create_app
+from api.settings import Settings
+from difficulty_service.interface.image_options import ImageOptions
+from docs.options import page
+
+sentence = "Sharpen images first, as an unsharp mask does."
+settings = Settings(data_dir=sys.argv[1], roots={"photos": sys.argv[1]})
+with TestClient(create_app(settings), base_url="http://localhost") as client:
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    option = schemas["JobCreate"]["properties"]["sharpen"]
+    form = client.get("/").text
+print("found", json.dumps({
+    "openapi": option["description"] == sentence and option["default"] is False,
+    "form": 'name="sharpen"' in form and sentence in form,
+    "python": "sharpen" in get_type_hints(ImageOptions),
+    "reference": f"| `sharpen` | off | {sentence} |" in page(),
+}))
+"""
+
+
+def test_an_option_that_is_written_in_two_files_is_everywhere(tmp_path: Path) -> None:
+    for package in ("difficulty_service", "api", "docs"):
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pyc*", "*.png")
+        )
+    options = tmp_path / "difficulty_service" / "options.py"
+    start = "class EncodingOptions(Options):\n"
+    before, _, after = options.read_text().partition(start)
+    docstring, _, fields = after.partition("\n\n")
+    options.write_text(f"{before}{start}{docstring}\n{NEW_OPTION}{fields}")
+    keywords = tmp_path / "difficulty_service" / "interface" / "image_options.py"
+    keywords.write_text(
+        keywords.read_text().replace("    seed: int\n", "    seed: int\n    sharpen: bool\n")
+    )
+
+    done = run(tmp_path, "-W", "ignore", "-c", OPTION_EVERYWHERE, str(tmp_path), cwd=tmp_path)
+    shown = difficulty(tmp_path, "score", "--help", cwd=tmp_path).stdout
+
+    assert done.returncode == 0, done.stderr
+    found_in = json.loads(done.stdout.partition("found ")[2])
+    assert all(found_in.values()), found_in
+    assert "--sharpen" in shown
+    assert "Sharpen images first, as an unsharp mask does." in " ".join(shown.split())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from importlinter.cli import lint_imports
 
-from difficulty_service import errors
+from difficulty_service.base import errors
 from difficulty_service.cli import create_app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,29 +24,17 @@ IMPORT_RULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["imp
 
 # For each contract, a module and what it must not import.
 VIOLATIONS = {
-    "users": ("difficulty_service.errors", "api.settings"),
-    "service": ("difficulty_service.files.atomic_file", "difficulty_service.score_file"),
+    "users": ("difficulty_service.base.errors", "api.settings"),
+    "service": ("difficulty_service.base.files", "difficulty_service.scores.file"),
     "trainer": ("trainer.config", "trainer.run_folder"),
     "api": ("api.settings", "api.logs"),
-    "circles": ("difficulty_service.feature_store.part", "difficulty_service.feature_store.store"),
-    "engines": ("difficulty_service.engines.local", "difficulty_service.engines.ray_cluster"),
-    "backbones": ("difficulty_service.backbones.clip", "difficulty_service.backbones.timm_models"),
-    "datasets": ("difficulty_service.datasets.table", "difficulty_service.datasets.archive"),
-    "published": (
-        "difficulty_service.datasets.published.idx",
-        "difficulty_service.datasets.published.svhn",
-    ),
-    "scorers": ("difficulty_service.scorers.knn", "difficulty_service.scorers.kmeans"),
-    "data": ("trainer.data.classes", "trainer.data.images"),
-    "models": ("trainer.models.resnet", "trainer.models.densenet"),
-    "losses": ("trainer.losses.focal", "trainer.losses.brier"),
-    "metrics": ("trainer.metrics.predictions", "trainer.metrics.calibration"),
-    "arrays": ("difficulty_service.statistics.moments", "PIL"),
+    "circles": ("difficulty_service.features.part", "difficulty_service.features.store"),
+    "arrays": ("difficulty_service.gaussians.moments", "PIL"),
     "tensors": ("trainer.losses.mmce", "sklearn"),
     "entrance": ("trainer.samples", "difficulty_service.scorers.mahalanobis"),
     "open-clip": ("difficulty_service.backbones.weights", "open_clip"),
     "timm": ("difficulty_service.backbones.clip", "timm"),
-    "ray": ("difficulty_service.engines.local", "ray"),
+    "ray": ("difficulty_service.extraction.engines.local", "ray"),
     "faiss": ("difficulty_service.scorers.kmeans", "faiss"),
     "transformers": ("difficulty_service.backbones.clip", "transformers"),
 }

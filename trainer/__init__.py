@@ -6,8 +6,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainer.interface.train import TrainedRun as TrainedRun
-    from trainer.interface.train import train as train
+    from trainer.interface import TrainedRun as TrainedRun
+    from trainer.interface import train as train
 
 __all__ = ["TrainedRun", "train"]
 
@@ -18,7 +18,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module("trainer.interface.train")
+    module = import_module("trainer.interface")
     globals().update({each: getattr(module, each) for each in __all__})
     return globals()[name]
 

@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from difficulty_service.commands.lazily import add_command
+from difficulty_service.cli.lazily import add_command
 
 COMMANDS = ("train", "evaluate", "compare", "figures", "sweep", "uncertainty")
 """Functions that are commands, each in a module of the same name."""

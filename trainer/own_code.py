@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 
 LIBRARIES = ("timm:", "transformers:")
 """What the names of models begin with that are networks of another library."""

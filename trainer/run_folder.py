@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from difficulty_service.errors import Setting, TrainingError
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_json import dump_checked, load_checked
-from difficulty_service.files.checked_parquet import write_parquet
+from difficulty_service.base.checksums import dump_checked, load_checked
+from difficulty_service.base.errors import Setting, TrainingError
+from difficulty_service.base.files import replacing
+from difficulty_service.base.tables import write_parquet
 from trainer.samples import InputSpec, SkippedEntry
 
 VERSION = 1

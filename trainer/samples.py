@@ -25,7 +25,7 @@ class Inputs(Protocol):
         Yields:
             One batch per entry of the plan: images, uint8 of shape (samples, 3, height, width);
             features, float32 of shape (samples, dim); texts, int64 of shape (samples, length); or
-            trees, int64 of shape (nodes, 5), as `trainer.data.forest.TreeInputs` describes them.
+            trees, int64 of shape (nodes, 5), as `trainer.data.trees.TreeInputs` describes them.
         """
         ...
 

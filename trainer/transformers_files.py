@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.errors import ConfigError, MissingPackage
+from difficulty_service.base.errors import ConfigError, MissingPackage
 
 PREFIX = "transformers:"
 """Of the names of models that are networks of transformers."""

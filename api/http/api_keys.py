@@ -1,8 +1,12 @@
-"""Authentication and authorisation by API key, and the rules that hold while there are no keys."""
+"""Authentication and authorisation by API key, and the rules that hold while there are no keys.
+
+Checks the key of a request again while the request goes on.
+"""
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
@@ -12,13 +16,14 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPBearer
 from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.http.browsers import refuse_other_sites, secret_in_cookie
 from api.http.problem_responses import answer, problem_of
 from api.http.problems import Problem
-from api.storage.keys import SCOPES, any_keys, find_key
+from api.storage.keys import SCOPES, any_keys, find_key, is_in_force
 
 HEALTH = "/healthz"
 OPEN_PATHS = (HEALTH, "/readyz")
@@ -251,3 +256,57 @@ write_key = require_scope("write")
 
 ReadKey = Annotated[Principal, Depends(read_key)]
 WriteKey = Annotated[Principal, Depends(write_key)]
+
+
+CHECK_SECONDS = 2.0
+
+
+@dataclass
+class KeyWatch:
+    """Checks every few seconds whether a caller who was let in would be still.
+
+    Attributes:
+        engine: The database.
+        owner: Id of the key; "" where there were no keys.
+        every: Seconds between two checks.
+        checked: When the last one was made, by the monotonic clock.
+    """
+
+    engine: Engine
+    owner: str
+    every: float = CHECK_SECONDS
+    checked: float = field(default_factory=time.monotonic)
+
+    async def check(self) -> None:
+        """Looks the key up if that was long enough ago.
+
+        Raises:
+            Problem: The key no longer allows anything.
+        """
+        if time.monotonic() - self.checked < self.every:
+            return
+        if not await run_in_threadpool(is_in_force, self.engine, self.owner):
+            raise _no_longer_valid(self.owner)
+        self.checked = time.monotonic()
+
+    async def watched(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The chunks of a body, as long as the key is valid.
+
+        Raises:
+            Problem: It is so no longer.
+        """
+        async for chunk in body:
+            yield chunk
+            await self.check()
+
+
+def _no_longer_valid(owner: str) -> Problem:
+    return Problem(
+        401,
+        "unauthorised",
+        "the key was revoked during the request"
+        if owner
+        else "keys are in use since the request began",
+        "go on with a valid key",
+        headers={"WWW-Authenticate": "Bearer", "Connection": "close"},
+    )

@@ -18,8 +18,8 @@ from starlette.routing import Match
 
 from api.http.problems import CONTENT_TYPE, STORAGE_REASONS, Problem, reason_of
 from api.http.public_text import hide_paths, public_names
-from api.storage.unusable import DatabaseUnusable, is_damaged
-from difficulty_service.errors import DifficultyError, MissingPackage, Setting
+from api.storage.database import DatabaseUnusable, is_damaged
+from difficulty_service.base.errors import DifficultyError, MissingPackage, Setting
 
 RETRY_AFTER = 5  # seconds; a restart of the database takes about that long
 RETRY_AFTER_CLEANING = 60  # seconds

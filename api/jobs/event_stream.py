@@ -9,10 +9,9 @@ import anyio
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.http.key_watch import KeyWatch
+from api.http.api_keys import KeyWatch
 from api.http.problems import Problem
-from api.jobs.rows import Event
-from api.jobs.store import events_after, get_job
+from api.jobs.store import Event, events_after, get_job
 from api.storage.tables import FINAL_STATES
 
 POLL_SECONDS = 0.5

@@ -1,14 +1,33 @@
-"""The files of a job: their names, its work folder, and their deletion."""
+"""The files of a job: their names, its work folder, and their deletion.
+
+Files of finished jobs, which are checked before their first byte is used.
+
+Deletes finished jobs: first hidden from clients, then without files, then without a row.
+
+Whatever ends a deletion early, the row that is left leads `finish_deletions` to what remains. A
+request that was being answered meanwhile may add a file afterwards, such as a thumbnail;
+`delete_left_files` deletes the folders of jobs that are gone.
+"""
 
 import fcntl
+import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from api.jobs.rows import Job
+import pyarrow as pa
+import pyarrow.parquet as pq
+import structlog
+from sqlalchemy import Engine
+
+from api.http.problems import Problem
+from api.jobs.store import Job, begin_deletion, end_deletion, get_job, jobs_to_delete
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
+from api.storage.tables import FINAL_STATES
+from difficulty_service.base.checksums import DamagedFile, verify
+from difficulty_service.base.tables import UNREADABLE, require_checksum
 
 SCORES_FILE = "scores.parquet"
 GAUSSIANS_FILE = "gaussians.safetensors"
@@ -124,3 +143,125 @@ def jobs_with_local_files(settings: Settings) -> list[str]:
         if folder.parent.is_dir():
             ids |= {path.name for path in folder.parent.iterdir() if path.is_dir()}
     return sorted(ids)
+
+
+def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
+    """Opens a file of a succeeded job; its bytes are those that the job wrote.
+
+    A file is checked when it is first opened, and again once its size or time changes: scores
+    against the SHA-256 that the job recorded, others against the checksum inside them.
+
+    Args:
+        artifacts: Results of the jobs.
+        job: A succeeded job.
+        name: Name of the file.
+
+    Raises:
+        Problem: The file is gone or damaged.
+    """
+    assert job.result is not None  # noqa: S101 - because it succeeded
+    recorded = job.result.scores_sha256 if name == SCORES_FILE else None
+
+    def check(file: pa.NativeFile) -> None:
+        verify(file)
+        file.seek(0)
+        if recorded and hashlib.file_digest(file, "sha256").hexdigest() != recorded:
+            raise DamagedFile("its SHA-256 is not the recorded one")
+
+    try:
+        return artifacts.open_checked(f"{job.result.prefix}/{name}", check)
+    except FileNotFoundError:
+        raise Problem(
+            410, "gone", f"the files of job {job.id} are gone", "submit the dataset again"
+        ) from None
+    except DamagedFile as error:
+        raise damaged(job, name) from error
+
+
+@contextmanager
+def open_stored_parquet(artifacts: Artifacts, job: Job, name: str) -> Iterator[pq.ParquetFile]:
+    """Opens a Parquet file of a succeeded job; errors as for `open_stored`."""
+    with open_stored(artifacts, job, name) as opened:
+        try:
+            file = pq.ParquetFile(opened)
+            require_checksum(opened, file.metadata)
+        except UNREADABLE as error:
+            raise damaged(job, name) from error
+        with file:
+            yield file
+
+
+def damaged(job: Job, name: str) -> Problem:
+    """The problem that a file of a job is not as it was written."""
+    return Problem(
+        500,
+        "damaged",
+        f"{name} of job {job.id} was damaged on the server",
+        "submit the dataset again, or have the file restored from a backup",
+    )
+
+
+def delete_finished(
+    engine: Engine, settings: Settings, artifacts: Artifacts, owner: str | None, job_id: str
+) -> bool:
+    """Deletes a finished job with its files.
+
+    Files that cannot be deleted now are left to `finish_deletions`.
+
+    Args:
+        engine: The database.
+        settings: Settings with the folders of files.
+        artifacts: Results of the jobs.
+        owner: Owner of the job; None for any.
+        job_id: Id of the job.
+
+    Returns:
+        False if it does not exist, is not finished, or belongs to another owner.
+    """
+    if not begin_deletion(engine, owner, job_id):
+        return False
+    _finish(engine, settings, artifacts, job_id)
+    return True
+
+
+def finish_deletions(engine: Engine, settings: Settings, artifacts: Artifacts) -> int:
+    """Finishes the deletions that were begun; returns the number of those that are finished."""
+    ids = jobs_to_delete(engine)
+    return sum(_finish(engine, settings, artifacts, job_id) for job_id in ids)
+
+
+def delete_left_files(engine: Engine, settings: Settings, artifacts: Artifacts) -> int:
+    """Deletes folders whose job is gone, and the work of finished jobs; returns their number.
+
+    The row of a job exists before its first file, so no file of a new job is deleted.
+    """
+    deleted = 0
+    for job_id in jobs_with_local_files(settings):
+        job = get_job(engine, None, job_id)
+        if job is None:
+            deleted += any(folder.exists() for folder in local_folders(settings, job_id))
+            for folder in local_folders(settings, job_id):
+                shutil.rmtree(folder, ignore_errors=True)
+        elif job.state in FINAL_STATES and (settings.work_dir / job_id).exists():
+            delete_work(settings.work_dir, job_id)
+            deleted += 1
+    for prefix in artifacts.list_folders(JOBS_PREFIX):
+        if get_job(engine, None, prefix.removeprefix(f"{JOBS_PREFIX}/")) is None:
+            artifacts.delete_prefix(prefix)
+            deleted += 1
+    return deleted
+
+
+def _finish(engine: Engine, settings: Settings, artifacts: Artifacts, job_id: str) -> bool:
+    try:
+        delete_job_files(settings, artifacts, job_id)
+    except OSError as error:
+        structlog.get_logger().warning(
+            "deletion-unfinished",
+            job=job_id,
+            reason=type(error).__name__,
+            consequence="tried again",
+        )
+        return False
+    end_deletion(engine, job_id)
+    return True

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, select, update
 
-from api.jobs.rows import Job, add_event, encode, finish, job_of
-from api.schemas.jobs import StoredResult
+from api.jobs.store import Job, add_event, encode, finish, job_of
+from api.schemas import StoredResult
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import JOBS
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from urllib.parse import SplitResult, urlsplit
 
 from api.settings import Settings
-from difficulty_service.errors import ImageError
+from difficulty_service.base.errors import ImageError
 
 PORT = 443
 TIMEOUT = 30.0  # seconds for the whole download

@@ -6,10 +6,9 @@ from typing import Any
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
-from api.jobs.dataset_roots import resolve_dataset, root_boundary
-from api.jobs.rows import Job
-from api.jobs.store import get_job
-from api.schemas.jobs import JobCreate, JobDataset
+from api.jobs.dataset import resolve_dataset, root_boundary
+from api.jobs.store import Job, get_job
+from api.schemas import JobCreate, JobDataset
 from api.settings import Settings
 from api.uploads.store import get_upload
 from difficulty_service.backbones import find_loader
@@ -18,8 +17,8 @@ from difficulty_service.backbones.text_encoders import (
     TRANSFORMERS_PREFIX,
     require_modality,
 )
-from difficulty_service.errors import BackboneError, DatasetError, as_keyword
-from difficulty_service.files.glob_pattern import parse_glob
+from difficulty_service.base.errors import BackboneError, DatasetError, as_keyword
+from difficulty_service.base.glob_pattern import parse_glob
 
 WILDCARDS = frozenset("*?[")
 

@@ -1,14 +1,185 @@
-"""Samples in the body of a request: JSON with texts or feature vectors, or an Arrow stream."""
+"""Samples in the body of a request: JSON with texts or feature vectors, or an Arrow stream.
 
+Feature vectors in an Arrow stream, whose size is known before any of it is decoded.
+
+A stream of a few kilobytes could unpack to gigabytes: by compression, by a batch that claims to
+have millions of rows, or by a dictionary whose long text many rows repeat. So compression is
+refused, rows are counted in the headers of the batches, and labels are read one by one.
+"""
+
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.http.decimals import parse_decimal
-from api.online.arrow_bodies import invalid, read_labels, read_stream, read_values, too_many
+from api.http.problems import Problem
+
+COLUMNS = ("features", "label")
+MAX_LABEL_LENGTH = 1000
+MAX_DICTIONARIES = 100  # each replaces or extends the one before, which costs a copy
+
+_RECORD_BATCH, _DICTIONARY = "record batch", "dictionary"
+_FORMER_COMPRESSION = b"ARROW:experimental_compression"
+_HEADER, _LENGTH, _COMPRESSION, _DATA = 2, 0, 3, 1  # numbers of fields in Arrow's Message.fbs
+
+
+def read_stream(body: bytes, max_rows: int) -> pa.Table:
+    """The table of an Arrow stream with the columns `features` and, if known, `label`.
+
+    Raises:
+        Problem: The body is not such a stream, is compressed, or has too many rows.
+    """
+    try:
+        _check_messages(body, max_rows)
+        with pa.ipc.open_stream(body) as stream:
+            _check_columns(stream.schema)
+            table = stream.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:
+        raise Problem(
+            422,
+            "unreadable",
+            f"the body is not an Arrow stream: {error}",
+            "send an Arrow IPC stream",
+        ) from None
+    return table
+
+
+def read_values(column: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:
+    """The vectors of a column of lists. Shape (samples, dim).
+
+    Raises:
+        Problem: The column has another type, or a vector another length.
+    """
+    kind = column.type
+    if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)) or not (
+        pa.types.is_floating(kind.value_type)
+    ):
+        raise invalid("features", f"of type {kind}, expected lists of floating-point numbers")
+    lists = column.combine_chunks()
+    lengths = lists.value_lengths()
+    if lists.null_count or lengths.null_count or any(each != dim for each in lengths.to_pylist()):
+        raise invalid("features", f"every vector must have {dim} numbers")
+    values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+    return values.reshape(-1, dim).copy()
+
+
+def read_labels(column: pa.ChunkedArray) -> list[str | int | None]:
+    """The labels of a column of text or integers; None where unknown.
+
+    Raises:
+        Problem: The column has another type, or a label is too long.
+    """
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    kinds = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_string_view,
+        pa.types.is_integer,
+        pa.types.is_null,
+    )
+    if not any(is_kind(kind) for is_kind in kinds):
+        raise invalid("label", f"of type {str(column.type)[:200]}, expected text or integers")
+    labels = []
+    # One by one, because all rows may repeat one long text of a dictionary.
+    for row, cell in enumerate(column):
+        label = cell.as_py()
+        if isinstance(label, str) and len(label) > MAX_LABEL_LENGTH:
+            raise invalid(
+                f"label.{row}", f"{len(label):,} characters, the maximum is {MAX_LABEL_LENGTH:,}"
+            )
+        labels.append(label)
+    return labels
+
+
+def too_many(rows: int, max_rows: int) -> Problem:
+    """For a body with more vectors than one request may have."""
+    return Problem(
+        413,
+        "too-large",
+        f"{rows:,} vectors, the maximum of a request is {max_rows:,}",
+        "send them in several requests; whole datasets go to POST /v1/jobs",
+        field="features",
+    )
+
+
+def invalid(field: str, detail: str) -> Problem:
+    """For a field that is wrong."""
+    remedy = "see /docs for the schema of the body"
+    return Problem(422, "invalid-request", f"{field}: {detail}", remedy, field=field)
+
+
+def _check_columns(schema: pa.Schema) -> None:
+    if "features" not in schema.names:
+        raise invalid("features", f"there is no such column among {schema.names[:20]}")
+    for number, name in enumerate(schema.names):
+        if name not in COLUMNS:
+            raise invalid(
+                name[:100], f"no such column is used; the columns are {', '.join(COLUMNS)}"
+            )
+        if name in schema.names[:number]:
+            raise invalid(name, "two columns have this name")
+
+
+def _check_messages(body: bytes, max_rows: int) -> None:
+    """Reads the headers of all messages, without decoding any.
+
+    Raises:
+        Problem: A message is compressed, or all together have too many rows.
+    """
+    rows = dictionaries = 0
+    for message in pa.ipc.MessageReader.open_stream(body):
+        if message.type not in (_RECORD_BATCH, _DICTIONARY):
+            continue
+        metadata = message.metadata.to_pybytes()
+        batch = _table_at(metadata, _root(metadata), _HEADER)
+        if message.type == _DICTIONARY:
+            dictionaries += 1
+            batch = _table_at(metadata, batch, _DATA)
+        if _field(metadata, batch, _COMPRESSION) or _FORMER_COMPRESSION in metadata:
+            raise Problem(
+                422,
+                "unreadable",
+                "the Arrow stream is compressed",
+                "send it without compression: in pyarrow, IpcWriteOptions(compression=None)",
+            )
+        length = _field(metadata, batch, _LENGTH)
+        rows += struct.unpack_from("<q", metadata, length)[0] if length else 0
+        if rows > max_rows:
+            raise too_many(rows, max_rows)
+        if dictionaries > MAX_DICTIONARIES:
+            raise invalid("label", f"more than {MAX_DICTIONARIES} dictionaries; send one")
+
+
+def _root(metadata: bytes) -> int:
+    return int(struct.unpack_from("<I", metadata)[0])
+
+
+def _field(metadata: bytes, table: int, number: int) -> int:
+    """Position of a field of a FlatBuffers table; 0 where the table does not have it."""
+    vtable = table - struct.unpack_from("<i", metadata, table)[0]
+    if 4 + 2 * number >= struct.unpack_from("<H", metadata, vtable)[0]:
+        return 0
+    offset = struct.unpack_from("<H", metadata, vtable + 4 + 2 * number)[0]
+    return table + offset if offset else 0
+
+
+def _table_at(metadata: bytes, table: int, number: int) -> int:
+    """Position of the table that a field of a table refers to.
+
+    Raises:
+        ValueError: The table does not have the field.
+    """
+    position = _field(metadata, table, number)
+    if not position:
+        raise ValueError("a message without its header")
+    return position + int(struct.unpack_from("<I", metadata, position)[0])
+
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
 from api.jobs.files import GAUSSIANS_FILE
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.online.process import ScoringProcess
 from api.storage.artifacts import Artifacts
-from difficulty_service.feature_description import FeatureDescription
+from difficulty_service.features.description import FeatureDescription
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ import structlog
 from numpy.typing import NDArray
 
 from api.http.problems import Problem
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.logs import set_up_logging
 from api.online.sample_scores import EncodedScores, SampleScores
 from api.settings import Settings
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.runtime.apart import Apart, ProcessEnded
-from difficulty_service.runtime.process_setup import keep_freed_memory
+from difficulty_service.base.apart import Apart, ProcessEnded
+from difficulty_service.base.process_setup import keep_freed_memory
+from difficulty_service.features.description import FeatureDescription
 
 
 class ScoringProcess:

@@ -15,16 +15,16 @@ from torch import Tensor
 
 from api.http.problems import Problem
 from api.jobs.files import gaussians_folder
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.online.encoder import BackbonePool
 from api.online.loaded_models import LoadedModels
 from api.online.sample_scores import EncodedScores, SampleScores
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from difficulty_service.backbones.backbone import choose_device
-from difficulty_service.errors import DifficultyError
+from difficulty_service.base.errors import DifficultyError
 from difficulty_service.extraction.image_watch import ImageWatch
-from difficulty_service.feature_description import FeatureDescription
+from difficulty_service.features.description import FeatureDescription
 
 
 class Scorer:

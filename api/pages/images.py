@@ -25,10 +25,10 @@ from api.results.overview import BINS, typical_rows
 from api.results.score_pages import BadQuery
 from api.results.similar_images import SimilarImages
 from api.routes.marks import apply_changes
-from api.schemas.marks import Decision, MarkChange
-from difficulty_service.cleaning.marks import Mark
-from difficulty_service.reporting.charts import Bar, histogram
-from difficulty_service.reporting.map import ImageMap
+from api.schemas import Decision, MarkChange
+from difficulty_service.review.charts import Bar, histogram
+from difficulty_service.review.map import ImageMap
+from difficulty_service.review.marks import Mark
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 

@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from api.http.api_keys import Principal
 from api.http.problems import Problem
-from api.jobs.rows import Job
-from difficulty_service.reporting.html_page import environment_of
+from api.jobs.store import Job
+from difficulty_service.review.html_page import environment_of
 
 UNAUTHORISED = 401
 SEE_OTHER = 303

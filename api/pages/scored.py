@@ -11,18 +11,18 @@ from fastapi import Request
 from api.http.api_keys import Principal
 from api.http.problems import not_found
 from api.jobs.marks import SampleMark, count_marks, marked_rows, marks_of_rows
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.pages.rendering import job_name
 from api.results.maps import Maps
-from api.results.open_scores import OpenScores
 from api.results.overview import Overview
+from api.results.score_columns import OpenScores
 from api.routes.results import succeeded_job
 from api.settings import Settings
-from difficulty_service.cleaning.marks import Mark
-from difficulty_service.reporting.cards import Card, make_card
-from difficulty_service.reporting.map import ImageMap
-from difficulty_service.reporting.samples import ScoredSamples
-from difficulty_service.scoring.wrong_labels import Proportion
+from difficulty_service.review.cards import Card, make_card
+from difficulty_service.review.map import ImageMap
+from difficulty_service.review.marks import Mark
+from difficulty_service.review.wrong_labels import Proportion
+from difficulty_service.scores.samples import ScoredSamples
 
 IMAGES = "Images"
 """Name of the page of all samples, which are texts in some jobs."""

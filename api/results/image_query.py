@@ -1,5 +1,15 @@
-"""Which images a page shows, and in which order."""
+"""Which images a page shows, and in which order.
 
+Cursors: where a page of images ends, and of which conditions.
+
+The first of many keys, without sorting all of them.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import struct
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
@@ -7,12 +17,78 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from api.results.cursors import read_cursor, write_cursor
-from api.results.first_places import first_places
 from api.results.maps import Area
 from api.results.score_pages import BadQuery, absent
-from difficulty_service.reporting.map import ImageMap
-from difficulty_service.reporting.samples import AGNOSTIC, ScoredSamples
+from difficulty_service.review.map import ImageMap
+from difficulty_service.scores.samples import AGNOSTIC, ScoredSamples
+
+_CURSOR = struct.Struct(">8sdq")
+
+
+def write_cursor(conditions: Mapping[str, str], key: float, row: int) -> str:
+    """The cursor after an image.
+
+    Args:
+        conditions: Conditions that the images of the pages fulfil.
+        key: Sort key of the image.
+        row: Its row.
+    """
+    packed = _CURSOR.pack(_identity(conditions), key, row)
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def read_cursor(conditions: Mapping[str, str], text: str) -> tuple[float, int]:
+    """Sort key and row of the last image of the page before.
+
+    Raises:
+        BadQuery: The text is no cursor, or one of other conditions.
+    """
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        identity, key, row = _CURSOR.unpack(packed)
+    except (binascii.Error, struct.error, ValueError):
+        raise BadQuery("after", "this is not a cursor; begin with the first page") from None
+    if identity != _identity(conditions) or np.isnan(key):
+        raise BadQuery(
+            "after", "this cursor belongs to other conditions; begin with the first page"
+        )
+    return key, row
+
+
+def _identity(conditions: Mapping[str, str]) -> bytes:
+    """Digest of the conditions, which tells their cursors from those of others."""
+    text = json.dumps(sorted(conditions.items()))
+    return hashlib.sha256(text.encode(errors="replace")).digest()[:8]
+
+
+BLOCK = 512
+"""Number of keys of which only the smallest is looked at where the smallest of all are sought."""
+
+
+def first_places(keys: NDArray[np.float64], number: int) -> NDArray[np.int64]:
+    """Places of the smallest keys, ascending; equal keys keep their order."""
+    candidates = np.flatnonzero(keys <= _bound(keys, number))
+    if len(candidates) > number:
+        values = keys[candidates]
+        largest = np.partition(values, number - 1)[number - 1]
+        smaller = np.flatnonzero(values < largest)
+        equal = np.flatnonzero(values == largest)[: number - len(smaller)]
+        candidates = candidates[np.concatenate((smaller, equal))]
+    return candidates[np.lexsort((candidates, keys[candidates]))]
+
+
+def _bound(keys: NDArray[np.float64], number: int) -> float:
+    """A value that at least `number` keys do not exceed, if there are so many.
+
+    Each block has a key that is no larger than its minimum. Looking for the smallest minima leaves
+    few keys to sort, in a tenth of the time that a partition of all keys takes.
+    """
+    num_blocks = len(keys) // BLOCK
+    if num_blocks < number:
+        return float("inf")
+    minima = keys[: num_blocks * BLOCK].reshape(num_blocks, BLOCK).min(1)
+    return float(np.partition(minima, number - 1)[number - 1])
+
 
 SORTS: Mapping[str, str] = {
     "doubtful": "Doubtful labels first",

@@ -1,5 +1,11 @@
-"""The maps of finished jobs, and the images in an area of one."""
+"""The maps of finished jobs, and the images in an area of one.
 
+The points of a map as the script of its page reads them.
+"""
+
+import gzip
+import hashlib
+import json
 import re
 from dataclasses import dataclass
 from typing import Self
@@ -9,14 +15,49 @@ from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
-from api.jobs.files import MAP_FILE
-from api.jobs.rows import Job
-from api.jobs.stored_files import open_stored_parquet
-from api.results.map_points import MapPoints
-from api.results.open_scores import OpenScores
+from api.jobs.files import MAP_FILE, open_stored_parquet
+from api.jobs.store import Job
+from api.results.score_columns import OpenScores
 from api.results.score_pages import BadQuery
 from api.storage.artifacts import Artifacts
-from difficulty_service.reporting.map import ImageMap, placed_map
+from difficulty_service.review.map import ImageMap, placed_map
+from difficulty_service.scores.samples import ScoredSamples
+
+LEVEL = 5
+"""Level of compression; a higher one makes less than a hundredth of difference."""
+
+
+@dataclass(frozen=True)
+class MapPoints:
+    """The points of a map, encoded once.
+
+    Attributes:
+        compressed: JSON, compressed by gzip.
+        etag: Their entity tag, which other points do not have.
+    """
+
+    compressed: bytes
+    etag: str
+
+    @classmethod
+    def encode(cls, drawn: ImageMap, samples: ScoredSamples, address: str) -> Self:
+        """The points of a map.
+
+        Args:
+            drawn: The map.
+            samples: The scores.
+            address: Path below which each image has a page, by its row.
+        """
+        nearest = samples.nearest[drawn.rows]
+        classes = np.unique(np.concatenate((samples.labels[drawn.rows], nearest))).tolist()
+        data = drawn.data(samples, address) | {
+            "nearest": nearest.tolist(),
+            "names": {label: samples.name_of(label) for label in classes if label >= 0},
+        }
+        content = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+        digest = hashlib.sha256(content).hexdigest()[:32]
+        return cls(gzip.compress(content, LEVEL, mtime=0), f'"{digest}"')
+
 
 MAX_OPEN = 8
 FEWEST_CORNERS, MOST_CORNERS = 3, 64

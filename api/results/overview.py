@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.reporting.charts import Bar, Scale, histogram
-from difficulty_service.reporting.classes import ClassFacts, rank_classes
-from difficulty_service.reporting.pairs import ConfusedPair
-from difficulty_service.reporting.samples import ScoredSamples
-from difficulty_service.reporting.sections import (
+from difficulty_service.review.charts import Bar, Scale, histogram
+from difficulty_service.review.sections import (
     ClassRow,
     MatrixCell,
     Summary,
@@ -20,7 +17,16 @@ from difficulty_service.reporting.sections import (
     matrix_of,
     summarise,
 )
-from difficulty_service.reporting.selection import SHOWN_CLASSES, Limits, Selection, select
+from difficulty_service.review.selection import (
+    SHOWN_CLASSES,
+    ClassFacts,
+    ConfusedPair,
+    Limits,
+    Selection,
+    rank_classes,
+    select,
+)
+from difficulty_service.scores.samples import ScoredSamples
 
 LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8)
 

@@ -9,8 +9,8 @@ from functools import partial
 import structlog
 
 from api.results.small_picture import picture_maker
-from difficulty_service.errors import ImageError
-from difficulty_service.runtime.apart import Apart, Limits, ProcessEnded, TookTooLong
+from difficulty_service.base.apart import Apart, Limits, ProcessEnded, TookTooLong
+from difficulty_service.base.errors import ImageError
 
 LONGEST = 20.0  # seconds for one picture
 ATTEMPTS = 2  # the process may have been killed before it saw the image

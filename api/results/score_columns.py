@@ -3,25 +3,42 @@
 Parquet has to be decoded for every request; this file is used as it lies on disk, so that a page of
 a million samples takes milliseconds, and its memory is the system's file cache. It also holds the
 overview, which takes a second to compute.
+
+The scores of finished jobs, kept open for the pages.
+
+A job publishes the columns that the pages read. Those of another version and damaged ones are made
+from the score file when they are first asked for.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from api.bounded_cache import BoundedCache
+from api.jobs.files import COLUMNS_FILE, SCORES_FILE, columns_file, open_stored
+from api.jobs.store import Job
 from api.results.overview import Overview, from_json, make_overview, to_json
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_arrow import UNREADABLE, map_arrow, write_arrow
-from difficulty_service.provenance import Provenance
-from difficulty_service.reporting.charts import Scale
-from difficulty_service.reporting.samples import ScoredSamples, to_samples
-from difficulty_service.score_file import ScoreFile
+from api.settings import Settings
+from api.storage.artifacts import Artifacts, save
+from difficulty_service.base.files import replacing
+from difficulty_service.base.tables import (
+    ARROW_UNREADABLE as UNREADABLE,
+)
+from difficulty_service.base.tables import (
+    map_arrow,
+    write_arrow,
+)
+from difficulty_service.review.charts import Scale
+from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
+from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.samples import ScoredSamples, columns_to_read, to_samples
 
 FORMAT = 7
 """Version of the layout; a file of another version is made anew."""
@@ -61,7 +78,7 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
 
     Args:
         path: File to write.
-        scores: A score file with the columns of `reporting.samples.columns_to_read`.
+        scores: A score file with the columns of `scores.samples.columns_to_read`.
     """
     samples = to_samples(scores)
     columns: dict[str, pa.Array] = {"ids": samples.ids, "copy_of": samples.copy_of}
@@ -114,3 +131,64 @@ def _to_samples(
         measure=measure,
         **arrays,
     )
+
+
+MAX_OPEN = 8
+
+
+class OpenScores:
+    """Opens the scores of finished jobs.
+
+    Args:
+        settings: Settings with the folder for columns that are not in a folder of this machine.
+        artifacts: Results of the jobs.
+    """
+
+    def __init__(self, settings: Settings, artifacts: Artifacts) -> None:
+        self._settings = settings
+        self._artifacts = artifacts
+        self._open: BoundedCache[str, ScoreColumns] = BoundedCache(MAX_OPEN)
+
+    def get(self, job: Job) -> ScoreColumns:
+        """The scores of a succeeded job.
+
+        Raises:
+            Problem: Its files are gone or damaged.
+            ScoreFileError: Its score file cannot be read.
+        """
+        return self._open.get(job.id, lambda: self._load(job))
+
+    def overview(self, job: Job) -> Overview:
+        """The facts of the whole dataset of a succeeded job; errors as for `get`."""
+        return self.get(job).overview
+
+    def _load(self, job: Job) -> ScoreColumns:
+        path = columns_file(self._settings, job)
+        columns = map_columns(path) or self._published(job, path)
+        if columns is None:
+            self._write(job, path)
+            columns = map_columns(path)
+        assert columns is not None  # noqa: S101 - it was just written
+        return columns
+
+    def _published(self, job: Job, path: Path) -> ScoreColumns | None:
+        """The columns that the job has published, of which a remote storage needs a copy here."""
+        assert job.result is not None  # noqa: S101 - because it succeeded
+        key = f"{job.result.prefix}/{COLUMNS_FILE}"
+        if (local := self._artifacts.local_path(key)) is not None:
+            return map_columns(local)
+        try:
+            save(self._artifacts.open(key), path)
+        except FileNotFoundError:
+            return None
+        return map_columns(path)
+
+    def _write(self, job: Job, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=path.parent) as folder:
+            local = Path(folder) / SCORES_FILE
+            save(open_stored(self._artifacts, job, SCORES_FILE), local)
+            columns = columns_to_read(read_score_schema(local).names)
+            write_columns(path, read_scores(local, columns))
+        # The whole table was in memory once; what is left of it is of no use.
+        pa.default_memory_pool().release_unused()

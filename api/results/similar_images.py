@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
 from api.jobs.files import VECTORS_FILE, vectors_file
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
-from difficulty_service.files.checksum import DamagedFile
-from difficulty_service.reporting.similar import map_vectors, most_similar
+from difficulty_service.base.checksums import DamagedFile
+from difficulty_service.review.similar import map_vectors, most_similar
 
 COUNT = 12
 MAX_OPEN = 8

@@ -10,12 +10,12 @@ from sqlalchemy import Engine
 from api.bounded_cache import BoundedCache
 from api.jobs.dataset import find_dataset, open_job_dataset
 from api.jobs.files import thumbnail_folder
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.results.picture_processes import PictureProcesses
 from api.settings import Settings
+from difficulty_service.base.errors import ImageError
+from difficulty_service.base.files import replacing
 from difficulty_service.datasets.sample import Dataset, ImageOpener
-from difficulty_service.errors import ImageError
-from difficulty_service.files.atomic_file import replacing
 from difficulty_service.images.header import read_encoded
 
 MAX_DATASETS = 4

@@ -8,9 +8,8 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from api.http.api_keys import ReadKey
+from api.http.api_keys import KeyWatch, ReadKey
 from api.http.decimals import parse_decimal
-from api.http.key_watch import KeyWatch
 from api.http.problems import Problem
 from api.jobs.event_stream import EventStreams, Subscription, is_complete, new_events
 from api.routes.jobs import find_job

@@ -15,7 +15,7 @@ from starlette.formparsers import MultiPartException
 from api.http.api_keys import ReadKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.problems import CONTENT_TYPE, Problem
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.online.feature_bodies import (
     ARROW_STREAM,
     JsonBody,

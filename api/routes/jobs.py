@@ -16,8 +16,8 @@ from starlette.concurrency import run_in_threadpool
 from api.http.api_keys import Principal, ReadKey, WriteKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.problems import Problem, not_found
-from api.jobs.applied_marks import encode_marks, requested_marks
-from api.jobs.deletion import delete_finished
+from api.jobs.files import delete_finished
+from api.jobs.marks import encode_marks, requested_marks
 from api.jobs.store import (
     Cursor,
     IdempotencyConflict,
@@ -30,11 +30,10 @@ from api.jobs.store import (
     submit,
 )
 from api.jobs.submission import validate_submission
-from api.schemas.jobs import JobCreate, JobError, JobPage, JobProgress, JobPublic
+from api.schemas import JobCreate, JobError, JobPage, JobProgress, JobPublic
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from api.storage.identifiers import is_id
-from api.storage.tables import FINAL_STATES
+from api.storage.tables import FINAL_STATES, is_id
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

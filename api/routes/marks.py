@@ -28,11 +28,11 @@ from api.jobs.marks import (
     marks_tables,
     set_marks,
 )
-from api.jobs.rows import Job
-from api.results.open_scores import OpenScores
+from api.jobs.store import Job
+from api.results.score_columns import OpenScores
 from api.routes.jobs import run_with_all_marks
 from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
-from api.schemas.marks import (
+from api.schemas import (
     LARGEST_ROW,
     MarkChange,
     MarkChanges,
@@ -42,8 +42,8 @@ from api.schemas.marks import (
     MarksChanged,
 )
 from api.settings import Settings
-from difficulty_service.cleaning.marks import FORMULA_STARTS, Mark
-from difficulty_service.reporting.samples import ScoredSamples
+from difficulty_service.review.marks import FORMULA_STARTS, Mark
+from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])
 

@@ -21,12 +21,11 @@ from api.http.byte_ranges import (
     unsatisfiable,
 )
 from api.http.problems import Problem
-from api.jobs.files import ERRORS_FILE, SCORES_FILE
-from api.jobs.rows import Job
-from api.jobs.stored_files import open_stored, open_stored_parquet
+from api.jobs.files import ERRORS_FILE, SCORES_FILE, open_stored, open_stored_parquet
+from api.jobs.store import Job
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.routes.jobs import address, find_job
-from api.schemas.results import ErrorPage, ScorePage, ScoreRow, UnreadableImage
+from api.schemas import ErrorPage, ScorePage, ScoreRow, UnreadableImage
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
 

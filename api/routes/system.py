@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import ReadKey
 from api.metrics import CONTENT_TYPE, Metrics
-from api.schemas.system import BackbonePublic, Backbones, Health, Part, Readiness
+from api.schemas import BackbonePublic, Backbones, Health, Part, Readiness
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.database import require_current

@@ -7,13 +7,13 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import Principal, ReadKey, client_of
+from api.http.byte_ranges import small_file
 from api.http.fair_queue import FairQueue
 from api.http.problems import Problem, not_found
 from api.http.public_text import hide_paths, public_names
-from api.http.small_files import small_file
 from api.results.thumbnails import Thumbnails, Wanted
 from api.routes.results import BYTES, NOT_FINISHED, succeeded_job
-from difficulty_service.errors import DatasetError, ImageError
+from difficulty_service.base.errors import DatasetError, ImageError
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
 

@@ -12,20 +12,22 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import Principal, ReadKey, WriteKey
-from api.http.key_watch import KeyWatch
+from api.http.api_keys import KeyWatch, Principal, ReadKey, WriteKey
 from api.http.problems import Problem, not_found
 from api.settings import Settings
 from api.uploads.checking import UploadChecks
-from api.uploads.files import delete_upload_file, locked, sha256_of, upload_path
 from api.uploads.store import (
     Upload,
     complete,
     create_upload,
     delete_upload,
+    delete_upload_file,
     get_upload,
     is_needed,
     list_uploads,
+    locked,
+    sha256_of,
+    upload_path,
 )
 from api.uploads.stream import mismatch, read_span, receive, refuse_too_long
 

@@ -14,8 +14,8 @@ from typing import BinaryIO
 import pyarrow as pa
 from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
 
+from difficulty_service.base.files import replacing
 from difficulty_service.datasets.storage import StoredPath, resolve
-from difficulty_service.files.atomic_file import replacing
 
 COPY_BYTES = 4 << 20
 MOST_CHECKED = 10_000

@@ -9,9 +9,8 @@ from typing import Any
 from sqlalchemy import Engine, Row, func, insert, select, update
 
 from api.storage.database import now, retry, write_transaction
-from api.storage.identifiers import is_id, new_id
-from api.storage.tables import KEYS
-from difficulty_service.errors import DifficultyError
+from api.storage.tables import KEYS, is_id, new_id
+from difficulty_service.base.errors import DifficultyError
 
 SCOPES = {
     "read": ("read",),

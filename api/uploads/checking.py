@@ -11,7 +11,7 @@ import structlog
 
 from api.http.problems import Problem
 from api.uploads.checks import find_fault
-from difficulty_service.runtime.apart import Apart, ProcessEnded
+from difficulty_service.base.apart import Apart, ProcessEnded
 
 NUMBER = 2  # of processes, each of which checks one file at a time: none is taken for another
 ENDED = "reading it ends the process that does"

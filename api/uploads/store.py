@@ -1,12 +1,26 @@
-"""Rows of uploads: what was announced, how much has arrived, when it was last used."""
+"""Rows of uploads: what was announced, how much has arrived, when it was last used.
 
+The files of uploads: streamed to disk, resumable, never unpacked.
+
+Completes uploads whose last byte arrived just before their server ended.
+"""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+import structlog
 from sqlalchemy import Engine, Row, Select, delete, insert, select, update
 
+from api.http.problems import Problem
+from api.settings import Settings
 from api.storage.database import now, retry, write_transaction
-from api.storage.identifiers import is_id, new_id
-from api.storage.tables import DELETING, FINAL_STATES, JOBS, UPLOADS
+from api.storage.tables import DELETING, FINAL_STATES, JOBS, UPLOADS, is_id, new_id
+from api.uploads.checking import UploadChecks
 
 FORMATS = ("tar", "zip", "parquet")
 
@@ -153,3 +167,101 @@ def _by_id(upload_id: str) -> Select[tuple[object, ...]]:
 
 def _upload(row: Row[tuple[object, ...]]) -> Upload:
     return Upload(**row._mapping)
+
+
+def upload_path(settings: Settings, upload_id: str, format_name: str) -> Path:
+    """The file of an upload, complete or not."""
+    return settings.upload_dir / f"{upload_id}.{format_name}"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """Opens the file of an upload with an exclusive lock; creates it if needed.
+
+    Raises:
+        BlockingIOError: Another request holds the lock.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+    try:
+        # The lock ends with its process, so a killed server leaves no upload locked.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    finally:
+        # Not left to closing: a process that another thread is just starting has a copy of the
+        # descriptor until its program runs, and the lock would last as long.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+@contextmanager
+def appending(path: Path, offset: int, confirm: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """Opens the file of an upload to resume at an offset; truncates what follows.
+
+    Args:
+        path: Path of the file, which is created if needed.
+        offset: Position to resume at, at most the size of the file.
+        confirm: Called with the lock held; raises if the offset is not right.
+
+    Yields:
+        A descriptor at the offset.
+
+    Raises:
+        BlockingIOError: Another request is appending to it.
+        ValueError: The file ends before the offset.
+    """
+    with locked(path) as descriptor:
+        confirm()
+        if os.fstat(descriptor).st_size < offset:
+            raise ValueError(f"the file ends before byte {offset}")
+        # Bytes that an interrupted request wrote but did not record are sent again.
+        os.ftruncate(descriptor, offset)
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        yield descriptor
+        os.fsync(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all bytes, in several calls if necessary."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def delete_upload_file(settings: Settings, upload_id: str, format_name: str) -> None:
+    """Deletes the file of an upload, if there is one."""
+    upload_path(settings, upload_id, format_name).unlink(missing_ok=True)
+
+
+def complete_received(engine: Engine, settings: Settings, checks: UploadChecks) -> int:
+    """Checks uploads that are open although all their bytes are there; returns those completed.
+
+    An upload that another server is checking, or that cannot be read, stays open.
+    """
+    return sum(
+        _complete(engine, upload, upload_path(settings, upload.id, upload.format), checks)
+        for upload in received_uploads(engine)
+    )
+
+
+def _complete(engine: Engine, upload: Upload, path: Path, checks: UploadChecks) -> bool:
+    log = structlog.get_logger().bind(upload=upload.id)
+    try:
+        if path.stat().st_size != upload.received:
+            return False
+        with locked(path):
+            checks.check(path, upload.format)
+            complete(engine, upload.id, upload.received, sha256_of(path))
+    except BlockingIOError:
+        return False
+    except (OSError, Problem) as error:
+        log.warning("upload-unusable", reason=str(error))
+        return False
+    log.info("upload-completed", bytes=upload.received)
+    return True

@@ -14,8 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from api.http.problems import STORAGE_REASONS, Problem, not_found
-from api.uploads.files import appending, write_all
-from api.uploads.store import Upload, advance, get_upload
+from api.uploads.store import Upload, advance, appending, get_upload, write_all
 
 WRITE_BYTES = 1 << 20
 RECORD_BYTES = 64 << 20

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from api.worker.cache_size import shrink
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.store import PREVIOUS_FOLDER, FeatureStore
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_arrow import UNREADABLE, map_arrow
+from difficulty_service.base.files import replacing
+from difficulty_service.base.tables import ARROW_UNREADABLE as UNREADABLE
+from difficulty_service.base.tables import map_arrow
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.store import PREVIOUS_FOLDER, FeatureStore
 
 
 @dataclass(frozen=True)

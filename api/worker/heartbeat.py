@@ -17,8 +17,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.jobs.queue import Progress, cancelled, heartbeat
-from api.jobs.rows import Job
-from api.jobs.store import get_job
+from api.jobs.store import Job, get_job
 from api.settings import Settings
 from api.storage.worker_registry import record_heartbeat, remove_worker
 

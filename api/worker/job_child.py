@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from api.http.public_text import public_names
 from api.jobs.failures import describe_failure
 from api.jobs.queue import Progress
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.logs import set_up_logging
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
@@ -33,8 +33,8 @@ from api.worker.job_messages import (
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader
+from difficulty_service.base.process_setup import keep_freed_memory
 from difficulty_service.extraction.image_watch import ImageWatch
-from difficulty_service.runtime.process_setup import keep_freed_memory
 
 BEAT_SECONDS = 0.5
 SHOWN_IMAGES = 5

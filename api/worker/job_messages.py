@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from api.jobs.failures import Failure
 from api.jobs.queue import Progress
-from api.schemas.jobs import StoredResult
+from api.schemas import StoredResult
 
 STOP = "stop"
 

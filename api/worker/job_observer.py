@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from api.jobs.queue import Progress
 from api.worker.job_messages import Stage
-from difficulty_service.errors import ImageError
+from difficulty_service.base.errors import ImageError
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.pipeline import ExtractProgress
 

@@ -1,4 +1,7 @@
-"""One attempt of a job: a dataset in, files out, which become visible once the job succeeds."""
+"""One attempt of a job: a dataset in, files out, which become visible once the job succeeds.
+
+Files for the pages of a job, which can be made only as long as its features are there.
+"""
 
 import hashlib
 import shutil
@@ -7,36 +10,42 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import torch
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
 from api.http.public_text import hide_paths, public_names
-from api.jobs.applied_marks import applied_marks, apply_marks
 from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
 from api.jobs.files import (
     COLUMNS_FILE,
     GAUSSIANS_FILE,
+    MAP_FILE,
     SCORES_FILE,
+    VECTORS_FILE,
     attempt_prefix,
     work_folder,
 )
-from api.jobs.rows import Job
-from api.jobs.store import get_job
+from api.jobs.marks import applied_marks, apply_marks
+from api.jobs.store import Job, get_job
 from api.results.score_columns import write_columns
-from api.schemas.jobs import StoredResult
+from api.schemas import StoredResult
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts, save
 from api.worker.feature_cache import FeatureCache
 from api.worker.job_messages import Stage
 from api.worker.job_observer import Observer, Reporter
-from api.worker.page_files import write_page_files
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
-from difficulty_service.engines.cluster import ClusterOptions
-from difficulty_service.errors import FeatureStoreError
+from difficulty_service.base.errors import FeatureStoreError
+from difficulty_service.base.files import replacing
+from difficulty_service.base.tables import write_parquet
+from difficulty_service.extraction.engines.cluster import ClusterOptions
 from difficulty_service.extraction.task import ExtractOptions
-from difficulty_service.feature_store.errors_file import write_errors
+from difficulty_service.features.errors_file import write_errors
+from difficulty_service.features.store import FeatureStore
+from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.images.corruptions import parse_corruption
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS
 from difficulty_service.pipeline import (
@@ -47,10 +56,45 @@ from difficulty_service.pipeline import (
     ScoreRequest,
     score_dataset,
 )
-from difficulty_service.reporting.samples import columns_to_read
-from difficulty_service.score_file import read_score_schema, read_scores
-from difficulty_service.scoring.fitted_gaussians import FittedGaussians
-from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.review.map import place_samples
+from difficulty_service.review.similar import write_vectors
+from difficulty_service.scores.file import read_score_schema, read_scores
+from difficulty_service.scores.fitted_gaussians import FittedGaussians
+from difficulty_service.scores.samples import columns_to_read
+
+
+def write_page_files(
+    store: FeatureStore,
+    gaussians: Gaussians,
+    folder: Path,
+    num_rows: int,
+    ids: pa.StringArray | None = None,
+) -> list[Path]:
+    """Writes the map of the images, and the vectors by which similar images are found.
+
+    Args:
+        store: A complete store.
+        gaussians: Gaussians of features of the same kind.
+        folder: Folder for the files.
+        num_rows: Number of rows of the score file.
+        ids: Ids of the rows; None where they are the samples of the store in its order.
+
+    Returns:
+        The files; without the map where there are too few classes or samples for one.
+
+    Raises:
+        FeatureStoreError: A part of the store is damaged.
+    """
+    files = []
+    if write_vectors(folder / VECTORS_FILE, store, gaussians, num_rows, ids):
+        files.append(folder / VECTORS_FILE)
+    placed = place_samples(store, gaussians)
+    if placed is not None:
+        with replacing(folder / MAP_FILE) as temporary:
+            write_parquet(temporary, placed)
+        files.append(folder / MAP_FILE)
+    return files
+
 
 FEATURES_FOLDER = "features"
 
@@ -168,7 +212,7 @@ def _fetch_gaussians(
 def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path) -> ExtractRequest:
     cluster = None
     if settings.engine == "ray":
-        from difficulty_service.engines.ray_cluster import choose_on_cluster
+        from difficulty_service.extraction.engines.ray_cluster import choose_on_cluster
 
         cluster = ClusterOptions(settings.ray_address)
         device, precision = choose_on_cluster(settings.device, cluster)

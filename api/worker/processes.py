@@ -14,9 +14,9 @@ import structlog
 
 from api.logs import set_up_logging
 from api.settings import Settings
-from difficulty_service.errors import DifficultyError
-from difficulty_service.runtime.child import call_after_parent
-from difficulty_service.runtime.process_setup import keep_freed_memory
+from difficulty_service.base.child import call_after_parent
+from difficulty_service.base.errors import DifficultyError
+from difficulty_service.base.process_setup import keep_freed_memory
 
 FIRST_DELAY, MAX_DELAY = 1.0, 60.0
 """Seconds before a worker that died is restarted; doubled each time it dies young."""

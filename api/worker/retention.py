@@ -6,13 +6,11 @@ from collections.abc import Iterator
 import structlog
 from sqlalchemy import Engine
 
-from api.jobs.deletion import delete_finished, delete_left_files, finish_deletions
-from api.jobs.rows import Job
-from api.jobs.store import Cursor, expired_jobs, list_jobs
+from api.jobs.files import delete_finished, delete_left_files, finish_deletions
+from api.jobs.store import Cursor, Job, expired_jobs, list_jobs
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
-from api.uploads.files import delete_upload_file
-from api.uploads.store import delete_upload, expired_uploads, touch
+from api.uploads.store import delete_upload, delete_upload_file, expired_uploads, touch
 from api.worker.cache_size import shrink
 
 PAGE = 200

@@ -7,7 +7,7 @@ from typing import Any
 from api.jobs.failures import Failure
 from api.settings import Settings
 from api.worker.job_messages import Beat, Stage
-from difficulty_service.files.wording import list_names
+from difficulty_service.base.wording import list_names
 
 SHOWN = 3
 

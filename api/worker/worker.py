@@ -20,11 +20,16 @@ from api.http.public_text import public_names
 from api.jobs.failures import Failure, describe_failure
 from api.jobs.files import attempt_prefix, delete_other_attempts, delete_work
 from api.jobs.queue import claim, fail, hand_back, succeed
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from api.storage.database import TRANSIENT_ERRORS, connect, require_current
-from api.storage.unusable import DatabaseUnusable, naming_damage
+from api.storage.database import (
+    TRANSIENT_ERRORS,
+    DatabaseUnusable,
+    connect,
+    naming_damage,
+    require_current,
+)
 from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, RunningJob
 from api.worker.job_process import AttemptFailed, JobInterrupted, JobProcess
 from api.worker.retention import delete_expired

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import machine
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.runtime.process_setup import give_back_freed_memory
+from difficulty_service.base.files import replacing
+from difficulty_service.base.process_setup import give_back_freed_memory
 
 PRELOADED = [
     *("benchmarks.evidence.run", "cleanlab.filter", "cleanlab.rank", "pytorch_ood.detector"),

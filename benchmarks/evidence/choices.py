@@ -13,11 +13,11 @@ from benchmarks.evidence.cells import Cell, Result, measured
 from benchmarks.evidence.data import Study, read_images
 from benchmarks.evidence.label_sets import TEST_SET, LabelSet, label_samples
 from benchmarks.evidence.measures import auroc_with_error, rank_agreement
-from difficulty_service.feature_store.store import open_store
-from difficulty_service.interface.score_arrays import score
+from difficulty_service.features.store import open_store
+from difficulty_service.interface.score import score
 from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.score_file import read_scores
 from difficulty_service.scorers import suspicion
+from difficulty_service.scores.file import read_scores
 
 WORST = LabelSet("cifar10-train", "worst")
 COLUMNS = ("rmd", "label_margin", "suspicion", "agree")

@@ -12,7 +12,7 @@ from benchmarks.evidence.label_sets import RATES, LabelSet
 from benchmarks.evidence.noise import NOISE
 from benchmarks.evidence.paper import BINS
 from benchmarks.evidence.results import Results
-from difficulty_service.files.atomic_file import replacing
+from difficulty_service.base.files import replacing
 from difficulty_service.images.corruptions import CORRUPTIONS
 from docs.figures.draw import BLUE, GREEN, GREY, ORANGE, STYLE
 

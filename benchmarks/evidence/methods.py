@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.evidence import peers
 from benchmarks.evidence.samples import Samples, Verdict
-from difficulty_service.interface.score_arrays import score
+from difficulty_service.interface.score import score
 
 CUT = 0.0
 """Where the project's margins and log-odds say that another class fits better."""

@@ -11,7 +11,7 @@ from benchmarks.evidence.summary import summary
 from benchmarks.evidence.tables import NOT_RUN
 from benchmarks.evidence.training.section import training
 from benchmarks.evidence.view_sections import views
-from difficulty_service.files.atomic_file import replacing
+from difficulty_service.base.files import replacing
 
 PAGE, IMAGES = "evidence.md", "images"
 

@@ -26,7 +26,7 @@ from benchmarks.gpu.neighbours import measure_neighbours
 from benchmarks.gpu.parts import Part, PartResult, Setting, run_part, script
 from benchmarks.gpu.report import markdown, write_report
 from benchmarks.gpu.suite import BAD, run_tests
-from difficulty_service.runtime.process_setup import enable_avx512_kernels, keep_freed_memory
+from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 
 PARTS: dict[str, tuple[Part, float]] = {
     "limits": (measure_limits, 20),

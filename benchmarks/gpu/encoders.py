@@ -12,9 +12,9 @@ import torch
 from benchmarks.gpu.parts import Row, Setting, script
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision
-from difficulty_service.errors import DifficultyError
+from difficulty_service.base.errors import DifficultyError
+from difficulty_service.base.threads import num_workers
 from difficulty_service.extraction.schedules import suitable_batch_size
-from difficulty_service.runtime.parallel import num_workers
 
 WRITTEN, IMAGES = 512, 8192
 IMAGES_PER_WORKER = 512

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from benchmarks.gpu.fitting import make_features
 from benchmarks.gpu.parts import LeftOut, Row, Setting
-from difficulty_service.errors import MissingPackage
+from difficulty_service.base.errors import MissingPackage
 from difficulty_service.scorers.faiss_package import count_gpus, load_faiss
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
 

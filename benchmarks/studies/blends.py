@@ -28,12 +28,12 @@ from benchmarks.evidence.data import (
     require_data,
 )
 from benchmarks.studies.cifar10 import shared_folder
-from difficulty_service.feature_store.store import open_store
+from difficulty_service.features.store import open_store
+from difficulty_service.gaussians.feature_map import FeatureMap
+from difficulty_service.gaussians.label_rule import Rule
+from difficulty_service.gaussians.products import Workspace
 from difficulty_service.scorers.suspicion import POSTERIORS
-from difficulty_service.scoring.label_posteriors import fit_store_posteriors
-from difficulty_service.statistics.feature_map import FeatureMap
-from difficulty_service.statistics.label_rule import Rule
-from difficulty_service.statistics.products import Workspace
+from difficulty_service.scores.fit_store import fit_store_posteriors
 
 SOURCE = "cifar10-test"
 PENALTIES = 10.0 ** np.arange(-4, 2.1, 0.5)

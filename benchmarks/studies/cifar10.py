@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import torch
 
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.store import create_store, open_store
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.store import create_store, open_store
 
 LABELS = {
     "label": "the official labels",

@@ -22,10 +22,10 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 import difficulty_service as ds
-from difficulty_service.feature_store.store import open_store
+from difficulty_service.features.store import open_store
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 
 IMAGES = 1000
 HIGH = 0.94  # rank correlation of six means of which two neighbours have changed places

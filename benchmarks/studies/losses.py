@@ -26,7 +26,7 @@ from benchmarks.evidence.training.comparison import Difference, differences
 from benchmarks.studies.cifar10 import shared_folder
 from benchmarks.studies.tables import print_searches, print_test_table, validation_nll
 from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
-from difficulty_service.files.atomic_file import replacing
+from difficulty_service.base.files import replacing
 
 ID_COLUMNS = {"cifar10": "index", "cifar100": None}
 """Column of the sample ids of each dataset; None where no column is unique: rows are counted."""

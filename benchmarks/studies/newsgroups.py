@@ -24,7 +24,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 import difficulty_service as ds
 from benchmarks.evidence.probes import cross_validated, standardise
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.feature_store.store import open_store
+from difficulty_service.features.store import open_store
 from difficulty_service.pipeline import ExtractRequest, extract
 
 PLANTED, SEED = 0.1, 0

@@ -22,7 +22,7 @@ from benchmarks.studies.tables import (
     validation_nll_with,
 )
 from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
-from difficulty_service.files.atomic_file import replacing
+from difficulty_service.base.files import replacing
 
 FIXED = [
     Trial("cross-entropy", ()),

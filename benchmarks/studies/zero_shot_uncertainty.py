@@ -20,7 +20,7 @@ from scipy.stats import entropy, spearmanr
 from torch import Tensor
 
 from benchmarks.studies.cifar10 import shared_folder
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 from trainer.runs.model_file import read_model
 from trainer.uncertainty.cached_features import CachedFeatures, read_cached_features
 from trainer.uncertainty.retrieval import evaluate_retrieval

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from difficulty_service.errors import AuditError
+from difficulty_service.base.errors import AuditError
 
 MIN_RANKED_SAMPLES = 4
 """Minimum number of samples for the interval of a rank correlation."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.errors import AuditError, Setting
+from difficulty_service.base.errors import AuditError, Setting
 
 EXAMPLES = 3
 """Number of ids or values that are shown in a message."""

@@ -7,6 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from difficulty_service.audit.explanation import FORMAT_VERSION
+from difficulty_service.base.checksums import dump_checked, load_checked
+from difficulty_service.base.errors import AuditError
+from difficulty_service.base.files import replacing
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.table_files import (
     TABLE_EXTENSIONS,
@@ -15,9 +18,6 @@ from difficulty_service.datasets.table_files import (
 from difficulty_service.datasets.table_files import (
     read_columns as read_columns_of_file,
 )
-from difficulty_service.errors import AuditError
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_json import dump_checked, load_checked
 
 
 def read_columns(

@@ -10,10 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from difficulty_service.errors import AuditError
-from difficulty_service.files.checked_json import load_checked
-from difficulty_service.files.checked_zip import verify_zip
-from difficulty_service.files.checksum import DamagedFile
+from difficulty_service.base.checksums import DamagedFile, load_checked, verify_zip
+from difficulty_service.base.errors import AuditError
 
 ENDING = ".npz"
 JOIN = "sample_id"

@@ -1,4 +1,9 @@
-"""Two score files of the same samples, as of two backbones: do they find the same samples hard?"""
+"""Two score files of the same samples, as of two backbones: do they find the same samples hard?
+
+A bootstrap interval of a rank correlation.
+
+The hardest samples and the doubtful labels that two score files share.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -7,23 +12,165 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from difficulty_service.audit.agreement import rank_agreement, ranks
 from difficulty_service.audit.columns import match_ids
-from difficulty_service.audit.rank_bootstrap import spearman_interval
-from difficulty_service.audit.shared_samples import (
-    Numbers,
-    SharedDoubts,
-    SharedHardest,
-    numbers_of,
-    shared_doubts,
-    shared_hardest,
-    texts_of,
-)
-from difficulty_service.errors import AuditError
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_columns import require_columns
-from difficulty_service.score_file import ScoreFile
+from difficulty_service.base.errors import AuditError
+from difficulty_service.scores.columns import require_columns
+from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.provenance import Provenance
+
+MOST_RESAMPLES, FEWEST_RESAMPLES = 1000, 200
+RESAMPLED_ROWS = 20_000_000
+"""Rows drawn in all; beyond 100,000 samples the interval is narrow, and fewer resamples will do."""
+
+
+def spearman_interval(
+    first: NDArray[np.float64], second: NDArray[np.float64], seed: int = 0
+) -> tuple[float, float]:
+    """The 95 % percentile interval of Spearman's rank correlation over resampled samples.
+
+    A resample is a count for each sample, so that its ranks need no new sort.
+
+    Args:
+        first: One score per sample, not all equal. Shape (samples,).
+        second: The other score of each sample, not all equal. Shape (samples,).
+        seed: Seed of the resamples.
+    """
+    size = len(first)
+    num_resamples = max(FEWEST_RESAMPLES, min(MOST_RESAMPLES, RESAMPLED_ROWS // size))
+    rng = np.random.default_rng(seed)
+    one, other = (np.unique(scores, return_inverse=True)[1] for scores in (first, second))
+    correlations = [
+        spearman_of_counts(one, other, np.bincount(rng.integers(size, size=size), minlength=size))
+        for _ in range(num_resamples)
+    ]
+    # In a resample of few samples all scores may be equal.
+    low, high = np.nanquantile(correlations, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def spearman_of_counts(
+    first: NDArray[np.int64], second: NDArray[np.int64], counts: NDArray[np.int64]
+) -> float:
+    """Spearman's rank correlation where each sample is repeated.
+
+    Args:
+        first: Place of each sample's score among the distinct scores. Shape (samples,).
+        second: The same for the other score. Shape (samples,).
+        counts: How often each sample occurs. Shape (samples,).
+
+    Returns:
+        The correlation with averaged ties; NaN where all scores are equal.
+    """
+    one, other = _centred_ranks(first, counts), _centred_ranks(second, counts)
+    weighted = counts * one
+    spread = (weighted @ one) * ((counts * other) @ other)
+    return float(weighted @ other / np.sqrt(spread)) if spread > 0 else float("nan")
+
+
+def _centred_ranks(places: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mean rank of each sample minus the mean of all ranks. Shape (samples,)."""
+    sizes = np.bincount(places, weights=counts)
+    ranks: NDArray[np.float64] = (sizes.cumsum() - (sizes - 1) / 2)[places]
+    return ranks - (counts.sum() + 1) / 2
+
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SharedHardest:
+    """How many of the hardest samples two files share.
+
+    Attributes:
+        share: Share of all samples that count as the hardest.
+        count: Their number in each file.
+        shared: Number of samples that are among the hardest in both files.
+        by_chance: Expected number for two files that have nothing to do with each other.
+    """
+
+    share: float
+    count: int
+    shared: int
+    by_chance: float
+
+
+@dataclass(frozen=True)
+class SharedDoubts:
+    """How many samples look more like another class than their own in both files.
+
+    Attributes:
+        num_samples: Number of samples with a `label_margin` in both files.
+        in_first: Number of them whose margin is above 0 in the first file.
+        in_second: The same in the second file.
+        shared: Number of samples whose margin is above 0 in both files.
+        by_chance: Expected number for two files that have nothing to do with each other.
+        same_class: Number of shared samples whose nearest class is the same in both files.
+    """
+
+    num_samples: int
+    in_first: int
+    in_second: int
+    shared: int
+    by_chance: float
+    same_class: int
+
+
+def shared_hardest(first: Numbers, second: Numbers, share: float) -> SharedHardest:
+    """How many of the hardest samples are the same in both files.
+
+    Args:
+        first: Larger is harder; of equal scores the later samples count as harder.
+            Shape (samples,).
+        second: Scores of the same samples. Shape (samples,).
+        share: Share of the samples that count as the hardest; at least one does.
+    """
+    size = len(first)
+    count = max(1, round(share * size))
+    hardest = [np.argsort(scores, kind="stable")[size - count :] for scores in (first, second)]
+    shared = len(np.intersect1d(hardest[0], hardest[1], assume_unique=True))
+    return SharedHardest(share, count, shared, count * count / size)
+
+
+def shared_doubts(first: pa.Table, second: pa.Table) -> SharedDoubts | None:
+    """How many labels look doubtful in both files; None where a file has no margins.
+
+    Args:
+        first: Columns `label_margin` and `nearest_label_name`.
+        second: The same columns of the same samples.
+    """
+    margins = [numbers_of(table, "label_margin") for table in (first, second)]
+    known = ~(np.isnan(margins[0]) | np.isnan(margins[1]))
+    if not known.any():
+        return None
+    doubtful = [margin[known] > 0 for margin in margins]
+    both = doubtful[0] & doubtful[1]
+    nearest = [
+        texts_of(table, "nearest_label_name").filter(pa.array(known)) for table in (first, second)
+    ]
+    same = pc.equal(*(each.filter(pa.array(both)) for each in nearest))
+    return SharedDoubts(
+        num_samples=int(known.sum()),
+        in_first=int(doubtful[0].sum()),
+        in_second=int(doubtful[1].sum()),
+        shared=int(both.sum()),
+        by_chance=float(doubtful[0].sum() * doubtful[1].sum() / known.sum()),
+        same_class=pc.sum(same).as_py() or 0,
+    )
+
+
+def numbers_of(table: pa.Table, column: str) -> Numbers:
+    """A column of numbers, NaN for null. Shape (samples,)."""
+    numbers: Numbers = table[column].cast(pa.float64()).to_numpy()
+    return numbers
+
+
+def texts_of(table: pa.Table, column: str) -> pa.ChunkedArray:
+    """A column as plain text."""
+    return table[column].cast(pa.string())
+
 
 HARDEST_SHARES = (0.01, 0.05, 0.1)
 MIN_CLASS_SAMPLES = 10

@@ -23,7 +23,7 @@ from difficulty_service.backbones.weights_files import (
     TIMM_FILENAMES,
     cached_weights,
 )
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 
 if TYPE_CHECKING:
     from difficulty_service.backbones.backbone import Backbone, BackboneOptions

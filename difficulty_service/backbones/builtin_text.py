@@ -21,7 +21,7 @@ from difficulty_service.backbones.backbone import (
 )
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT_DIM as DIM
-from difficulty_service.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError, Setting
 
 LENGTHS = (2, 5)
 """Shortest and longest n-gram, in characters; the space before and after a word counts as one."""

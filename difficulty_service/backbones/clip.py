@@ -15,7 +15,7 @@ from difficulty_service.backbones.backbone import (
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.backbones.weights_files import CLIP_FILENAMES, locate_weights
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 
 TOWER_PREFIX = "visual."
 

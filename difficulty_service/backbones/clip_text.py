@@ -23,7 +23,7 @@ from difficulty_service.backbones.weights import (
     read_weights,
 )
 from difficulty_service.backbones.weights_files import locate_weights
-from difficulty_service.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError, Setting
 
 TEXT_PREFIX = "text."
 NEITHER_TOWER = ("logit_scale", "logit_bias", "input_resolution", "context_length", "vocab_size")

@@ -2,7 +2,7 @@
 
 from difficulty_service.backbones import BACKBONES, DEFAULT_BACKBONE
 from difficulty_service.backbones.weights_files import CLIP_FILENAMES, locate_weights
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 
 BUILTIN = "builtin"
 

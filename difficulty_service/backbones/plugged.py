@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from difficulty_service.errors import BackboneError, DifficultyError, Setting
+from difficulty_service.base.errors import BackboneError, DifficultyError, Setting
 
 if TYPE_CHECKING:
     from torch import nn

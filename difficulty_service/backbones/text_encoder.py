@@ -11,7 +11,7 @@ from difficulty_service.backbones.backbone import (
     TextPreprocessing,
     no_projection,
 )
-from difficulty_service.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError, Setting
 
 
 @dataclass(eq=False)  # Not frozen: the attributes of the Backbone protocol are settable.

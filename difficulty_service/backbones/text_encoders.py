@@ -1,6 +1,6 @@
 """The names of the encoders of texts, and which backbones take which samples."""
 
-from difficulty_service.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError, Setting
 
 BUILTIN_TEXT = "builtin-text"
 BUILTIN_TEXT_DIM = 1024

@@ -15,7 +15,7 @@ from difficulty_service.backbones.backbone import (
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import describe_difference, read_weights
 from difficulty_service.backbones.weights_files import TIMM_FILENAMES, locate_weights
-from difficulty_service.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError, Setting
 
 RUN_PREFIX = "network."
 RUN_STATISTICS = {"mean": "normalisation.mean", "std": "normalisation.std"}

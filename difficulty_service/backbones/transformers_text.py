@@ -16,7 +16,7 @@ from difficulty_service.backbones.backbone import (
 )
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
 from difficulty_service.backbones.weights import file_sha256
-from difficulty_service.errors import BackboneError, MissingPackage, Setting
+from difficulty_service.base.errors import BackboneError, MissingPackage, Setting
 
 MAX_TOKENS = 512
 """Largest number of tokens of a text, special ones included; what comes after is cut off."""

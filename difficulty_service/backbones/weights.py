@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 
 SHOWN_NAMES = 5
 PYTORCH_SIGNATURES = (b"PK\x03\x04", b"\x80")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from difficulty_service.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError, Setting
 
 BUILTIN_WEIGHTS = Path(__file__).parent / "builtin" / "encoder.safetensors"
 CLIP_FILENAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")

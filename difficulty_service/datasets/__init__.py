@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.archive import open_archive
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.hugging_face import open_hugging_face
@@ -11,7 +12,6 @@ from difficulty_service.datasets.published import PUBLISHED_DATASETS
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.table import open_table
 from difficulty_service.datasets.webdataset import open_webdataset
-from difficulty_service.errors import DatasetError
 
 DATASETS: dict[str, Callable[[str, DatasetOptions], Dataset]] = {
     "image-folder": open_image_folder,

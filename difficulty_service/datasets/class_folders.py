@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.listing import Listing, as_text
 from difficulty_service.datasets.sample import Skipped
 from difficulty_service.datasets.storage import Entry
-from difficulty_service.errors import DatasetError, Setting
 
 IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 _SPLIT_NAMES = frozenset(

@@ -1,17 +1,16 @@
 """Detection of the kind of dataset at a location."""
 
-from difficulty_service.datasets.archive_index import ZIP_EXTENSION, holds_class_folders
-from difficulty_service.datasets.boundary import Boundary
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.archive import ZIP_EXTENSION, holds_class_folders
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.plugged import find_plugin
 from difficulty_service.datasets.published.detection import (
     kind_of_published_file,
     kind_of_published_folder,
 )
-from difficulty_service.datasets.storage import is_folder, list_folder, resolve
+from difficulty_service.datasets.storage import Boundary, is_folder, list_folder, resolve
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
-from difficulty_service.datasets.tar_headers import TAR_EXTENSIONS
-from difficulty_service.errors import DatasetError
+from difficulty_service.datasets.tar_files import TAR_EXTENSIONS
 
 HUB_PREFIX = "hf:"
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 from pyarrow.fs import FileSelector, FileType
 
-from difficulty_service.datasets.boundary import Boundary
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.glob_pattern import RECURSIVE, WILDCARD, GlobPattern, parse_glob
 from difficulty_service.datasets.storage import (
+    Boundary,
     StoredFile,
     StoredPath,
     is_folder,
     list_folder,
     resolve,
 )
-from difficulty_service.errors import DatasetError
-from difficulty_service.files.glob_pattern import RECURSIVE, WILDCARD, GlobPattern, parse_glob
 
 FolderId = tuple[int, int]
 """Device and inode of a folder."""

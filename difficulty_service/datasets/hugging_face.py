@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError, MissingPackage, Setting
 from difficulty_service.datasets.detection import HUB_PREFIX
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import index_labels, several_labels_warning
@@ -22,7 +23,6 @@ from difficulty_service.datasets.table_columns import (
     holds_text,
     sample_ids_of,
 )
-from difficulty_service.errors import DatasetError, MissingPackage, Setting
 
 _ROWS_PER_READ = 64
 _ROWS_PER_SIZES = 16_384

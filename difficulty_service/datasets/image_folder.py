@@ -8,6 +8,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets.class_folders import Tree, find_class_folders, visible
 from difficulty_service.datasets.image_openers import (
     extension_problem,
@@ -24,7 +25,6 @@ from difficulty_service.datasets.storage import (
     list_tree,
     resolve,
 )
-from difficulty_service.errors import DatasetError, ImageError
 
 
 def open_image_folder(location: str, options: DatasetOptions) -> Dataset:

@@ -14,10 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import BinaryIO, NoReturn
 
-from difficulty_service.datasets.boundary import OUTSIDE, Boundary
+from difficulty_service.base.errors import DifficultyError, ImageError
 from difficulty_service.datasets.sample import FileOpener, ImageOpener
-from difficulty_service.datasets.storage import StoredPath, is_uri, resolve
-from difficulty_service.errors import DifficultyError, ImageError
+from difficulty_service.datasets.storage import OUTSIDE, Boundary, StoredPath, is_uri, resolve
 
 _JPEG_EXTENSIONS = frozenset(("jpg", "jpeg", "jpe", "jfif"))
 IMAGE_EXTENSIONS = _JPEG_EXTENSIONS.union(

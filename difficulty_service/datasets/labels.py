@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.errors import DatasetError, Setting
+from difficulty_service.base.errors import DatasetError, Setting
 
 LABEL_NAMES = ("label", "labels", "class", "target", "fine_label", "category", "y")
 """Default names of label columns, by priority."""

@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError, DuplicateSampleId, Setting
+from difficulty_service.base.files import file_stamp
+from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Skipped
 from difficulty_service.datasets.storage import StoredPath
-from difficulty_service.errors import DatasetError, DuplicateSampleId, Setting
-from difficulty_service.files.identity import file_stamp
-from difficulty_service.files.wording import count_of, is_or_are, list_names
 
 OpenAt = Callable[[NDArray[np.int64]], Iterator[ImageOpener]]
 """Function that yields the openers of the images at ascending positions in a listing."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from difficulty_service.base.errors import DifficultyError, ImageError
 from difficulty_service.datasets.image_openers import (
     cell_opener,
     open_image,
@@ -24,7 +25,6 @@ from difficulty_service.datasets.image_openers import (
 from difficulty_service.datasets.listing import Listing, build_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import resolve
-from difficulty_service.errors import DifficultyError, ImageError
 
 ReadImage = Callable[[int], object]
 """Returns the image at a position, in one of the kinds of `image_opener`; may raise anything."""

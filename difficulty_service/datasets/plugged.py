@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from difficulty_service.base.errors import DatasetError, DifficultyError
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError, DifficultyError
 
 PLUGIN_GROUP = "difficulty.datasets"
 

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.datasets.boundary import Boundary
+from difficulty_service.datasets.storage import Boundary
 
 ImageOpener = Callable[[], BinaryIO]
 """Opens one encoded image as a seekable file; raises ImageError."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import (
@@ -42,7 +43,6 @@ from difficulty_service.datasets.table_files import (
     read_columns,
     read_paths,
 )
-from difficulty_service.errors import DatasetError, Setting
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.labels import LABEL_NAMES, Describe, is_text, label_like
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError, Setting
 
 PATH_NAMES = ("path", "image_path", "file", "file_path", "filename", "file_name")
 """Names of columns whose paths become the sample ids if they are unique, by priority."""

@@ -15,10 +15,10 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.parquet_rows import read_group, read_texts
 from difficulty_service.datasets.sample import TableLimits
 from difficulty_service.datasets.storage import READ_AHEAD, StoredFile, open_arrow_file
-from difficulty_service.errors import DatasetError
 
 TABLE_EXTENSIONS = (".parquet", ".csv", ".jsonl", ".ndjson")
 

@@ -13,15 +13,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import open_bytes, refusing
 from difficulty_service.datasets.labels import Describe, index_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
-from difficulty_service.datasets.tar_headers import TAR_ERRORS, TAR_EXTENSIONS, open_tar
-from difficulty_service.datasets.tar_index import TarSample, read_tar_index
-from difficulty_service.errors import DatasetError, ImageError
+from difficulty_service.datasets.tar_files import (
+    TAR_ERRORS,
+    TAR_EXTENSIONS,
+    TarSample,
+    open_tar,
+    read_tar_index,
+)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from difficulty_service.files.atomic_file import replacing
+from difficulty_service.base.files import replacing
 
 TILE, CAPTION, COLUMNS = 96, 16, 10
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
+from difficulty_service.base.errors import BackboneError, ImageError, Setting
+from difficulty_service.base.files import content_digest, file_stamp
 from difficulty_service.datasets.sample import ImageOpener, Sample
-from difficulty_service.errors import BackboneError, ImageError, Setting
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
-from difficulty_service.feature_store.bad_image import BadImage
-from difficulty_service.feature_store.known_images import KnownImages
-from difficulty_service.files.identity import content_digest, file_stamp
+from difficulty_service.features.errors_file import BadImage
+from difficulty_service.features.known_images import KnownImages
 from difficulty_service.images.header import read_encoded
 from difficulty_service.images.preparation import (
     Augmentation,

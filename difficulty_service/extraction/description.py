@@ -3,10 +3,10 @@
 from importlib.metadata import version
 
 from difficulty_service.backbones.backbone import Backbone
+from difficulty_service.base.contract import given
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractionTask
-from difficulty_service.feature_description import FeatureDescription, RecordedOptions
-from difficulty_service.files.contract import given
+from difficulty_service.features.description import FeatureDescription, RecordedOptions
 
 
 def describe_features(

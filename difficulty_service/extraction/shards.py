@@ -6,7 +6,7 @@ from contextlib import closing
 from itertools import groupby
 
 from difficulty_service.backbones.backbone import Backbone
-from difficulty_service.errors import ImageError, Setting
+from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.extraction.batches import Batch
 from difficulty_service.extraction.extracted_shard import ExtractedShard, join_batches
 from difficulty_service.extraction.schedules import encoded_batches

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.text_encoders import require_modality
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.sample import Dataset
-from difficulty_service.errors import DatasetError, Setting
 from difficulty_service.extraction.image_watch import ImageWatch
-from difficulty_service.feature_description import PrecisionPilot
-from difficulty_service.feature_store.known_images import KnownImages
+from difficulty_service.features.description import PrecisionPilot
+from difficulty_service.features.known_images import KnownImages
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode, decoder_name
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageFile
 
-from difficulty_service.errors import ImageError
+from difficulty_service.base.errors import ImageError
 from difficulty_service.images.header import one_line
 
 FULL_RANGE_16 = ("I;16", "I;16L", "I;16B", "I;16N")

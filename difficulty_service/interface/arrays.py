@@ -2,6 +2,8 @@
 
 Nothing is imported that the caller has not imported: the type of an object is told by the name of
 its package.
+
+Labelled features that a program holds, as a source of features.
 """
 
 import sys
@@ -13,15 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import DatasetError
-from difficulty_service.feature_store.array_columns import (
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.tables import strings_to_arrow
+from difficulty_service.features.array_columns import (
     column_of_array,
+    index_classes,
     is_vector,
     matrix_of_columns,
     matrix_of_vectors,
     tensor_of,
 )
-from difficulty_service.files.arrow_columns import strings_to_arrow
+from difficulty_service.features.arrays import ArrayFeatures, array_features
 
 Matrix = Any
 """An object that holds rows of numbers; `to_matrix` lists the kinds."""
@@ -162,3 +166,30 @@ def _unsuitable(found: str) -> DatasetError:
         "pass a matrix of real numbers, one row for each sample",
         parameter="features",
     )
+
+
+def read_arrays(features: Matrix, labels: Column, ids: Column) -> ArrayFeatures:
+    """Features, labels and ids as a source of features.
+
+    Args, ids and errors are those of `difficulty_service.score`.
+    """
+    matrix = to_matrix(features)
+    classes = index_classes(to_column(labels, "labels"))
+    return array_features(matrix, classes, _ids(features, ids), "arrays in memory")
+
+
+def _ids(features: Matrix, ids: Column) -> pa.Array | None:
+    if ids is None:
+        if not is_pandas(features, "DataFrame") or not features.index.is_unique:
+            return None
+        if features.index.nlevels > 1 or features.index.hasnans:
+            return None
+        ids = features.index.to_series()
+    column = to_column(ids, "ids")
+    try:
+        texts = column.cast(pa.string())
+    except pa.ArrowException as error:
+        raise DatasetError(
+            f"ids of type {column.type} cannot become text: {error}", parameter="ids"
+        ) from error
+    return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts

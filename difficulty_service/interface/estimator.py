@@ -11,17 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import DatasetError, StatisticsError
-from difficulty_service.feature_store.array_columns import tensor_of
-from difficulty_service.feature_store.arrays import computable, finite_rows
+from difficulty_service.base.errors import DatasetError, StatisticsError
+from difficulty_service.features.array_columns import tensor_of
+from difficulty_service.features.arrays import computable, finite_rows
+from difficulty_service.gaussians.class_distances import class_distances
+from difficulty_service.gaussians.fit_options import Shrinkage
+from difficulty_service.gaussians.fitting import fit
+from difficulty_service.gaussians.gaussian import covariances
+from difficulty_service.gaussians.products import BLOCK_ROWS
 from difficulty_service.interface.arrays import Column, Matrix, to_array, to_matrix
 from difficulty_service.interface.options import fit_options
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.statistics.class_distances import class_distances
-from difficulty_service.statistics.fit_options import Shrinkage
-from difficulty_service.statistics.fitting import fit
-from difficulty_service.statistics.gaussian import covariances
-from difficulty_service.statistics.products import BLOCK_ROWS
 
 UNKNOWN = -1
 """Class index of a label that was not fitted."""

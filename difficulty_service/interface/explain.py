@@ -6,39 +6,37 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Unpack
 
-from difficulty_service.audit.attributes import (
-    SHIPPED_ATTRIBUTES,
-    check_attributes,
-    read_attributes,
-)
 from difficulty_service.audit.explained_scores import (
     PROJECTED,
+    SHIPPED_ATTRIBUTES,
+    check_attributes,
     choose_clip,
     explain_scores,
     find_features,
+    read_attributes,
     read_explained,
     write_explanation,
 )
 from difficulty_service.audit.explanation import Explanation, explanation_file
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
-from difficulty_service.cleaning.stored_images import ImageSource, match_images
-from difficulty_service.cleaning.stored_images import open_images as open_scored_images
-from difficulty_service.errors import AuditError, BackboneError
-from difficulty_service.files.output_path import require_output_file
+from difficulty_service.base.errors import AuditError, BackboneError
+from difficulty_service.base.files import require_output_file
 from difficulty_service.interface.image_options import (
     EncoderOptions,
     dataset_options,
     extract_options,
     network_options,
+    progress_bar,
     require_names,
 )
 from difficulty_service.interface.image_sources import LabelledImages, is_pairs, open_images
-from difficulty_service.interface.progress import progress_bar
-from difficulty_service.interface.score_arrays import warn
+from difficulty_service.interface.score import warn
 from difficulty_service.interface.scores import Scores
 from difficulty_service.pipeline import ExtractRequest, extract_dataset
-from difficulty_service.score_file import ScoreFile
+from difficulty_service.review.stored_images import ImageSource, match_images
+from difficulty_service.review.stored_images import open_images as open_scored_images
+from difficulty_service.scores.file import ScoreFile
 
 
 class ExplainOptions(EncoderOptions, total=False):

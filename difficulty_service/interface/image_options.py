@@ -1,7 +1,11 @@
-"""The options of images, networks and statistics that a caller may pass by name."""
+"""The options of images, networks and statistics that a caller may pass by name.
+
+The progress bar of an extraction, in a terminal or a notebook.
+"""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_type_hints
 
@@ -9,19 +13,20 @@ import torch
 from pydantic import ValidationError
 
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
-from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import (
+from difficulty_service.base.errors import (
     BackboneError,
     ConfigError,
     DatasetError,
     ImageError,
     Setting,
 )
+from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode
 from difficulty_service.interface.options import require_known
 from difficulty_service.options import DatasetScoring, ReadingOptions
-from difficulty_service.statistics.fit_options import Shrinkage
+from difficulty_service.pipeline import ExtractProgress
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -195,3 +200,28 @@ def dataset_options(options: Mapping[str, Any]) -> DatasetOptions:
         id_column=options.get("id_column"),
         limit=options.get("limit"),
     )
+
+
+@contextmanager
+def progress_bar(
+    unit: str = "image", *, shown: bool
+) -> Iterator[Callable[[ExtractProgress], None]]:
+    """Gives a function that shows the progress of an extraction.
+
+    Args:
+        unit: What the samples are in a word.
+        shown: Whether there is a bar at all.
+    """
+    from tqdm.auto import tqdm
+
+    with tqdm(unit=unit, disable=not shown) as bar:
+
+        def update(progress: ExtractProgress) -> None:
+            if bar.total != progress.total:  # the first call; what is done was done by another run
+                bar.reset(total=progress.total)
+                bar.initial = progress.done
+            if progress.bad:
+                bar.set_postfix(bad=progress.bad, refresh=False)
+            bar.update(progress.done - bar.n)
+
+        yield update

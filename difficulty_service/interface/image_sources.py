@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.hugging_face import choose_split, open_rows
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import resolve
-from difficulty_service.errors import DatasetError
-from difficulty_service.feature_store.array_labels import ClassLabels, index_classes
+from difficulty_service.features.array_columns import ClassLabels, index_classes
 from difficulty_service.interface.arrays import to_column
 
 LabelledImages = Any

@@ -3,20 +3,20 @@
 from importlib import import_module
 from importlib.metadata import version
 
-from difficulty_service.runtime.process_setup import enable_avx512_kernels
+from difficulty_service.base.process_setup import enable_avx512_kernels
 
 HOMES = {
     "Encoder": "encoder",
     "RelativeMahalanobis": "estimator",
     "Scores": "scores",
     "backbone": "encoder",
-    "compare_scores": "compare_scores",
-    "consensus": "consensus",
+    "compare_scores": "comparisons",
+    "consensus": "comparisons",
     "explain": "explain",
     "open_scores": "scores",
     "report": "report",
-    "score": "score_arrays",
-    "score_dataset": "score_images",
+    "score": "score",
+    "score_dataset": "score",
 }
 """Module of this package that defines each name."""
 
@@ -29,6 +29,6 @@ def load(name: str) -> object:
     if name == "__version__":
         return version("difficulty-service")
     if name == "errors":
-        return import_module("difficulty_service.errors")
+        return import_module("difficulty_service.base.errors")
     enable_avx512_kernels()
     return getattr(import_module(f"difficulty_service.interface.{HOMES[name]}"), name)

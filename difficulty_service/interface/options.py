@@ -3,11 +3,11 @@
 import difflib
 from collections.abc import Sequence
 
-from difficulty_service.errors import DifficultyError, StatisticsError
+from difficulty_service.base.errors import DifficultyError, StatisticsError
+from difficulty_service.gaussians.fit_options import FitOptions, Shrinkage
+from difficulty_service.gaussians.gaussian import MATMUL_DTYPES
 from difficulty_service.options import SHRINKAGE_RULES
-from difficulty_service.score_columns import SCORERS
-from difficulty_service.statistics.fit_options import FitOptions, Shrinkage
-from difficulty_service.statistics.gaussian import MATMUL_DTYPES
+from difficulty_service.scores.columns import SCORERS
 
 
 def fit_options(shrinkage: Shrinkage, matmul_dtype: str) -> FitOptions:

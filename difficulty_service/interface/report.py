@@ -5,11 +5,11 @@ from pathlib import Path
 from difficulty_service.audit.explanation import explanation_file
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.interface.image_sources import LabelledImages, open_images
-from difficulty_service.interface.score_arrays import warn
+from difficulty_service.interface.score import warn
 from difficulty_service.interface.scores import Scores
-from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
-from difficulty_service.reporting.writing import DEFAULT_MAX_MB
-from difficulty_service.score_file import ScoreFile
+from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.review.writing import DEFAULT_MAX_MB
+from difficulty_service.scores.file import ScoreFile
 
 
 def report(

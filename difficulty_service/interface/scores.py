@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from difficulty_service.feature_store.bad_image import BadImage
-from difficulty_service.feature_store.errors_file import errors_table
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_columns import require_columns
-from difficulty_service.score_file import ScoreFile, read_scores, write_scores
-from difficulty_service.scoring.extremes import OTHER_CLASS
+from difficulty_service.features.errors_file import BadImage, errors_table
+from difficulty_service.scores.columns import require_columns
+from difficulty_service.scores.extremes import OTHER_CLASS
+from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
 
 if TYPE_CHECKING:
     import pandas as pd

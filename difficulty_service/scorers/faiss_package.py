@@ -5,7 +5,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MissingPackage, Setting, StatisticsError
+from difficulty_service.base.errors import MissingPackage, Setting, StatisticsError
 
 
 def load_faiss(parameter: str = "scorers") -> ModuleType:

@@ -7,7 +7,7 @@ A baseline of Cui et al. (2023), table 8, who do not give the number of clusters
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError
+from difficulty_service.base.errors import StatisticsError
 from difficulty_service.scorers import Samples
 from difficulty_service.scorers.faiss_package import check_finite, count_gpus, load_faiss
 

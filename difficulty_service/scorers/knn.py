@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError
+from difficulty_service.base.errors import StatisticsError
 from difficulty_service.scorers import Samples
 from difficulty_service.scorers.faiss_package import check_finite, count_gpus, load_faiss
 

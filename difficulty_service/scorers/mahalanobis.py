@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError, UnknownLabel
-from difficulty_service.runtime.parallel import map_in_order, num_workers
-from difficulty_service.statistics.discriminant import compute_discriminant
-from difficulty_service.statistics.gaussian import Gaussians
-from difficulty_service.statistics.products import (
+from difficulty_service.base.errors import StatisticsError, UnknownLabel
+from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.gaussians.discriminant import compute_discriminant
+from difficulty_service.gaussians.feature_map import scale_to_unit_length
+from difficulty_service.gaussians.gaussian import Gaussians
+from difficulty_service.gaussians.products import (
     CHUNK_ROWS,
     Projection,
     Workspace,
@@ -33,7 +34,6 @@ from difficulty_service.statistics.products import (
     projection,
     squared_lengths,
 )
-from difficulty_service.statistics.unit_length import scale_to_unit_length
 
 DISTANCES_PER_BLOCK = 1 << 20
 """Approximate number of distances to classes that are compared at a time; they fit into a cache."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError
+from difficulty_service.base.errors import StatisticsError
 from difficulty_service.scorers.faiss_package import check_finite, load_faiss
 
 ROWS_AT_ONCE = 1 << 11

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from difficulty_service.runtime.process_setup import give_back_freed_memory
-from difficulty_service.statistics.chunks import Chunk, ChunkSource, TransformedChunks
-from difficulty_service.statistics.feature_map import FeatureMap, make_feature_map
-from difficulty_service.statistics.label_noise import log_noise
-from difficulty_service.statistics.label_rule import (
+from difficulty_service.base.process_setup import give_back_freed_memory
+from difficulty_service.gaussians.chunks import Chunk, ChunkSource, TransformedChunks
+from difficulty_service.gaussians.feature_map import FeatureMap, make_feature_map
+from difficulty_service.gaussians.label_noise import log_noise
+from difficulty_service.gaussians.label_rule import (
     Rule,
     first_dimensions,
     fit_rule,
@@ -28,23 +28,15 @@ from difficulty_service.statistics.label_rule import (
     scaled_dimensions,
     sum_labels,
 )
-from difficulty_service.statistics.moments import Moments, accumulate_moments, pilot_of
-from difficulty_service.statistics.products import (
+from difficulty_service.gaussians.moments import Moments, accumulate_moments, pilot_of
+from difficulty_service.gaussians.products import (
     BLOCK_ROWS,
     Workspace,
     chunk_ranges,
     one_thread_per_product,
 )
-from difficulty_service.statistics.ridge import (
-    MOST_SAMPLES,
-    LabelledRows,
-    RidgeChoice,
-)
-from difficulty_service.statistics.row_sample import (
-    choose_samples,
-    count_rows,
-    read_samples,
-)
+from difficulty_service.gaussians.ridge import MOST_SAMPLES, LabelledRows, RidgeChoice
+from difficulty_service.gaussians.row_sample import choose_samples, count_rows, read_samples
 
 POSTERIORS = ("suspicion", "agree")
 """Scorers of this module."""

@@ -21,7 +21,7 @@ from pyarrow.fs import FileSelector, FileType
 from sqlalchemy import Engine
 
 from api.jobs.queue import claim, succeed
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.storage.artifacts import Artifacts
 from api.storage.database import connect, migrate
 from api.worker.job_observer import Observer

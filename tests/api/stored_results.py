@@ -1,6 +1,6 @@
 """What jobs answer, for tests that run none."""
 
-from api.schemas.jobs import StoredResult
+from api.schemas import StoredResult
 
 
 def stored_result(prefix: str = "jobs", **changes: object) -> StoredResult:

@@ -16,9 +16,8 @@ from api.app import create_app
 from api.http.api_keys import OPEN_PATHS
 from api.http.problems import CONTENT_TYPE, TITLES, Problem
 from api.settings import Settings
-from api.storage.database import require_current
-from api.storage.unusable import DatabaseUnusable
-from difficulty_service.errors import (
+from api.storage.database import DatabaseUnusable, require_current
+from difficulty_service.base.errors import (
     BackboneError,
     ConfigError,
     DatasetError,

@@ -12,24 +12,23 @@ from PIL import Image
 
 from api.app import create_app
 from api.explore import (
+    add_features,
     explore,
     explorer_settings,
     find_errors,
     import_scores,
     root_and_path,
 )
-from api.explored_features import add_features
 from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
-from difficulty_service.errors import ConfigError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.bad_image import BadImage
-from difficulty_service.feature_store.errors_file import write_errors
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import ScoreFile, read_scores, write_scores
+from difficulty_service.base.errors import ConfigError
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.errors_file import BadImage, write_errors
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
+from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from api.server import check_address, listen, url_of
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 
 
 def test_answers_do_not_wait_for_an_acknowledgement() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.studies import losses
 from benchmarks.studies.trials import Study, Trial, run_trials
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 
 
 def test_a_trial_that_cannot_run_is_refused_before_the_first_one_has_trained(

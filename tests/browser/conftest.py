@@ -13,12 +13,12 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
-from difficulty_service.provenance import Provenance
-from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
-from difficulty_service.score_file import SCHEMA, read_scores, write_scores
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
+from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.scores.file import SCHEMA, read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page

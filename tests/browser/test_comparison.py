@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from difficulty_service.audit.score_comparison import columns_of, compare_scores
-from difficulty_service.cleaning.stored_images import open_images
-from difficulty_service.provenance import Provenance
-from difficulty_service.reporting.comparison_page import ComparedFile, write_comparison
-from difficulty_service.score_file import ScoreFile, read_scores
+from difficulty_service.review.compared import ComparedFile, write_comparison
+from difficulty_service.review.stored_images import open_images
+from difficulty_service.scores.file import ScoreFile, read_scores
+from difficulty_service.scores.provenance import Provenance
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

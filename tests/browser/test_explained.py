@@ -14,7 +14,7 @@ from difficulty_service.audit.explanation import (
     scored_by,
 )
 from difficulty_service.audit.files import write_json
-from difficulty_service.reporting.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from difficulty_service.cleaning.decisions import CleaningRules, decide
-from difficulty_service.cleaning.marks import Mark, MarkedSample, Marks, read_marks
-from difficulty_service.score_file import read_scores
+from difficulty_service.review.decisions import CleaningRules, decide
+from difficulty_service.review.marks import Mark, MarkedSample, Marks, read_marks
+from difficulty_service.scores.file import read_scores
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

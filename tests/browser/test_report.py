@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

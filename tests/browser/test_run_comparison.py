@@ -12,10 +12,9 @@ from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.metrics.bootstrap import Resampling
-from trainer.reports.columns import MAIN_COLUMNS
-from trainer.reports.comparison import compare_runs
+from trainer.reports.comparison import compare_runs, resample_comparison
 from trainer.reports.comparison_files import write_comparison
-from trainer.reports.comparison_intervals import resample_comparison
+from trainer.reports.comparison_table import MAIN_COLUMNS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from difficulty_service.commands.options import as_option
-from difficulty_service.engines.actor_pool import ActorDied, ActorPool
-from difficulty_service.engines.cluster import ActorPlan, ClusterOptions, plan_actors
-from difficulty_service.errors import BackboneError, EngineError
+from difficulty_service.base.errors import BackboneError, EngineError
+from difficulty_service.cli.wrong_call import as_option
+from difficulty_service.extraction.engines.actor_pool import ActorDied, ActorPool
+from difficulty_service.extraction.engines.cluster import ActorPlan, ClusterOptions, plan_actors
 from difficulty_service.extraction.extracted_shard import ExtractedShard
-from difficulty_service.feature_store.bad_image import BadImage
-from difficulty_service.feature_store.part import Part
+from difficulty_service.features.errors_file import BadImage
+from difficulty_service.features.part import Part
 from difficulty_service.options import parse_actors
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

@@ -154,11 +154,11 @@ import torch
 from difficulty_service.backbones import load_backbone
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.engines.cluster import ClusterOptions
-from difficulty_service.engines.ray_cluster import RayEngine
-from difficulty_service.errors import EngineError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.store import create_store
+from difficulty_service.extraction.engines.cluster import ClusterOptions
+from difficulty_service.extraction.engines.ray_cluster import RayEngine
+from difficulty_service.base.errors import EngineError
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.store import create_store
 from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.task import ExtractionTask
 

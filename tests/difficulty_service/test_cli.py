@@ -33,7 +33,7 @@ def test_help_imports_no_command_and_none_of_what_they_need() -> None:
     )
 
     loaded = set(json.loads(done.stdout.splitlines()[-1]))
-    commands = {f"difficulty_service.commands.{name}" for name in COMMANDS}
+    commands = {f"difficulty_service.cli.{name}" for name in COMMANDS}
     plugged = {"api.commands", "trainer.commands.train"}
     heavy = {"numpy", "pydantic", "rich.markdown", "rich.progress", "torch"}
     assert loaded & (commands | plugged | heavy) == set()
@@ -42,7 +42,7 @@ def test_help_imports_no_command_and_none_of_what_they_need() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_lists_a_command_with_the_first_line_of_its_docstring(name: str) -> None:
-    command = getattr(importlib.import_module(f"difficulty_service.commands.{name}"), name)
+    command = getattr(importlib.import_module(f"difficulty_service.cli.{name}"), name)
 
     start = f"│ {name.replace('_', '-')} "
 

@@ -2,7 +2,7 @@
 
 import pickle
 
-from difficulty_service.errors import DuplicateSampleId, Setting, StatisticsError
+from difficulty_service.base.errors import DuplicateSampleId, Setting, StatisticsError
 
 ERROR = DuplicateSampleId(
     "the covariance has rank 3 of 6",

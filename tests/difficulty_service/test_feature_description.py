@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from difficulty_service.errors import FeatureStoreError
-from difficulty_service.feature_description import (
+from difficulty_service.base.errors import FeatureStoreError
+from difficulty_service.features.description import (
     Agreement,
     FeatureDescription,
     PrecisionPilot,
     RecordedOptions,
+    read_description,
 )
-from difficulty_service.feature_store.description import read_description
-from difficulty_service.feature_store.store import create_store
+from difficulty_service.features.store import create_store
 
 WRITTEN = """{
  "with_checksum": true,

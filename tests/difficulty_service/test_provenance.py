@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.errors import ScoreFileError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.provenance import FittedOn, LabelRuleFit, Provenance
-from difficulty_service.score_file import read_scores, write_scores
+from difficulty_service.base.errors import ScoreFileError
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "score-file.md"
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from difficulty_service.commands.options import as_option
-from difficulty_service.errors import AuditError, ScoreFileError, Setting
-from difficulty_service.score_columns import (
+from difficulty_service.base.errors import AuditError, ScoreFileError, Setting
+from difficulty_service.cli.wrong_call import as_option
+from difficulty_service.scores.columns import (
     COMPUTED_BY,
     SCORERS,
     absent_column,
     require_columns,
     scorer_of,
 )
-from difficulty_service.score_file import SCHEMA
+from difficulty_service.scores.file import SCHEMA
 from tests.command_options import options_by_command
 
 COLUMNS = ["sample_id", "label", "label_name", "rmd", "label_margin"]

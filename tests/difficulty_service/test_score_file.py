@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.errors import ScoreFileError
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import METADATA_KEY, SCHEMA, read_scores, write_scores
+from difficulty_service.base.errors import ScoreFileError
+from difficulty_service.scores.file import METADATA_KEY, SCHEMA, read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
 
 
 def make_table() -> pa.Table:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from difficulty_service.errors import ScoreFileError
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import (
+from difficulty_service.base.errors import ScoreFileError
+from difficulty_service.scores.file import (
     provenance_file,
     read_score_schema,
     read_scores,
     write_scores,
 )
+from difficulty_service.scores.provenance import Provenance
 
 IDS = ["a/1.png", "=1+1", "'=quoted", "'plain", '-1,\n"x"', "", "007", "é😀"]
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from difficulty_service.feature_store.store import open_store
+from difficulty_service.features.store import open_store
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

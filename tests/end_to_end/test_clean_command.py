@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]

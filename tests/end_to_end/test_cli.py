@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.backbones import BACKBONES
 from difficulty_service.backbones.weights_files import BUILTIN_WEIGHTS
-from difficulty_service.score_file import SCHEMA, read_scores
+from difficulty_service.scores.file import SCHEMA, read_scores
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]

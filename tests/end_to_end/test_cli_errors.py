@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.errors import DatasetError, StatisticsError
-from difficulty_service.score_file import read_scores
+from difficulty_service.base.errors import DatasetError, StatisticsError
+from difficulty_service.scores.file import read_scores
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import read_scores, write_scores
+from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]

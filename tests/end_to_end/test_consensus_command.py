@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.store import create_store, open_store
-from difficulty_service.score_file import read_scores
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.store import create_store, open_store
+from difficulty_service.scores.file import read_scores
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]

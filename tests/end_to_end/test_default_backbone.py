@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -19,14 +19,14 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 import difficulty_service as ds
-from difficulty_service.audit.attributes import read_attributes
+from difficulty_service.audit.explained_scores import read_attributes
 from difficulty_service.audit.files import read_explanation
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
-from difficulty_service.feature_store.store import open_store
-from difficulty_service.files.checked_json import load_checked
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import read_scores, write_scores
+from difficulty_service.base.checksums import load_checked
+from difficulty_service.features.store import open_store
+from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]

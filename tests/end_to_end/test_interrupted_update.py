@@ -15,12 +15,12 @@ import torch
 from pyarrow import feather
 
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import FeatureStoreError
 from difficulty_service.extraction import shards
 from difficulty_service.extraction.task import ExtractOptions
-from difficulty_service.feature_store.description import read_description
-from difficulty_service.feature_store.store import FeatureStore, open_store
+from difficulty_service.features.description import read_description
+from difficulty_service.features.store import FeatureStore, open_store
 from difficulty_service.pipeline import ExtractProgress, ExtractRequest, extract
 
 ForkCommand = Callable[..., ForkServerProcess]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

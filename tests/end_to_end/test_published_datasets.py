@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

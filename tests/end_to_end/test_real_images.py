@@ -16,10 +16,10 @@ from difficulty_service.audit.audit import Audit, AuditOptions, audit
 from difficulty_service.audit.files import read_columns
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.feature_store.store import FeatureStore, create_store
+from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
-from difficulty_service.score_file import read_scores
-from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.scores.file import read_scores
 
 ROOT = Path(__file__).resolve().parents[2]
 

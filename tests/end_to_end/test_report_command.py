@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.commands import demo
+from difficulty_service.cli import demo
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]

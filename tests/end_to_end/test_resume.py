@@ -14,7 +14,7 @@ import pytest
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.pipeline import ExtractRequest, extract
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 ForkCommand = Callable[..., ForkServerProcess]

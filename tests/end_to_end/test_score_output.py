@@ -10,7 +10,7 @@ import pyarrow.csv as pa_csv
 import pytest
 from PIL import Image
 
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]

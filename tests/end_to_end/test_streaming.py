@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import FeatureStore, create_store
-from difficulty_service.score_file import read_scores
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.scores.file import read_scores
 
 DIM, CLASSES, PART_ROWS = 32, 10, 4096
 FEW, MANY = 12, 240  # parts
@@ -25,9 +25,9 @@ CHILD = """
 import json, sys, threading
 from pathlib import Path
 
-from difficulty_service.feature_store.store import open_store
+from difficulty_service.features.store import open_store
 from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.runtime.process_setup import keep_freed_memory
+from difficulty_service.base.process_setup import keep_freed_memory
 
 def megabytes():  # of what is no mapped file
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 import torch
 
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 ForkCommand = Callable[..., ForkServerProcess]

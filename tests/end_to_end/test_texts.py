@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.feature_description import RecordedOptions
-from difficulty_service.feature_store.store import open_store
-from difficulty_service.score_file import read_scores
+from difficulty_service.features.description import RecordedOptions
+from difficulty_service.features.store import open_store
+from difficulty_service.scores.file import read_scores
 from tests.end_to_end.conftest import Command
 
 SPORT = ("goal", "team", "coach", "season", "league", "striker", "match", "referee")

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from difficulty_service.base.errors import TrainingError
 from difficulty_service.cli import create_app
-from difficulty_service.errors import TrainingError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.description import read_description
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
-from trainer.uncertainty.head_file import read_head, write_head
+from difficulty_service.features.description import FeatureDescription, read_description
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
+from trainer.uncertainty.head import read_head, write_head
 from trainer.uncertainty.uncertainty_file import read_uncertainties
 
 

@@ -17,24 +17,17 @@ import torch
 
 from api.results.score_columns import map_columns, write_columns
 from difficulty_service.audit.files import read_explanation, write_json
-from difficulty_service.errors import DifficultyError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.bad_image import BadImage
-from difficulty_service.feature_store.description import read_description
-from difficulty_service.feature_store.errors_file import read_errors, write_errors
-from difficulty_service.feature_store.part import (
-    Part,
-    open_part,
-    read_bad_images,
-    write_part,
-)
-from difficulty_service.feature_store.part_images import read_images
-from difficulty_service.feature_store.store import create_store
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import ScoreFile, read_scores, to_schema, write_scores
-from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.fitting import fit
-from difficulty_service.statistics.gaussian_file import load_gaussians, save_gaussians
+from difficulty_service.base.errors import DifficultyError
+from difficulty_service.features.description import FeatureDescription, read_description
+from difficulty_service.features.errors_file import BadImage, read_errors, write_errors
+from difficulty_service.features.part import Part, open_part, read_bad_images, write_part
+from difficulty_service.features.part_images import read_images
+from difficulty_service.features.store import create_store
+from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.gaussians.fitting import fit
+from difficulty_service.scores.file import ScoreFile, read_scores, to_schema, write_scores
+from difficulty_service.scores.fitted_gaussians import load_gaussians, save_gaussians
+from difficulty_service.scores.provenance import Provenance
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, read_predictions, write_predictions
 from trainer.training.checkpoint import Checkpoint, Progress, load_checkpoint, save_checkpoint

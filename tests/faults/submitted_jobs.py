@@ -11,8 +11,7 @@ import httpx2
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.jobs.deletion import delete_left_files, finish_deletions
-from api.jobs.files import SCORES_FILE
+from api.jobs.files import SCORES_FILE, delete_left_files, finish_deletions
 from api.jobs.store import counts, events_after, get_job
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts

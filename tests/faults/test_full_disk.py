@@ -13,8 +13,8 @@ from PIL import Image
 from api.app import create_app
 from api.jobs.failures import describe_failure
 from api.jobs.queue import claim, succeed
-from api.jobs.rows import Job
-from api.schemas.jobs import StoredResult
+from api.jobs.store import Job
+from api.schemas import StoredResult
 from api.settings import Settings
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job

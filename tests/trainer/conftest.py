@@ -12,8 +12,8 @@ import pytest
 from accelerate import Accelerator
 from PIL import Image
 
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.config import Recipe
 from trainer.models import build_model
 from trainer.own_code import describe_own, find_own, is_own, known_objects, name_of

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from difficulty_service.errors import TrainingError
-from difficulty_service.files.checked_json import load_checked
+from difficulty_service.base.checksums import load_checked
+from difficulty_service.base.errors import TrainingError
 from trainer.run_folder import (
     read_inputs,
     read_json,

@@ -36,14 +36,12 @@ def compare(
 
 def show_comparison(runs: Sequence[Path], out: Path | None, level: float, resamples: int) -> None:
     """Prints the comparison of runs, and writes it next to a Markdown file."""
-    from difficulty_service.commands.console import out as console
+    from difficulty_service.cli.console import out as console
     from trainer.console import watch_passes
     from trainer.metrics.bootstrap import Resampling
-    from trainer.reports.columns import MAIN_COLUMNS
-    from trainer.reports.comparison import compare_runs
+    from trainer.reports.comparison import compare_runs, resample_comparison
     from trainer.reports.comparison_files import write_comparison
-    from trainer.reports.comparison_intervals import resample_comparison
-    from trainer.reports.comparison_table import markdown_table
+    from trainer.reports.comparison_table import MAIN_COLUMNS, markdown_table
 
     comparison, intervals = compare_runs(runs), None
     if resamples:

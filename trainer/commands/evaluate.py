@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
-from difficulty_service.commands.wrong_call import WrongCall
+from difficulty_service.cli.wrong_call import WrongCall
 from trainer.commands.options import Device, OnError
 
 
@@ -45,9 +45,9 @@ def evaluate(
             default.
         resamples: Number of resamples of the bootstrap.
     """
-    from difficulty_service.commands.console import out, print_warnings
+    from difficulty_service.cli.console import out, print_warnings
     from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
-    from difficulty_service.score_file import require_score_file_name
+    from difficulty_service.scores.file import require_score_file_name
     from trainer.console import watch_passes
     from trainer.metrics.bootstrap import Resampling
     from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from difficulty_service.commands.wrong_call import WrongCall
+from difficulty_service.cli.wrong_call import WrongCall
 
 
 def figures(
@@ -33,7 +33,7 @@ def figures(
         picture_format: Type of the pictures.
         score_column: Column of the score files to draw; default: rmd.
     """
-    from difficulty_service.commands.console import out as console
+    from difficulty_service.cli.console import out as console
     from trainer.reports.figures.sources import read_sources
     from trainer.reports.figures.writing import write_figures
 

@@ -68,7 +68,7 @@ def sweep(
 
 
 def _list_runs(runs: Sequence["SweptRun"]) -> None:
-    from difficulty_service.commands.console import out
+    from difficulty_service.cli.console import out
 
     for run in runs:
         seeds = len(run.recipe.training.seeds)
@@ -83,8 +83,8 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
     Raises:
         SystemExit: A signal stopped the sweep.
     """
-    from difficulty_service.commands.console import err
-    from difficulty_service.errors import TrainingError
+    from difficulty_service.base.errors import TrainingError
+    from difficulty_service.cli.console import err
     from trainer.console import train_seed
     from trainer.runs.signals import stop_on_signals
 
@@ -105,7 +105,7 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
 
 
 def _report_stop(runs: Sequence["SweptRun"]) -> None:
-    from difficulty_service.commands.console import err
+    from difficulty_service.cli.console import err
 
     finished = sum(run.num_finished == len(run.recipe.training.seeds) for run in runs)
     err.print(

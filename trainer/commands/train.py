@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cyclopts.types import NonNegativeInt
 
-from difficulty_service.commands.wrong_call import WrongCall
+from difficulty_service.cli.wrong_call import WrongCall
 from trainer.commands.options import STOPPED, Device, OnError, Recipe, Scores, Settings
 
 

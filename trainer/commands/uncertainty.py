@@ -9,7 +9,7 @@ from trainer.commands.options import Device
 
 if TYPE_CHECKING:
     from trainer.uncertainty.application import Application
-    from trainer.uncertainty.head_file import TrainedHead
+    from trainer.uncertainty.head import TrainedHead
 
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 """Values of `difficulty extract --precision` by the name of the dtype."""
@@ -38,12 +38,12 @@ def uncertainty(
         r_auroc: Compute R-AUROC, for which all features are kept in memory; default: for up to
             20,000 samples.
     """
-    from difficulty_service.feature_store.array_files import is_array_file
-    from difficulty_service.feature_store.description import is_store
-    from difficulty_service.feature_store.store import holds_only_parts
+    from difficulty_service.features.array_files import is_array_file
+    from difficulty_service.features.description import is_store
+    from difficulty_service.features.store import holds_only_parts
     from trainer.training.accelerator import make_accelerator
     from trainer.uncertainty.application import apply_head
-    from trainer.uncertainty.head_file import read_head
+    from trainer.uncertainty.head import read_head
     from trainer.uncertainty.uncertainty_file import require_uncertainty_file_name
 
     require_uncertainty_file_name(out)
@@ -59,8 +59,8 @@ def uncertainty(
 
 def _extract(trained: "TrainedHead", source: str, folder: str, device: str) -> None:
     """Extracts features as those of the head, by the command that does it for everybody."""
+    from difficulty_service.base.errors import TrainingError
     from difficulty_service.cli import create_app
-    from difficulty_service.errors import TrainingError
 
     kind = trained.features
     if kind.backbone is None:
@@ -84,8 +84,8 @@ def _extract(trained: "TrainedHead", source: str, folder: str, device: str) -> N
 
 
 def _report(applied: "Application", out: Path) -> None:
-    from difficulty_service.commands.console import out as console
-    from difficulty_service.commands.console import print_warnings
+    from difficulty_service.cli.console import out as console
+    from difficulty_service.cli.console import print_warnings
 
     console.print(f"{applied.num_samples:,} uncertainties are in {out}", markup=False)
     print_warnings(applied.warnings)

@@ -2,16 +2,15 @@
 
 import torch
 
-from difficulty_service.errors import ConfigError, Setting
+from difficulty_service.base.errors import ConfigError, Setting
 from trainer.config import Data, FeatureData, ImageData, TextData, TreeData
-from trainer.data.classes import match_classes
 from trainer.data.features import open_feature_samples, open_feature_splits
 from trainer.data.image_splits import (
     open_image_samples,
     open_image_splits,
     open_test_images,
 )
-from trainer.data.splits import Splits
+from trainer.data.splits import Splits, match_classes
 from trainer.data.texts import open_text_samples, open_text_splits
 from trainer.data.trees import open_tree_samples, open_tree_splits
 from trainer.samples import InputSpec, Samples

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.errors import ImageError, Setting
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS, open_header, read_encoded
 from difficulty_service.images.pil_decoding import decode_to_pil
 

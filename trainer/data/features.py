@@ -7,17 +7,24 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from difficulty_service.base.errors import DatasetError, FeatureStoreError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError, FeatureStoreError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.arrays import ArrayFeatures
-from difficulty_service.feature_store.opening import open_features
+from difficulty_service.features.array_files import open_features
+from difficulty_service.features.arrays import ArrayFeatures
+from difficulty_service.features.description import FeatureDescription
 from trainer.config import FeatureData
-from trainer.data.classes import are_numbered, match_classes, refuse_shared_ids
-from trainer.data.splits import Splits, hold_out, named_by, with_label_noise
-from trainer.data.statistics import mean_and_std
+from trainer.data.splits import (
+    Splits,
+    are_numbered,
+    hold_out,
+    match_classes,
+    mean_and_std,
+    named_by,
+    refuse_shared_ids,
+    with_label_noise,
+)
 from trainer.own_code import find_own, is_object
 from trainer.samples import InputSpec, Samples
 

@@ -1,22 +1,58 @@
-"""Datasets of images as splits: held-out samples, image size, and storage of the pixels."""
+"""Datasets of images as splits: held-out samples, image size, and storage of the pixels.
+
+Datasets that a Python program holds, opened under the name they have in its recipe.
+"""
 
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from difficulty_service.base.errors import ImageError
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import ImageError
+from difficulty_service.interface.image_sources import open_images
 from trainer.config import ImageData
-from trainer.data.classes import match_classes, refuse_shared_ids
 from trainer.data.decoding import Fit, decode, failure_reason
-from trainer.data.held import are_of_one_kind, open_images_of
-from trainer.data.image_loading import ImageLoading
-from trainer.data.images import MemoryImages, named, unreadable
-from trainer.data.large_images import LargeImages
-from trainer.data.splits import Splits, hold_out, named_by, with_label_noise
-from trainer.data.statistics import imagenet_statistics, mean_and_std
+from trainer.data.images import ImageLoading, LargeImages, MemoryImages, named, unreadable
+from trainer.data.splits import (
+    Splits,
+    hold_out,
+    imagenet_statistics,
+    match_classes,
+    mean_and_std,
+    named_by,
+    refuse_shared_ids,
+    with_label_noise,
+)
+from trainer.own_code import find_own, is_object
 from trainer.samples import InputSpec, Samples
+
+
+def open_images_of(location: str, options: DatasetOptions) -> Dataset:
+    """Opens a dataset of images, on disk or held by the program.
+
+    Args:
+        location: Location, or the name of an object.
+        options: Options for reading.
+
+    Raises:
+        DatasetError: The dataset cannot be read.
+        ConfigError: The object is not there any more.
+    """
+    if not is_object(location):
+        return open_dataset(location, options)
+    dataset, warnings = open_images(find_own(location), options)
+    return replace(dataset, warnings=(*dataset.warnings, *warnings))
+
+
+def are_of_one_kind(location: str, other: str) -> bool:
+    """Whether two locations are read alike, by the same columns."""
+    if is_object(location) or is_object(other):
+        return is_object(location) and is_object(other)
+    return location == other or detect_kind(location) == detect_kind(other)
+
 
 EVALUATION_MARGIN = 256 / 224
 """Margin of the centre crop in evaluation, for models trained on random resized crops."""

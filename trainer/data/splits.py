@@ -1,4 +1,9 @@
-"""Training, validation and test splits, and label noise."""
+"""Training, validation and test splits, and label noise.
+
+Consistency of two datasets: the same classes, and no sample in both.
+
+Mean and standard deviation of training inputs, for the normalisation of a model.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from difficulty_service.base.errors import DatasetError, FeatureStoreError
 from difficulty_service.datasets.sample import Dataset
-from difficulty_service.errors import DatasetError, FeatureStoreError
 from trainer.samples import InputSpec, Samples, SkippedEntry
 
 _SPLIT_STREAM, _NOISE_STREAM = 0, 1
@@ -143,3 +148,126 @@ def with_label_noise(samples: Samples, fraction: float, seed: int) -> Samples:
     """The samples with the labels of `inject_label_noise`."""
     noisy = inject_label_noise(samples.labels, fraction, len(samples.class_names), seed)
     return replace(samples, labels=noisy)
+
+
+_SHOWN = 5
+
+
+def are_numbered(class_names: Sequence[str]) -> bool:
+    """Whether class names are 0, 1, 2, ..., as for integer labels without names."""
+    return list(class_names) == [str(number) for number in range(len(class_names))]
+
+
+def match_classes(samples: Samples, class_names: tuple[str, ...], source: str) -> Samples:
+    """Converts labels to the class indices of the training dataset.
+
+    Classes are matched by name, so some may be absent. Numbers without names are the indices:
+    those of the samples may be fewer than the training classes, and where only the training
+    dataset has numbers, the samples must have as many classes. A warning says so.
+
+    Args:
+        samples: Samples to evaluate.
+        class_names: Class names of the training dataset.
+        source: Location of the samples, for the message.
+
+    Raises:
+        DatasetError: A class is not one of the training dataset.
+    """
+    if samples.class_names == class_names:
+        return samples
+    unknown = [name for name in samples.class_names if name not in set(class_names)]
+    if unknown and (are_numbered(samples.class_names) or are_numbered(class_names)):
+        return _match_by_index(samples, class_names, source)
+    if unknown:
+        absent = [name for name in class_names if name not in set(samples.class_names)]
+        raise DatasetError(
+            f"{source!r} has {len(unknown)} classes that the training dataset lacks, first "
+            f"{unknown[:_SHOWN]}, and lacks {len(absent)} of its {len(class_names)}, first "
+            f"{absent[:_SHOWN]}",
+            "check the label columns",
+        )
+    index = {name: position for position, name in enumerate(class_names)}
+    new_labels = torch.tensor([index[name] for name in samples.class_names])
+    return replace(samples, labels=new_labels[samples.labels], class_names=class_names)
+
+
+def _match_by_index(samples: Samples, class_names: tuple[str, ...], source: str) -> Samples:
+    names = samples.class_names
+    if len(names) > len(class_names):
+        raise DatasetError(
+            f"{source!r} has {len(names)} classes and the training dataset {len(class_names)}, and "
+            "a model can only be evaluated on classes that it was trained on",
+            "check the label columns",
+        )
+    if not are_numbered(names) and len(names) < len(class_names):
+        raise DatasetError(
+            f"{source!r} has the classes {list(names[:_SHOWN])} and the training dataset the "
+            f"{len(class_names)} numbers {list(class_names[:_SHOWN])}, so they cannot be matched "
+            "by name, nor one for one",
+            "train with class names, or give a dataset of the same numbers",
+        )
+    pairs = ", ".join(
+        f"{name} = {other}" for name, other in list(zip(class_names, names, strict=False))[:_SHOWN]
+    )
+    warning = (
+        f"{source}: one of its classes and those of the training dataset are numbers without "
+        f"names, so the classes are matched in their order: {pairs}"
+    )
+    if len(names) > _SHOWN:
+        warning += ", ..."
+    return replace(samples, class_names=class_names, warnings=(*samples.warnings, warning))
+
+
+def refuse_shared_ids(train_ids: Sequence[str], other_ids: Sequence[str], source: str) -> None:
+    """Refuses a validation split that shares samples with the training split.
+
+    Raises:
+        DatasetError: Both splits hold the same sample.
+    """
+    shared = set(train_ids).intersection(other_ids)
+    if shared:
+        raise DatasetError(
+            f"{len(shared)} samples of {source!r} are in both the training and the validation "
+            f"dataset, first {sorted(shared)[:_SHOWN]}",
+            "choose another data.validation_split, or make data.validation a fraction",
+        )
+
+
+IMAGENET_MEAN = (123.675, 116.28, 103.53)
+IMAGENET_STD = (58.395, 57.12, 57.375)
+"""Statistics of red, green and blue in [0, 255], customary for photographs."""
+
+_ROWS_PER_BLOCK = 2048
+
+
+def mean_and_std(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Computes mean and standard deviation per channel or dimension, accumulated in float64.
+
+    Args:
+        values: Shape (all samples, channels, ...) or (all samples, dim).
+        positions: Positions of the samples to use. Shape (samples,).
+
+    Returns:
+        Mean and population standard deviation, which is 1 where the values are constant; float32
+        on the CPU. Shape (channels,) or (dim,) each.
+    """
+    others = (0, *range(2, values.ndim))
+    total = torch.zeros(values.shape[1], dtype=torch.float64)
+    total_squared, count = torch.zeros_like(total), 0
+    # Sums about the mean of the first sample lose no digits where the mean is far from zero.
+    first = values[positions[:1].to(values.device)].cpu().double()
+    level = first.mean(dim=others, keepdim=True)
+    for block in positions.split(_ROWS_PER_BLOCK):
+        centred = values[block.to(values.device)].cpu().double() - level
+        total += centred.sum(dim=others)
+        total_squared += centred.square_().sum(dim=others)
+        count += centred.numel() // len(total)
+    mean = total / count
+    variance = (total_squared / count - mean.square()).clamp(min=0)
+    std = torch.where(variance > 0, variance.sqrt(), 1.0)
+    return (mean + level.flatten()).float(), std.float()
+
+
+def imagenet_statistics() -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of ImageNet, in [0, 255]; shape (3,) each."""
+    return torch.tensor(IMAGENET_MEAN), torch.tensor(IMAGENET_STD)

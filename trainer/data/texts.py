@@ -9,8 +9,7 @@ from torch import Tensor
 
 from trainer.config import TextData
 from trainer.data.splits import Splits
-from trainer.data.text_tables import Encoding, TextTable
-from trainer.data.vocabulary import build_vocabulary, encode_texts, pad, split_words
+from trainer.data.words import Encoding, TextTable, build_vocabulary, encode_texts, pad, split_words
 from trainer.samples import InputSpec, Samples
 from trainer.transformers_files import load_subwords
 

@@ -12,9 +12,9 @@ import torch
 from numpy.lib.npyio import NpzFile
 from torch import Tensor
 
-from difficulty_service.errors import MetricError, TrainingError
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_zip import add_checksum, verify_zip
+from difficulty_service.base.checksums import add_checksum, verify_zip
+from difficulty_service.base.errors import MetricError, TrainingError
+from difficulty_service.base.files import replacing
 from trainer.metrics.predictions import check_predictions
 
 REMEDY = "train or evaluate again to replace it"

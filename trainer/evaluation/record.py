@@ -4,17 +4,24 @@ A record holds fractions, nats and areas, never percent, and None where a metric
 positives are the correct predictions in misclassification detection and the OOD samples in OOD
 detection; the FPR at 95 % TPR is that of the highest threshold that finds at least 95 % of them,
 and the one of a name that ends in "_crl" that of the nearest corner of the ROC curve.
+
+The file of a model's ROC curves, for misclassification and OOD detection at every stage.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import torch
 from torch import Tensor
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.base.errors import TrainingError
+from difficulty_service.base.files import replacing
+from difficulty_service.base.tables import UNREADABLE, open_parquet, write_parquet
 from trainer.evaluation.temperature_scaling import (
     fit_temperature_by_adaptive_ece,
     fit_temperature_by_ece,
@@ -23,8 +30,8 @@ from trainer.evaluation.temperature_scaling import (
 from trainer.metrics import METRICS
 from trainer.metrics.bootstrap import Interval, Resampling, bootstrap_intervals, ood_intervals
 from trainer.metrics.calibration import sure_samples
-from trainer.metrics.ood import OOD_SCORES, ood_detection
-from trainer.metrics.ranking import Convention
+from trainer.metrics.ood import OOD_SCORES, ood_detection, ood_score
+from trainer.metrics.ranking import Convention, RocCurve, roc_curve
 from trainer.metrics.selective import (
     CERTAINTIES,
     MisclassificationDetection,
@@ -246,3 +253,118 @@ def _strict(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, list | tuple):
         return [_strict(item) for item in value]
     return _value(value) if isinstance(value, float) else value
+
+
+MISCLASSIFICATION = "misclassification"
+"""Name of the detection of errors; OOD detection has the location of its dataset as its name."""
+
+REMEDY = "evaluate the run again"
+
+SCHEMA = pa.schema(
+    {
+        "detection": pa.string(),
+        "stage": pa.string(),
+        "by": pa.string(),
+        "false_positive_rate": pa.float64(),
+        "true_positive_rate": pa.float64(),
+    }
+)
+
+
+@dataclass(frozen=True)
+class NamedCurve:
+    """A ROC curve and what it is of.
+
+    Attributes:
+        detection: "misclassification", with correct predictions as the positives, or the location
+            of an OOD dataset, with its samples as the positives.
+        stage: One of `record.STAGES`.
+        by: A key of CERTAINTIES or of OOD_SCORES.
+        curve: The points.
+    """
+
+    detection: str
+    stage: str
+    by: str
+    curve: RocCurve
+
+
+def misclassification_curves(
+    logits: Tensor, targets: Tensor, validation: tuple[Tensor, Tensor] | None = None
+) -> list[NamedCurve]:
+    """ROC curves of misclassification detection; none without both correct and wrong predictions.
+
+    Arguments and errors as in `record.evaluate_predictions`.
+    """
+    curves = []
+    for stage, temperature in fit_temperatures(validation).items():
+        scaled = scale_logits(logits, temperature)
+        for by in CERTAINTIES:
+            certainty, correct = certainty_and_correct(scaled, targets, by)
+            if 0 < int(correct.sum()) < len(correct):
+                curve = roc_curve(certainty, correct)
+                curves.append(NamedCurve(MISCLASSIFICATION, stage, by, curve))
+    return curves
+
+
+def ood_curves(
+    id_logits: Tensor,
+    ood_logits: Tensor,
+    location: str,
+    validation: tuple[Tensor, Tensor] | None = None,
+) -> list[NamedCurve]:
+    """ROC curves of OOD detection; arguments and errors as in `record.evaluate_ood`."""
+    is_ood = torch.arange(len(id_logits) + len(ood_logits)) >= len(id_logits)
+    logits = torch.cat([id_logits.cpu(), ood_logits.cpu()])
+    curves = []
+    for stage, temperature in fit_temperatures(validation).items():
+        scaled = scale_logits(logits, temperature)
+        curves += [
+            NamedCurve(location, stage, by, roc_curve(ood_score(scaled, by), is_ood))
+            for by in OOD_SCORES
+        ]
+    return curves
+
+
+def write_curves(path: Path, curves: Sequence[NamedCurve]) -> None:
+    """Writes curves atomically as Parquet, one row per point; an existing file is replaced."""
+    tables = [
+        pa.table(
+            {
+                "detection": [each.detection] * len(each.curve.false_positive_rates),
+                "stage": [each.stage] * len(each.curve.false_positive_rates),
+                "by": [each.by] * len(each.curve.false_positive_rates),
+                "false_positive_rate": each.curve.false_positive_rates,
+                "true_positive_rate": each.curve.true_positive_rates,
+            },
+            schema=SCHEMA,
+        )
+        for each in curves
+    ]
+    with replacing(path) as temporary:
+        write_parquet(temporary, pa.concat_tables([SCHEMA.empty_table(), *tables]))
+
+
+def read_curves(path: Path) -> list[NamedCurve]:
+    """Reads the curves of a file that `write_curves` wrote, in their order.
+
+    Raises:
+        TrainingError: The file is missing, damaged, or holds no curves.
+    """
+    try:
+        with open_parquet(path) as file:
+            table = file.read(columns=SCHEMA.names)
+    except FileNotFoundError:
+        raise TrainingError(f"the ROC curves {path} are missing", REMEDY) from None
+    except UNREADABLE as error:
+        raise TrainingError(f"the ROC curves {path} are damaged: {error}", REMEDY) from error
+    if table.schema.names != SCHEMA.names:
+        raise TrainingError(f"{path} holds no ROC curves: {table.schema.names}", REMEDY)
+    points: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for row in table.to_pylist():
+        detection, stage, by, *rates = row.values()
+        points.setdefault((detection, stage, by), []).append(tuple(rates))
+    return [
+        NamedCurve(*key, RocCurve(*np.array(rates, dtype=np.float64).T))
+        for key, rates in points.items()
+    ]

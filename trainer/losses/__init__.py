@@ -38,9 +38,10 @@ from trainer.losses.cross_entropy import (
     logit_l1,
     poly_loss,
 )
-from trainer.losses.dual_focal import dual_focal, dual_focal_gra
 from trainer.losses.focal import (
     ScheduledFocal,
+    dual_focal,
+    dual_focal_gra,
     flsd_53,
     flsd_53_gra,
     flsd_532,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 from trainer.metrics.calibration import NUM_BINS, equal_width_bins
 from trainer.metrics.predictions import as_array, check_predictions
 from trainer.metrics.weighted import WEIGHTED_METRICS, weighted_metrics

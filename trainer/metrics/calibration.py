@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 from trainer.metrics.predictions import (
     NUMBERS_PER_BLOCK,
     ROUNDING,

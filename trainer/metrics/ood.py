@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 from trainer.metrics.predictions import as_array, check_logits, confidence, entropy
 from trainer.metrics.ranking import Convention, RankedGroups, ranked_groups
 

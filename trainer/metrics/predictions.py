@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 
 NUMBERS_PER_BLOCK = 1 << 17
 """Number of logits per block: a block and its copy in float64 fit into a core's cache."""

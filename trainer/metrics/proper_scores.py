@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 from trainer.metrics.predictions import (
     centred_blocks,
     check_predictions,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 from trainer.metrics.predictions import (
     as_array,
     confidence,

@@ -17,25 +17,26 @@ from typing import Any
 
 from torch import nn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.config import Kind, ModelConfig
 from trainer.models.densenet import densenet121
-from trainer.models.normalisation import Normalisation
+from trainer.models.layers import Normalisation
 from trainer.models.own_model import own_model, own_options, require_logits
 from trainer.models.probe import probe
-from trainer.models.resnet import (
+from trainer.models.residual import (
     resnet18,
     resnet34,
     resnet50,
     resnet110_basic,
     resnet110_bottleneck,
     small_resnet,
+    wide_resnet,
+    wide_resnet_post_activation,
 )
 from trainer.models.text_cnn import text_cnn
 from trainer.models.timm_models import timm_model
 from trainer.models.transformers_models import transformers_model
 from trainer.models.tree_lstm import tree_lstm
-from trainer.models.wide_resnet import wide_resnet, wide_resnet_post_activation
 from trainer.own_code import is_own
 from trainer.samples import InputSpec
 from trainer.transformers_files import PREFIX as TRANSFORMERS_PREFIX

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainer.models.initialisation import initialise
+from trainer.models.layers import initialise
 from trainer.samples import InputSpec
 
 GROWTH = 32

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 
 PADDING, FIRST_WORD = 0, 2
 """Token 0 is no word, and token 1 stands for words outside the vocabulary."""

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.own_code import Settings, find_own, settings_of
 from trainer.samples import InputSpec
 

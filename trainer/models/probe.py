@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.samples import InputSpec
 
 

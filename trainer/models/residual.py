@@ -1,4 +1,9 @@
-"""Blocks of residual networks (He et al., arXiv:1512.03385), and networks made of them."""
+"""Blocks of residual networks (He et al., arXiv:1512.03385), and networks made of them.
+
+Residual networks (He et al., arXiv:1512.03385) for small images.
+
+Wide residual networks (Zagoruyko and Komodakis, arXiv:1605.07146).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +11,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainer.models.initialisation import initialise
+from difficulty_service.base.errors import ConfigError
+from trainer.models.layers import initialise
+from trainer.samples import InputSpec
 
 
 class ProjectionShortcut(nn.Sequential):
@@ -151,3 +158,235 @@ class ResNet(nn.Module):
         """
         hidden = self.blocks(F.relu(self.bn1(self.conv1(images))))
         return self.classifier(F.adaptive_avg_pool2d(hidden, self.pooled_size).flatten(1))
+
+
+def resnet18(spec: InputSpec, num_classes: int) -> nn.Module:
+    """ResNet-18 with a 3x3 first convolution of stride 1 and no max-pool.
+
+    Args:
+        spec: Specification of images.
+        num_classes: Number of logits.
+
+    Returns:
+        A network from normalised images to logits, with 11.2 million parameters at 10 classes.
+    """
+    plan = ResNetPlan(64, (64, 128, 256, 512), (2, 2, 2, 2))
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def resnet34(spec: InputSpec, num_classes: int) -> nn.Module:
+    """ResNet-34 with a 3x3 first convolution of stride 1 and no max-pool.
+
+    Args:
+        spec: Specification of images.
+        num_classes: Number of logits.
+
+    Returns:
+        A network from normalised images to logits, with 21.3 million parameters at 10 classes.
+    """
+    plan = ResNetPlan(64, (64, 128, 256, 512), (3, 4, 6, 3))
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def resnet50(spec: InputSpec, num_classes: int, *, pooled_size: int = 1) -> nn.Module:
+    """ResNet-50 with a 3x3 first convolution of stride 1 and no max-pool.
+
+    Args:
+        spec: Specification of images.
+        num_classes: Number of logits.
+        pooled_size: Height and width of the grid that the last stage is averaged to before the
+            classifier; 1 is global average pooling. The code of Mukhoti et al. (2020) has 2 for
+            the 64x64 images of Tiny-ImageNet.
+
+    Returns:
+        A network from normalised images to logits, with 23.5 million parameters at 10 classes.
+
+    Raises:
+        ConfigError: The pooled size is below 1.
+    """
+    if pooled_size < 1:
+        raise ConfigError(f"resnet50 has pooled_size {pooled_size}", "make it 1 or more")
+    plan = ResNetPlan(
+        64, (64, 128, 256, 512), (3, 4, 6, 3), bottleneck=True, pooled_size=pooled_size
+    )
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def resnet110_bottleneck(spec: InputSpec, num_classes: int) -> nn.Module:
+    """The ResNet-110 of the focal loss papers: ResNet-101 with three more blocks in a stage.
+
+    The code of Mukhoti et al. (2020) and Ghosh et al. (2022) has four stages of 3, 4, 26 and 3
+    bottleneck blocks, which is 27 times the network that He et al. call ResNet-110.
+
+    Args:
+        spec: Specification of images.
+        num_classes: Number of logits.
+
+    Returns:
+        A network from normalised images to logits, with 45.9 million parameters at 10 classes.
+    """
+    plan = ResNetPlan(64, (64, 128, 256, 512), (3, 4, 26, 3), bottleneck=True)
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def resnet110_basic(spec: InputSpec, num_classes: int) -> nn.Module:
+    """ResNet-110 of He et al.'s section 4.2: three stages of 18 basic blocks.
+
+    Its shortcuts have no parameters and fill new channels with zeros, as in that section.
+
+    Args:
+        spec: Specification of images.
+        num_classes: Number of logits.
+
+    Returns:
+        A network from normalised images to logits, with 1.7 million parameters at 10 classes.
+    """
+    plan = ResNetPlan(16, (16, 32, 64), (18, 18, 18), shortcut=PaddingShortcut)
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def small_resnet(
+    spec: InputSpec,
+    num_classes: int,
+    *,
+    widths: Sequence[int] = (32, 96, 256),
+    blocks: Sequence[int] = (1, 1, 2),
+) -> nn.Module:
+    """A residual network that two CPU cores train on CIFAR-10 in minutes.
+
+    The first convolution halves the image, so that nothing is computed at full resolution. Most
+    parameters are in the last stage, where 32x32 images are 4x4 and a parameter costs least.
+
+    Args:
+        spec: Specification of images.
+        num_classes: Number of logits.
+        widths: Number of channels of each stage; the first convolution has that of the first.
+        blocks: Number of basic blocks of each stage.
+
+    Returns:
+        A network from normalised images to logits; by default it has 2.2 million parameters and,
+        for 32x32 images, 45 million multiply-adds.
+
+    Raises:
+        ConfigError: The numbers of widths and blocks differ, or one is below 1.
+    """
+    if len(widths) != len(blocks) or not blocks or min(*widths, *blocks) < 1:
+        raise ConfigError(
+            f"small_resnet has widths {list(widths)} and blocks {list(blocks)}",
+            "give as many widths as numbers of blocks, each at least 1",
+        )
+    plan = ResNetPlan(widths[0], widths, blocks, stem_stride=2)
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+class WideBlock(nn.Module):
+    """Batch normalisation and ReLU before each of two 3x3 convolutions, with a shortcut."""
+
+    def __init__(self, in_channels: int, channels: int, stride: int, dropout: float) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(in_channels)
+        self.conv1 = nn.Conv2d(in_channels, channels, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.dropout = nn.Dropout(dropout)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.shortcut: nn.Conv2d | None = None
+        if stride != 1 or in_channels != channels:
+            self.shortcut = nn.Conv2d(in_channels, channels, 1, stride, bias=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Shape (samples, in_channels, h, w) to (samples, channels, h / stride, w / stride)."""
+        active = F.relu(self.bn1(images))
+        hidden = F.relu(self.bn2(self.conv1(active)))
+        hidden = self.conv2(self.dropout(hidden))
+        return hidden + (images if self.shortcut is None else self.shortcut(active))
+
+
+class WideResNet(nn.Module):
+    """A 3x3 convolution, three stages of blocks, global average pooling, and a linear layer."""
+
+    def __init__(
+        self, in_channels: int, num_classes: int, blocks: int, widen: int, dropout: float
+    ) -> None:
+        super().__init__()
+        channels = 16
+        self.conv1 = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
+        layers: list[nn.Module] = []
+        for stage, width in enumerate((16 * widen, 32 * widen, 64 * widen)):
+            for index in range(blocks):
+                stride = 2 if stage > 0 and index == 0 else 1
+                layers.append(WideBlock(channels, width, stride, dropout))
+                channels = width
+        self.blocks = nn.Sequential(*layers)
+        self.bn = nn.BatchNorm2d(channels)
+        self.classifier = nn.Linear(channels, num_classes)
+        initialise(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalised images, shape (samples, channels, h, w), to logits (samples, num_classes)."""
+        hidden = F.relu(self.bn(self.blocks(self.conv1(images))))
+        return self.classifier(hidden.mean((2, 3)))
+
+
+def wide_resnet(
+    spec: InputSpec, num_classes: int, *, depth: int = 26, widen: int = 10, dropout: float = 0.0
+) -> nn.Module:
+    """The WRN-28-10 of Zagoruyko and Komodakis, and other depths and widths.
+
+    Depth is counted as in the focal loss papers, without the 1x1 convolutions of the shortcuts:
+    the default of 26 has four blocks per stage, as WRN-28-10 has. Normalisation and ReLU come
+    before each convolution; `wide_resnet_post_activation` has them after it.
+
+    Args:
+        spec: Specification of images.
+        num_classes: Number of logits.
+        depth: Number of consecutive convolutions and linear layers, two more than a multiple of
+            six.
+        widen: Factor of the stages' 16, 32 and 64 channels.
+        dropout: Fraction of values set to zero between the convolutions of a block in training.
+
+    Returns:
+        A network from normalised images to logits; by default it has 36.5 million parameters at 10
+        classes.
+
+    Raises:
+        ConfigError: No number of blocks gives that depth.
+    """
+    return WideResNet(spec.shape[0], num_classes, _blocks("wide_resnet", depth), widen, dropout)
+
+
+def wide_resnet_post_activation(
+    spec: InputSpec, num_classes: int, *, depth: int = 26, widen: int = 10
+) -> nn.Module:
+    """WRN-26-10 of the focal loss papers, with normalisation and ReLU after each convolution.
+
+    The code of Mukhoti et al. (2020) widens a residual network of He et al.'s basic blocks; its
+    shortcuts are normalised where the shape changes, and it has no dropout.
+
+    Args:
+        spec: Specification of images.
+        num_classes: Number of logits.
+        depth: Number of consecutive convolutions and linear layers, two more than a multiple of
+            six.
+        widen: Factor of the stages' 16, 32 and 64 channels.
+
+    Returns:
+        A network from normalised images to logits; by default it has 36.5 million parameters at 10
+        classes.
+
+    Raises:
+        ConfigError: No number of blocks gives that depth.
+    """
+    blocks = _blocks("wide_resnet_post_activation", depth)
+    plan = ResNetPlan(16, (16 * widen, 32 * widen, 64 * widen), (blocks,) * 3)
+    return ResNet(spec.shape[0], num_classes, plan)
+
+
+def _blocks(name: str, depth: int) -> int:
+    """Number of blocks per stage, of two convolutions each."""
+    blocks, rest = divmod(depth - 2, 6)
+    if rest or blocks < 1:
+        raise ConfigError(
+            f"{name} has depth {depth}",
+            "make it two more than a multiple of six, such as 14, 20 or 26",
+        )
+    return blocks

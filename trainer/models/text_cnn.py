@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.models.glove import PADDING, word_embedding
-from trainer.models.initialisation import initialise
+from trainer.models.layers import initialise
 from trainer.samples import InputSpec
 
 KERNEL = 5

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.samples import InputSpec
 
 SHOWN_DIFFERENCES = 3

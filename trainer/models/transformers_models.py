@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.samples import InputSpec
 from trainer.transformers_files import PREFIX, load_network
 

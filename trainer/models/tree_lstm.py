@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.models.glove import word_embedding
 from trainer.samples import InputSpec
 
@@ -97,7 +97,7 @@ class TreeLSTM(nn.Module):
 
         Args:
             nodes: Tokens, rows of both children, heights and samples, in ascending height, as
-                `trainer.data.forest.TreeInputs` gives them. Int64, shape (nodes, 5).
+                `trainer.data.trees.TreeInputs` gives them. Int64, shape (nodes, 5).
 
         Returns:
             In the order of the samples. Shape (samples, num_classes).

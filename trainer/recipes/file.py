@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.config import LossConfig, Needs, Recipe, Table
 from trainer.recipes.checks import contradictions
 from trainer.recipes.messages import (

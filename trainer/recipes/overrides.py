@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 
 Change = tuple[list[str], Any]
 """The table and key of one change, or only the latter, and its value; None removes the key."""

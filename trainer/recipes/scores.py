@@ -1,6 +1,6 @@
 """The score files of a recipe: of its entropy term, of its loss, or one for both."""
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.config import Recipe, Table
 
 SCORE_KEYS = ("regulariser.scores", "loss.scores")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
 from trainer.losses.own_loss import own_constants
 from trainer.models import AMBIGUOUS, MODELS, PREFIXES, model_options

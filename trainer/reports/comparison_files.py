@@ -7,19 +7,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.errors import TrainingError
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.output_path import require_output_file
+from difficulty_service.base.errors import TrainingError
+from difficulty_service.base.files import replacing, require_output_file
 from trainer import run_folder
-from trainer.reports.columns import STAGE_TITLES
-from trainer.reports.comparison import Comparison, Run, seed_predictions, summarise
-from trainer.reports.comparison_intervals import ComparisonIntervals
+from trainer.reports.comparison import (
+    Comparison,
+    ComparisonIntervals,
+    Run,
+    seed_predictions,
+    summarise,
+)
 from trainer.reports.comparison_page import Diagram, write_page
-from trainer.reports.comparison_table import markdown_table
-from trainer.reports.pictures import FORMATS
-from trainer.reports.reliability_diagram import SeedPredictions, draw_reliability
-from trainer.reports.risk_coverage_diagram import draw_risk_coverage
-from trainer.reports.weights_diagram import WeightsOfRun, draw_weights
+from trainer.reports.comparison_table import STAGE_TITLES, markdown_table
+from trainer.reports.diagrams import (
+    FORMATS,
+    SeedPredictions,
+    WeightsOfRun,
+    draw_reliability,
+    draw_risk_coverage,
+    draw_weights,
+)
 
 DRAWN_STAGES = ("raw", "temperature_nll")
 """Stages of the reliability diagrams."""

@@ -1,4 +1,7 @@
-"""The comparison of runs as a page for any browser, of the same kind as the report of scores."""
+"""The comparison of runs as a page for any browser, of the same kind as the report of scores.
+
+The table of differences of a comparison: every run beside the best one of each metric.
+"""
 
 import base64
 from collections import Counter
@@ -6,14 +9,99 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.reporting.html_page import render_template
-from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
-from trainer.reports.comparison import Comparison
-from trainer.reports.comparison_intervals import ComparisonIntervals
-from trainer.reports.comparison_table import best_run, legend, stage_table
-from trainer.reports.difference_table import difference_rows
-from trainer.reports.objective_columns import HEADER, objective_cells
+from difficulty_service.base.files import replacing
+from difficulty_service.review.html_page import render_template
+from trainer.reports.comparison import Comparison, ComparisonIntervals, summarise
+from trainer.reports.comparison_table import (
+    COLUMNS,
+    HEADER,
+    MAIN_COLUMNS,
+    NO_VALUE,
+    Column,
+    best_run,
+    leading_run,
+    legend,
+    objective_cells,
+    stage_table,
+)
+
+CONTAINS_ZERO = "interval contains 0"
+
+
+@dataclass(frozen=True)
+class DifferenceCell:
+    """One metric of one run minus that of the best run, in the unit of its column.
+
+    Attributes:
+        difference: With its sign; a dash where the run has no value, empty for the best run.
+        interval: Ends of its interval, or None.
+        verdict: What the interval says, in words; empty where there is none.
+    """
+
+    difference: str
+    interval: tuple[str, str] | None = None
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """One metric.
+
+    Attributes:
+        column: The metric.
+        best: Position of the run with the best mean.
+        cells: The cells of all runs, in the order of the comparison.
+    """
+
+    column: Column
+    best: int
+    cells: Sequence[DifferenceCell]
+
+
+def difference_rows(
+    comparison: Comparison, stage: str, metrics: Sequence[str], intervals: ComparisonIntervals
+) -> Sequence[DifferenceRow]:
+    """The differences of all runs from the best, without metrics that fewer than two runs have.
+
+    Args:
+        comparison: Runs to compare.
+        stage: Key of `record.STAGES`.
+        metrics: Keys of `columns.COLUMNS`.
+        intervals: Intervals of the differences.
+    """
+    rows = []
+    for column in map(COLUMNS.__getitem__, metrics):
+        best = leading_run(comparison, stage, column)
+        if best is not None:
+            cells = [
+                _cell(comparison, intervals, (number, best), stage, column)
+                for number in range(len(comparison.runs))
+            ]
+            rows.append(DifferenceRow(column, best, cells))
+    return rows
+
+
+def _cell(
+    comparison: Comparison,
+    intervals: ComparisonIntervals,
+    pair: tuple[int, int],
+    stage: str,
+    column: Column,
+) -> DifferenceCell:
+    if pair[0] == pair[1]:
+        return DifferenceCell("")
+    own, best = (summarise(comparison.runs[number], stage, column.metric) for number in pair)
+    if own is None or best is None:
+        return DifferenceCell(NO_VALUE)
+    difference = column.signed(own.mean - best.mean)
+    interval = intervals.difference(*pair, stage, column.metric)
+    if interval is None:
+        return DifferenceCell(difference)
+    low, high = interval
+    is_worse = high < 0 if column.better == "higher" else low > 0
+    verdict = CONTAINS_ZERO if low <= 0 <= high else "worse" if is_worse else ""
+    return DifferenceCell(difference, (column.signed(low), column.signed(high)), verdict)
+
 
 STYLES, SCRIPTS = ("base.css", "report.css", "runs.css"), ("theme.js",)
 

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import Setting, TrainingError
-from difficulty_service.feature_description import RecordedOptions
-from difficulty_service.files.contract import given
-from difficulty_service.provenance import EvaluatedRun, Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.base.contract import given
+from difficulty_service.base.errors import Setting, TrainingError
+from difficulty_service.features.description import RecordedOptions
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import EvaluatedRun, Provenance
 from trainer import run_folder
 from trainer.config import Data
 from trainer.evaluation.prediction_file import Predictions

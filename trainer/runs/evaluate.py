@@ -8,14 +8,19 @@ from typing import Any
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError, Setting, TrainingError
+from difficulty_service.base.errors import ConfigError, Setting, TrainingError
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import match_classes, open_samples, open_test_images
 from trainer.evaluation.prediction_file import Predictions, read_predictions
-from trainer.evaluation.record import MetricValues, evaluate_ood, evaluate_predictions
-from trainer.evaluation.roc_file import NamedCurve, ood_curves
+from trainer.evaluation.record import (
+    MetricValues,
+    NamedCurve,
+    evaluate_ood,
+    evaluate_predictions,
+    ood_curves,
+)
 from trainer.metrics.bootstrap import Resampling
 from trainer.runs.model_file import read_model
 from trainer.samples import Inputs, InputSpec, Samples

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.feature_description import PrecisionPilot
+from difficulty_service.features.description import PrecisionPilot
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.data import Splits
@@ -24,8 +24,7 @@ from trainer.training.checkpoint import (
     save_checkpoint,
 )
 from trainer.uncertainty.cached_features import open_source, read_cached_features
-from trainer.uncertainty.head import UncertaintyHead
-from trainer.uncertainty.head_file import TrainedHead, write_head
+from trainer.uncertainty.head import TrainedHead, UncertaintyHead, write_head
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, evaluate_retrieval
 from trainer.uncertainty.training import (
     HeadCallbacks,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from torch import nn
 
-from difficulty_service.errors import Setting, TrainingError
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_safetensors import read_tensors, write_tensors
+from difficulty_service.base.checked_safetensors import read_tensors, write_tensors
+from difficulty_service.base.errors import Setting, TrainingError
+from difficulty_service.base.files import replacing
 from trainer import run_folder
 from trainer.config import ModelConfig, Recipe
 from trainer.models import build_model, model_options

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.errors import ConfigError, Setting, TrainingError
-from difficulty_service.score_file import read_score_schema
+from difficulty_service.base.errors import ConfigError, Setting, TrainingError
+from difficulty_service.scores.file import read_score_schema
 from trainer import run_folder
 from trainer.config import EqualWeights, Recipe
 from trainer.recipes.file import read_recipe

@@ -1,7 +1,11 @@
-"""One run, of one recipe and one seed: from the data to a folder with the model and its metrics."""
+"""One run, of one recipe and one seed: from the data to a folder with the model and its metrics.
+
+Records of a run for TensorBoard.
+"""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,16 +13,15 @@ from typing import Any
 from accelerate import Accelerator
 from torch import Tensor
 
-from difficulty_service.errors import ConfigError, Setting, TrainingError
-from difficulty_service.files.atomic_file import remove_leftovers
+from difficulty_service.base.errors import ConfigError, Setting, TrainingError
+from difficulty_service.base.files import remove_leftovers
 from trainer import run_folder
 from trainer.config import LossConfig, Recipe
 from trainer.data import Splits, open_splits
 from trainer.recipes.file import recipe_as_dict
+from trainer.run_folder import TENSORBOARD
 from trainer.runs.head import HeadRun, train_uncertainty
-from trainer.runs.objective_record import describe_objective
-from trainer.runs.outcome import finish
-from trainer.runs.tensorboard import log_to_tensorboard
+from trainer.runs.outcome import describe_objective, finish
 from trainer.samples import Samples
 from trainer.training.accelerator import any_process, make_accelerator
 from trainer.training.checkpoint import Progress, require_same_run
@@ -30,6 +33,37 @@ from trainer.transformers_files import encoder_of
 from trainer.weights.formula import WeightsDistribution
 from trainer.weights.from_scores import weights_of_samples
 from trainer.weights.supervision import LabelBeliefs, Supervision, label_beliefs
+
+
+@contextmanager
+def log_to_tensorboard(
+    folder: Path, epochs_done: int, accelerator: Accelerator
+) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Writes event files into the folder of a seed.
+
+    Args:
+        folder: Folder of the seed.
+        epochs_done: Number of finished epochs of a resumed run; events of later ones are dropped.
+        accelerator: Accelerator of this process; only the main process writes.
+
+    Yields:
+        A function that logs the record of one epoch.
+    """
+    if not accelerator.is_main_process:
+        yield lambda _: None
+        return
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(folder / TENSORBOARD, purge_step=epochs_done + 1) as writer:
+
+        def log(record: dict[str, Any]) -> None:
+            for name, value in record.items():
+                if name != "epoch" and value is not None:
+                    writer.add_scalar(name.replace("_", "/", 1), value, record["epoch"])
+            writer.flush()
+
+        yield log
+
 
 FREE_TO_CHANGE = (
     ("name",),

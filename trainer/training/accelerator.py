@@ -8,7 +8,7 @@ import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 
-from difficulty_service.errors import Setting, TrainingError
+from difficulty_service.base.errors import Setting, TrainingError
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 MIXED: dict[str, Literal["no", "bf16", "fp16"]] = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}

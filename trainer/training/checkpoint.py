@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import Setting, TrainingError
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_zip import add_checksum, verify_zip
-from difficulty_service.files.differences import differences
+from difficulty_service.base.checksums import add_checksum, verify_zip
+from difficulty_service.base.errors import Setting, TrainingError
+from difficulty_service.base.files import replacing
+from difficulty_service.base.wording import differences
 
 VERSION = 1
 

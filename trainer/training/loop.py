@@ -10,19 +10,24 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.base.errors import TrainingError
 from trainer.config import Recipe
 from trainer.losses import call_hook
 from trainer.metrics import METRICS
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.training.accelerator import any_process
 from trainer.training.checkpoint import Progress
-from trainer.training.observations import last_layer, observe_predictions, weight_norm
 from trainer.training.predict import predict, share_of_process
 from trainer.training.schedules import rate_at
 from trainer.training.seeding import Purpose, draw_augmentation, plan_epoch, seed_of
 from trainer.training.state import TrainState
-from trainer.training.step import GradientStep, TrainingData
+from trainer.training.step import (
+    GradientStep,
+    TrainingData,
+    last_layer,
+    observe_predictions,
+    weight_norm,
+)
 
 STEPS_BETWEEN_CHECKS = 20
 """Reading a number from a GPU, or from another process, waits for it; so not at every step."""

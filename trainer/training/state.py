@@ -1,23 +1,25 @@
-"""The state of a training run: built from a recipe, saved to a checkpoint, restored from one."""
+"""The state of a training run: built from a recipe, saved to a checkpoint, restored from one.
+
+The best epoch of a run by a validation metric, and the parameters of its model.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer import run_folder
-from trainer.config import Optimiser, Recipe
+from trainer.config import BestBy, Optimiser, Recipe
 from trainer.data import Splits
 from trainer.losses import call_hook, make_loss
 from trainer.models import build_model
-from trainer.training.best_epoch import BestEpoch
 from trainer.training.checkpoint import (
     Checkpoint,
     Progress,
@@ -27,6 +29,47 @@ from trainer.training.checkpoint import (
 )
 from trainer.training.objective import Objective
 from trainer.training.seeding import Purpose, seed_of
+
+HIGHER_IS_BETTER: Mapping[BestBy, bool] = {
+    "accuracy": True,
+    "nll": False,
+    "ece": False,
+    "adaptive_ece": False,
+}
+"""Whether a larger value of a metric is better."""
+
+
+@dataclass
+class BestEpoch:
+    """The best epoch so far, updated in place by the loop.
+
+    Attributes:
+        by: Validation metric that decides.
+        epoch: Number of the epoch, counted from one; 0 before the first.
+        value: Value of the metric; None before the first epoch.
+        parameters: Parameters and buffers of the model, on the CPU.
+    """
+
+    by: BestBy
+    epoch: int = 0
+    value: float | None = None
+    parameters: dict[str, Tensor] = field(default_factory=dict)
+
+    def update(self, epoch: int, value: float, model: nn.Module) -> None:
+        """Keeps a model that is better than all before; the first one wins a tie.
+
+        Args:
+            epoch: Number of the epoch, counted from one.
+            value: Value of the metric on the validation samples.
+            model: Model at the end of that epoch.
+        """
+        sign = 1 if HIGHER_IS_BETTER[self.by] else -1
+        if self.value is not None and sign * value <= sign * self.value:
+            return
+        self.epoch, self.value = epoch, value
+        self.parameters = {
+            name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()
+        }
 
 
 @dataclass(frozen=True)

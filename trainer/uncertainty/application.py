@@ -10,11 +10,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import DatasetError
-from difficulty_service.feature_store.source import FeatureSource
-from difficulty_service.files.arrow_columns import strings_to_arrow, to_arrow
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.tables import strings_to_arrow, to_arrow
+from difficulty_service.features.source import FeatureSource
 from trainer.uncertainty.cached_features import CachedFeatures, open_source, read_parts
-from trainer.uncertainty.head_file import TrainedHead
+from trainer.uncertainty.head import TrainedHead
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, Retrieval, evaluate_retrieval
 from trainer.uncertainty.training import predict_uncertainties
 from trainer.uncertainty.uncertainty_file import SCHEMA, write_uncertainties

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import DatasetError, FeatureStoreError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.opening import open_features
-from difficulty_service.feature_store.source import FeatureSource
+from difficulty_service.base.errors import DatasetError, FeatureStoreError
+from difficulty_service.features.array_files import open_features
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.source import FeatureSource
 from trainer.own_code import find_own, is_object
 
 _SHOWN = 3

@@ -8,10 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from difficulty_service.errors import TrainingError
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.files.checked_parquet import UNREADABLE, open_parquet, parquet_writer
-from difficulty_service.files.output_path import require_output_file
+from difficulty_service.base.errors import TrainingError
+from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.tables import UNREADABLE, open_parquet, parquet_writer
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"uncertainty"

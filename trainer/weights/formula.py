@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import ConfigError, TrainingError
+from difficulty_service.base.errors import ConfigError, TrainingError
 from trainer.config import Normalise
 
 PERCENTS = (1, 5, 25, 50, 75, 95, 99)

@@ -1,8 +1,15 @@
-"""Weights of training samples from a score file, joined by sample id."""
+"""Weights of training samples from a score file, joined by sample id.
 
+Joins samples to the rows of a score file by their ids.
+
+Which scores the weights of a run were made from, and whether these are reliable.
+"""
+
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +18,97 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import ConfigError, UnmatchedScores
-from difficulty_service.score_columns import require_columns
-from difficulty_service.score_file import read_score_schema, read_scores
+from difficulty_service.base.errors import (
+    ConfigError,
+    ScoreFileError,
+    TrainingError,
+    UnmatchedScores,
+)
+from difficulty_service.scores.columns import require_columns, scorer_of
+from difficulty_service.scores.file import read_score_schema, read_scores
+from difficulty_service.scores.provenance import Provenance
 from trainer.config import ScoreWeights
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
-from trainer.weights.joining import examples_of, positions_of, require_unique
-from trainer.weights.score_source import require_reliable
+
+EXAMPLES = 3
+"""Number of ids that a message names."""
+
+
+def require_unique(sample_ids: pa.Array, path: Path) -> None:
+    """Raises ScoreFileError where a score file, named for the message, has an id twice."""
+    first = positions_of(sample_ids, sample_ids)
+    repeated = np.flatnonzero(first != np.arange(len(first)))
+    if len(repeated):
+        raise ScoreFileError(
+            f"{path} has more than one score for {len(repeated):,} sample ids, "
+            f"{examples_of(sample_ids.take(pa.array(repeated)))}",
+            "score again",
+        )
+
+
+def positions_of(sample_ids: pa.Array, among: pa.Array) -> NDArray[np.int64]:
+    """First position of each id among others, -1 if it is absent. Shape (ids,)."""
+    positions = pc.fill_null(pc.index_in(sample_ids, value_set=among), -1)
+    return positions.to_numpy().astype(np.int64)
+
+
+def examples_of(sample_ids: pa.Array) -> str:
+    """The first ids of some, as a clause."""
+    examples = sample_ids[:EXAMPLES].to_pylist()
+    return f"for example {', '.join(map(repr, examples))}"
+
+
+def require_reliable(provenance: Provenance, path: Path, config: ScoreWeights) -> None:
+    """Refuses scores that were marked as unreliable when they were written.
+
+    Args:
+        provenance: Provenance of the score file.
+        path: Score file, for the message.
+        config: Whether the recipe allows such scores.
+
+    Raises:
+        TrainingError: The scores are unreliable, and the recipe does not allow that.
+    """
+    if provenance.reliable is not False or config.unreliable == "allow":
+        return
+    raise TrainingError(
+        f"the scores of {path} are marked as unreliable: there are fewer samples than a feature "
+        "vector has numbers, and no shrinkage",
+        "score again with `difficulty score --shrinkage auto`, or set regulariser.unreliable = "
+        '"allow"',
+    )
+
+
+def describe_scores(path: Path, column: str) -> dict[str, Any]:
+    """The identity of the scores that weights are made from, as JSON values.
+
+    Args:
+        path: Score file.
+        column: Column of the scores.
+
+    Returns:
+        Location and SHA-256 of the file, the column and its scorer, whether the scores are
+        reliable, and what the file says about its dataset and backbone; None where it says nothing.
+
+    Raises:
+        ScoreFileError: The file cannot be read.
+    """
+    provenance = read_scores(path, ["sample_id"]).provenance
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "file": str(path),
+        "sha256": digest,
+        "column": column,
+        "scorer": scorer_of(column),
+        "reliable": provenance.reliable,
+        "dataset": provenance.dataset,
+        "fingerprint": provenance.fingerprint,
+        "backbone": provenance.backbone,
+        "weights_sha256": provenance.weights_sha256,
+        "feature_dim": provenance.feature_dim,
+        "shrinkage": provenance.shrinkage,
+    }
 
 
 @dataclass(frozen=True)

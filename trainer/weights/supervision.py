@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import ConfigError, TrainingError, UnmatchedScores
-from difficulty_service.score_file import read_scores
+from difficulty_service.base.errors import ConfigError, TrainingError, UnmatchedScores
+from difficulty_service.scores.file import read_scores
 from trainer.config import LossConfig
 from trainer.samples import Samples
-from trainer.weights.joining import examples_of, positions_of, require_unique
+from trainer.weights.from_scores import examples_of, positions_of, require_unique
 
 COLUMNS = ("sample_id", "label_name", "label_probability", "suspected_label_name")
 

@@ -10,7 +10,7 @@ from benchmarks.evidence.data import Study
 from benchmarks.evidence.training.data import read_splits
 from benchmarks.evidence.training.methods import ALPHA, Method, Network, methods_for
 from trainer.evaluation.prediction_file import read_predictions
-from trainer.interface.train import train
+from trainer.interface import train
 from trainer.metrics.proper_scores import nll
 from trainer.run_folder import VALIDATION
 

@@ -11,9 +11,9 @@ from PIL import Image
 
 from benchmarks.evidence.data import Images, Study, read_columns, read_images
 from benchmarks.evidence.label_sets import OFFICIAL, TEST_SET, LabelSet, label_samples
-from difficulty_service.files.atomic_file import replacing
-from difficulty_service.interface.score_arrays import score
-from difficulty_service.score_file import read_scores
+from difficulty_service.base.files import replacing
+from difficulty_service.interface.score import score
+from difficulty_service.scores.file import read_scores
 
 SOURCE = "cifar10-train"
 KINDS = (OFFICIAL, "worst", "aggre")

@@ -11,7 +11,7 @@ from difficulty_service.backbones.backbone import (
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.backbones.weights_files import BUILTIN_WEIGHTS
-from difficulty_service.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError, Setting
 
 PREPROCESSING = Preprocessing(
     size=32,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from difficulty_service.datasets.published.cifar import open_cifar
 from difficulty_service.datasets.published.cifar_c import open_cifar_c
 from difficulty_service.datasets.published.idx import open_idx
-from difficulty_service.datasets.published.imagenet_validation import open_imagenet_validation
+from difficulty_service.datasets.published.imagenet import open_imagenet_validation
 from difficulty_service.datasets.published.svhn import open_svhn
 from difficulty_service.datasets.published.tiny_imagenet import open_tiny_imagenet
 from difficulty_service.datasets.sample import Dataset, DatasetOptions

@@ -11,10 +11,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
-from difficulty_service.datasets.published.class_names import CIFAR_10, CIFAR_100
 from difficulty_service.datasets.published.members import (
+    CIFAR_10,
+    CIFAR_100,
     Member,
+    choose_split,
     damaged,
     find_members,
     tar_members,
@@ -26,11 +29,9 @@ from difficulty_service.datasets.published.pickles import (
     read_pickle,
 )
 from difficulty_service.datasets.published.pixels import CHANNELS_FIRST, PixelFile, open_pixels
-from difficulty_service.datasets.published.splits import choose_split
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import is_folder, resolve
-from difficulty_service.datasets.tar_headers import TAR_EXTENSIONS
-from difficulty_service.errors import DatasetError, Setting
+from difficulty_service.datasets.tar_files import TAR_EXTENSIONS
 
 TAR_FOLDER = re.compile(r"(\./)?cifar-(10-batches-(py|bin)|100-(python|binary))(/|$)")
 """Start of the names of all members of a tar of CIFAR."""

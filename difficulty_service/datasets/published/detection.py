@@ -3,11 +3,11 @@
 from difficulty_service.datasets.published.cifar import TAR_FOLDER, is_cifar, is_cifar_file
 from difficulty_service.datasets.published.cifar_c import EXTENSION, is_cifar_c
 from difficulty_service.datasets.published.idx import is_idx
-from difficulty_service.datasets.published.imagenet_validation import is_imagenet_validation
+from difficulty_service.datasets.published.imagenet import is_imagenet_validation
 from difficulty_service.datasets.published.svhn import is_svhn
 from difficulty_service.datasets.published.tiny_imagenet import is_tiny_imagenet
 from difficulty_service.datasets.storage import Entry, StoredPath, list_folder
-from difficulty_service.datasets.tar_headers import (
+from difficulty_service.datasets.tar_files import (
     TAR_ERRORS,
     TAR_EXTENSIONS,
     open_tar,

@@ -12,18 +12,18 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.published.members import (
     READ_ERRORS,
     Member,
+    choose_split,
     damaged,
     find_members,
     open_unpacked,
 )
 from difficulty_service.datasets.published.pixels import PixelFile, open_pixels
-from difficulty_service.datasets.published.splits import choose_split
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError
 
 FILE_NAME = re.compile(r"(train|t10k|test)-images([-.])idx3-ubyte(\.gz)?")
 UINT8 = 0x08

@@ -1,21 +1,28 @@
-"""The files of a published dataset, in a folder or in a tar that is read without extracting it."""
+"""The files of a published dataset, in a folder or in a tar that is read without extracting it.
+
+Class names of CIFAR, for files that come without theirs.
+
+The split to read of a dataset that is published in several.
+
+Small text files beside the images of a published dataset.
+"""
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-from difficulty_service.datasets.boundary import Boundary
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.storage import (
+    Boundary,
     StoredPath,
     is_folder,
     list_folder,
     open_file,
     resolve,
 )
-from difficulty_service.datasets.tar_headers import TAR_ERRORS, open_tar, read_headers
-from difficulty_service.errors import DatasetError
+from difficulty_service.datasets.tar_files import TAR_ERRORS, open_tar, read_headers
 
 READ_ERRORS = TAR_ERRORS
 """Errors that reading a damaged or truncated file raises, compressed or not."""
@@ -121,3 +128,48 @@ def damaged(name: str, reason: object) -> DatasetError:
     return DatasetError(
         f"{name!r} is damaged, truncated or of another format: {reason}", "fetch it again"
     )
+
+
+CIFAR_10 = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+
+_CIFAR_100 = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus
+butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch
+crab crocodile cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo
+keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain mouse
+mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy
+porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper
+snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television
+tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+
+CIFAR_100 = tuple(_CIFAR_100.split())
+
+
+def choose_split(splits: Sequence[str], split: str | None, location: str) -> str:
+    """The split that is asked for, or the only one.
+
+    Raises:
+        DatasetError: There are several splits and none is chosen, or there is no such split.
+    """
+    if split is None and len(splits) == 1:
+        return splits[0]
+    if split is None or split not in splits:
+        problem = f"holds the splits {list(splits)}" if split is None else f"has no split {split!r}"
+        remedy = ("choose one, for example ", Setting("split", splits[0]))
+        if split is not None:
+            remedy = (f"choose one of {list(splits)} as ", Setting("split"))
+        raise DatasetError(f"{location!r} {problem}", *remedy, parameter="split")
+    return split
+
+
+def read_lines(place: StoredPath) -> list[str] | None:
+    """The lines of a text file without those that are empty; None if it cannot be read."""
+    try:
+        with open_file(place) as file:
+            text = file.read().decode("utf-8", "backslashreplace")
+    except (OSError, ValueError):
+        return None
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -10,8 +10,8 @@ import io
 import pickle
 import pickletools
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.published.members import damaged
-from difficulty_service.errors import DatasetError
 
 _RECORDED = frozenset(
     (module, name)

@@ -16,9 +16,13 @@ from difficulty_service.datasets.published.mat_files import (
     list_variables,
     read_variable,
 )
-from difficulty_service.datasets.published.members import Member, damaged, find_members
+from difficulty_service.datasets.published.members import (
+    Member,
+    choose_split,
+    damaged,
+    find_members,
+)
 from difficulty_service.datasets.published.pixels import encode_pixels
-from difficulty_service.datasets.published.splits import choose_split
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 
 FILE_NAME = re.compile(r"(train|test|extra)_32x32\.mat")

@@ -11,14 +11,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.image_openers import open_image
 from difficulty_service.datasets.listing import Listing, as_text, build_dataset, check_options
-from difficulty_service.datasets.published.members import damaged
-from difficulty_service.datasets.published.splits import choose_split
-from difficulty_service.datasets.published.text_files import read_lines
+from difficulty_service.datasets.published.members import choose_split, damaged, read_lines
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, resolve
-from difficulty_service.errors import DatasetError
 
 WORDNET_ID = re.compile(r"n\d{8}")
 _ANNOTATION = re.compile(r"(\S+)\s+(n\d{8})(?!\S)")

@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from difficulty_service.images.corruption_strengths import SMALLEST_SIDES, STRENGTHS
-from difficulty_service.images.corruptions import blurs, digital, noises, weather
+from difficulty_service.images.corruptions import blurs, digital, weather
+from difficulty_service.images.corruptions import digital as noises
 from difficulty_service.images.corruptions.pixels import Pixels
 
 SEVERITIES = (1, 2, 3, 4, 5)

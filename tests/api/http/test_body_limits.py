@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI, Form, Request
 from starlette.types import Receive, Scope, Send
 
-from api.http.body_limits import BodyLimits, limits_of
+from api.http.limits import BodyLimits, limits_of
 from api.http.problem_responses import add_handlers
 from api.http.problems import CONTENT_TYPE
 from api.settings import Settings

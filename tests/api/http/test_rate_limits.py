@@ -8,11 +8,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.app import create_app
+from api.http.limits import FEWEST_TO_FORGET, Counts, rate_limiter
 from api.http.problems import Problem
-from api.http.rate_limits import FEWEST_TO_FORGET, Counts, rate_limiter
 from api.settings import Settings
 from api.storage.keys import create_key
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 
 HOURLY = "3/hour"
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from api.jobs.applied_marks import apply_marks
-from difficulty_service.cleaning.marks import Mark, MarkedSample
+from api.jobs.marks import apply_marks
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError
+from difficulty_service.review.marks import Mark, MarkedSample
 
 DROP = MarkedSample(Mark.DROP)
 

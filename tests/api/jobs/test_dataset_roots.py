@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from api.http.problems import Problem
-from api.jobs.dataset_roots import resolve_dataset, root_boundary
+from api.jobs.dataset import resolve_dataset, root_boundary
 from api.settings import Settings
 from difficulty_service.datasets.storage import resolve
 

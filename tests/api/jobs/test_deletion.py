@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from api.jobs.deletion import delete_finished, delete_left_files, finish_deletions
-from api.jobs.files import job_prefix, local_folders, work_folder
+from api.jobs.files import (
+    delete_finished,
+    delete_left_files,
+    finish_deletions,
+    job_prefix,
+    local_folders,
+    work_folder,
+)
 from api.jobs.queue import claim, succeed
-from api.jobs.rows import Job
-from api.jobs.store import SubmitLimits, get_job, jobs_to_delete, submit
+from api.jobs.store import Job, SubmitLimits, get_job, jobs_to_delete, submit
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from tests.api.stored_results import stored_result

@@ -7,7 +7,7 @@ import pytest
 
 from api.http.problems import Problem, not_found
 from api.jobs.failures import MAX_LENGTH, describe_failure
-from difficulty_service.errors import (
+from difficulty_service.base.errors import (
     BackboneError,
     DatasetError,
     FeatureStoreError,

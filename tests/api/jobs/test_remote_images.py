@@ -16,10 +16,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from api.jobs.dataset_roots import root_boundary
+from api.jobs.dataset import root_boundary
 from api.jobs.remote_images import FetchLimits, fetch_image, fetch_limits, is_public
 from api.settings import Settings
-from difficulty_service.errors import ImageError
+from difficulty_service.base.errors import ImageError
 
 
 def certificate(folder: Path, host: str) -> tuple[Path, Path]:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from api.jobs.rows import encode
-from api.schemas.jobs import JobResult, StoredResult
+from api.jobs.store import encode
+from api.schemas import JobResult, StoredResult
 from tests.api.stored_results import stored_result
 
 WRITTEN = (

@@ -19,8 +19,8 @@ from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database, write_transaction
 from api.storage.keys import list_keys
 from api.storage.tables import JOBS
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import ScoreFile, read_scores, write_scores
+from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
 
 MARKS = 1_000_000
 AT_ONCE = 6

@@ -9,7 +9,12 @@ import pyarrow as pa
 import pytest
 
 from api.http.problems import Problem
-from api.online.arrow_bodies import MAX_DICTIONARIES, MAX_LABEL_LENGTH, read_labels, read_stream
+from api.online.feature_bodies import (
+    MAX_DICTIONARIES,
+    MAX_LABEL_LENGTH,
+    read_labels,
+    read_stream,
+)
 
 DIM = 64
 ROWS = 100_000

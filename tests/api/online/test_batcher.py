@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from api.online.batcher import Batcher
+from api.online.encoder import Batcher
 
 
 class Recorder:

@@ -17,9 +17,9 @@ from torch.nn.modules.module import register_module_forward_hook
 from api.http.problems import Problem
 from api.online.encoder import BackbonePool
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.feature_description import FeatureDescription
+from difficulty_service.base.threads import num_workers
+from difficulty_service.features.description import FeatureDescription
 from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, extract
-from difficulty_service.runtime.parallel import num_workers
 
 
 @pytest.fixture

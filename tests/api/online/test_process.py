@@ -18,12 +18,13 @@ import pytest
 
 from api.http.problems import Problem
 from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.online.process import ScoringProcess
 from api.settings import Settings
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.source import FeatureSource
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.source import FeatureSource
+from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.pipeline import (
     ExtractedDataset,
     ExtractRequest,
@@ -31,8 +32,7 @@ from difficulty_service.pipeline import (
     extract,
     score_features,
 )
-from difficulty_service.scoring.fit_store import fit_store
-from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.scores.fit_store import fit_store
 from tests.api.stored_results import stored_result
 
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from api.online.scoring_model import ScoringModel
+from api.online.loaded_models import ScoringModel
+from difficulty_service.gaussians.fitting import fit
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.statistics.fitting import fit
 
 NUM_CLASSES = 3
 NAMES = ("ant", "bee", "cat")

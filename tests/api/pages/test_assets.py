@@ -7,7 +7,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from api.pages.assets import Assets
+from api.pages.routes import Assets
 
 pytestmark = pytest.mark.anyio
 

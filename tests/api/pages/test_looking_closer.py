@@ -12,14 +12,13 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from api.app import create_app
 from api.jobs.files import columns_folder, delete_job_files, vectors_file
-from api.jobs.rows import Job
-from api.jobs.store import get_job
+from api.jobs.store import Job, get_job
 from api.pages import images
 from api.results.similar_images import SimilarImages
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath
-from difficulty_service.reporting.similar import most_similar
+from difficulty_service.review.similar import most_similar
 
 CLASSES = ("bird", "cat", "dog")
 EACH = 10

@@ -10,8 +10,8 @@ from api.app import create_app
 from api.explore import explorer_settings, import_scores
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import read_scores, write_scores
+from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
 
 ROWS = {
     "sample_id": ["a.png", "b.png", "c.png", "d.png"],

@@ -11,9 +11,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.settings import Settings
-from difficulty_service.interface.score_images import score_dataset
+from difficulty_service.interface.score import score_dataset
 
 SUBJECTS = {
     "cooking": "boil the water, add salt and pepper, stir the soup and bake the bread",

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from api.results import first_places
+from api.results import image_query as first_places
 from api.results.image_query import SORTS, ImageQuery, find_images, neighbours, orders_of
 from api.results.score_pages import BadQuery
-from difficulty_service.reporting.samples import ScoredSamples
+from difficulty_service.scores.samples import ScoredSamples
 
 SAMPLES = 400
 NAMES = {0: "bird", 1: "cat", 3: "dog"}

@@ -5,7 +5,7 @@ import pytest
 
 from api.results.maps import GRID, Area
 from api.results.score_pages import BadQuery
-from difficulty_service.reporting.map import ImageMap
+from difficulty_service.review.map import ImageMap
 
 STAR = "6000_6000_32000_64000_60000_6000_3000_42000_64000_40000"
 

@@ -11,13 +11,13 @@ from sqlalchemy import Engine
 from api.explore import import_scores
 from api.http.problems import Problem
 from api.jobs.files import COLUMNS_FILE, SCORES_FILE, columns_file
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.results import score_columns
-from api.results.open_scores import OpenScores
+from api.results.score_columns import OpenScores
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import ScoreFile, to_schema
+from difficulty_service.scores.file import ScoreFile, to_schema
+from difficulty_service.scores.provenance import Provenance
 
 
 @pytest.fixture

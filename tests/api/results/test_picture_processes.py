@@ -16,8 +16,8 @@ from PIL import Image
 
 from api.results.picture_processes import PictureProcesses
 from api.results.small_picture import picture_maker, small_picture
-from difficulty_service.errors import ImageError
-from difficulty_service.runtime.apart import Apart, Limits
+from difficulty_service.base.apart import Apart, Limits
+from difficulty_service.base.errors import ImageError
 
 MAX_PIXELS = 1_000_000
 

@@ -11,9 +11,9 @@ import pytest
 from api.results import score_columns
 from api.results.overview import make_overview
 from api.results.score_columns import map_columns, write_columns
-from difficulty_service.provenance import Provenance
-from difficulty_service.reporting.samples import to_samples
-from difficulty_service.score_file import ScoreFile, read_scores, write_scores
+from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.samples import to_samples
 
 
 @pytest.fixture

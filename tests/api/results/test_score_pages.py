@@ -10,8 +10,8 @@ import pytest
 
 from api.results import score_pages
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 
 ROWS = 1000
 NAMES = ["cat", "dog", "7"]

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from api.app import create_app
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
-from api.schemas.jobs import StoredResult
+from api.schemas import StoredResult
 from api.settings import Settings
 
 

@@ -10,15 +10,15 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 from sqlalchemy import Engine
 
-from api.jobs.applied_marks import applied_marks
+from api.jobs.marks import applied_marks
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
-from api.schemas.jobs import StoredResult
+from api.schemas import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from difficulty_service.cleaning.marks import Mark, MarkedSample, read_marks
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.review.marks import Mark, MarkedSample, read_marks
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 
 IDS = ["=cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png"]
 

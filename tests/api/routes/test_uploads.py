@@ -21,8 +21,7 @@ from api.routes import uploads
 from api.settings import Settings
 from api.uploads import stream as upload_stream
 from api.uploads.checking import UploadChecks
-from api.uploads.files import locked, upload_path
-from api.uploads.store import get_upload
+from api.uploads.store import get_upload, locked, upload_path
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.storage import boundary_at

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from api.storage.database import (
     MIGRATIONS,
+    DatabaseUnusable,
     connect,
     migrate,
     now,
@@ -23,7 +24,6 @@ from api.storage.database import (
     write_transaction,
 )
 from api.storage.tables import EVENTS, METADATA, WORKERS
-from api.storage.unusable import DatabaseUnusable
 
 WORKER = {"device": "cpu", "started_at": 0.0, "seen_at": 0.0}
 

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api.storage.identifiers import is_id, new_id
+from api.storage.tables import is_id, new_id
 
 
 def test_names_are_of_one_length_and_safe_in_addresses() -> None:

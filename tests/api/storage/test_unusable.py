@@ -10,8 +10,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
 
 from api.settings import Settings
-from api.storage.database import connect, migrate, open_database
-from api.storage.unusable import DatabaseDamaged, naming_damage
+from api.storage.database import DatabaseDamaged, connect, migrate, naming_damage, open_database
 from api.worker.worker import work
 
 DAMAGES = {

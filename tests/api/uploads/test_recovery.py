@@ -13,9 +13,15 @@ from starlette.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
 from api.uploads.checking import UploadChecks
-from api.uploads.files import locked, upload_path
-from api.uploads.recovery import complete_received
-from api.uploads.store import Upload, advance, create_upload, get_upload
+from api.uploads.store import (
+    Upload,
+    advance,
+    complete_received,
+    create_upload,
+    get_upload,
+    locked,
+    upload_path,
+)
 
 ABORTING = Path(__file__).parents[2] / "data" / "aborting.parquet"
 

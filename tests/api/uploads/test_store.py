@@ -8,15 +8,17 @@ from sqlalchemy import Engine, update
 
 from api.settings import Settings
 from api.storage.tables import UPLOADS
-from api.uploads.files import appending, delete_upload_file, upload_path
 from api.uploads.store import (
     advance,
+    appending,
     complete,
     create_upload,
     delete_upload,
+    delete_upload_file,
     expired_uploads,
     get_upload,
     touch,
+    upload_path,
 )
 
 

@@ -16,8 +16,7 @@ from PIL import Image
 from sqlalchemy import Engine
 
 from api.jobs.queue import claim
-from api.jobs.rows import Job
-from api.jobs.store import SubmitLimits, get_job, submit
+from api.jobs.store import Job, SubmitLimits, get_job, submit
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.worker.heartbeat import Heartbeat

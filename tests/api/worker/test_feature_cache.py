@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from torch import Tensor
 
 from api.jobs.files import delete_job_files
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader

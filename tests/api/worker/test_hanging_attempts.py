@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.storage.worker_registry import live_workers
 
 LONG = {"augment_runs": 30}

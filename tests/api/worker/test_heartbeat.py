@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy import Engine
 
 from api.jobs.queue import Progress, claim, succeed
-from api.jobs.rows import Job
-from api.jobs.store import SubmitLimits, get_job, request_cancel, submit
+from api.jobs.store import Job, SubmitLimits, get_job, request_cancel, submit
 from api.settings import Settings
 from api.storage.database import connect, migrate, write_transaction
 from api.storage.tables import JOBS

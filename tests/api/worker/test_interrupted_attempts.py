@@ -16,8 +16,7 @@ import pytest
 from sqlalchemy import Engine
 
 from api.jobs.queue import claim
-from api.jobs.rows import Job
-from api.jobs.store import request_cancel
+from api.jobs.store import Job, request_cancel
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import write_transaction

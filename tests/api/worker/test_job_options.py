@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import Engine
 
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.job_observer import Observer
@@ -15,11 +15,11 @@ from api.worker.job_runner import run_job
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.images.corruptions import parse_corruption
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
-from difficulty_service.score_columns import SCORERS
-from difficulty_service.score_file import read_scores
-from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.scores.columns import SCORERS
+from difficulty_service.scores.file import read_scores
 
 
 def test_a_job_averages_each_image_with_its_mirror_image_on_request(

@@ -16,9 +16,9 @@ from sqlalchemy import Engine
 from api.http.problems import Problem
 from api.jobs.dataset import suitable_shard_size
 from api.jobs.queue import Progress, succeed
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.results.score_columns import map_columns
-from api.schemas.jobs import StoredResult
+from api.schemas import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.backbone_cache import cached_loader
@@ -26,12 +26,17 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.base.errors import (
+    DatasetError,
+    FeatureStoreError,
+    ImageError,
+    StatisticsError,
+)
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError, FeatureStoreError, ImageError, StatisticsError
+from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
-from difficulty_service.reporting.similar import most_similar
-from difficulty_service.score_file import read_scores
-from difficulty_service.statistics.fit_options import FitOptions
+from difficulty_service.review.similar import most_similar
+from difficulty_service.scores.file import read_scores
 
 LOAD = cached_loader()
 

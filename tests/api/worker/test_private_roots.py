@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
 

@@ -6,16 +6,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, Table
 
-from api.jobs.deletion import delete_left_files
+from api.jobs.files import delete_left_files
 from api.jobs.queue import claim, succeed
-from api.jobs.rows import Job
-from api.jobs.store import SubmitLimits, get_job, submit
+from api.jobs.store import Job, SubmitLimits, get_job, submit
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.database import write_transaction
 from api.storage.tables import JOBS, UPLOADS
-from api.uploads.files import upload_path
-from api.uploads.store import create_upload, get_upload
+from api.uploads.store import create_upload, get_upload, upload_path
 from api.worker.retention import (
     delete_expired,
     delete_expired_jobs,

@@ -14,13 +14,13 @@ from PIL import Image
 from sqlalchemy import Engine
 
 from api.jobs.failures import describe_failure
-from api.jobs.rows import Job
+from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker import job_observer
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
-from difficulty_service.errors import DifficultyError
+from difficulty_service.base.errors import DifficultyError
 
 Fail = Callable[..., dict[str, str]]
 

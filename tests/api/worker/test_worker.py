@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import Engine
 
-from api.jobs.rows import Job
-from api.jobs.store import get_job
+from api.jobs.store import Job, get_job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.evidence import cells
 from benchmarks.evidence.cells import Cell, Result, fill, measured, read_arrays, read_result
-from difficulty_service.runtime.process_setup import keep_freed_memory
+from difficulty_service.base.process_setup import keep_freed_memory
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.cleaning.marks import Mark, read_marks
+from difficulty_service.review.marks import Mark, read_marks
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page

@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from difficulty_service.audit.agreement import error_rate_by_bin, flag_agreement, rank_agreement
-from difficulty_service.errors import AuditError
+from difficulty_service.base.errors import AuditError
 
 Numbers = NDArray[np.float64]
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from difficulty_service.audit.attributes import measure_similarities, read_attributes
-from difficulty_service.errors import AuditError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
+from difficulty_service.audit.explained_scores import measure_similarities, read_attributes
+from difficulty_service.base.errors import AuditError
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
 
 
 def test_the_shipped_phrases_are_short_and_different() -> None:

@@ -10,7 +10,7 @@ import pytest
 from difficulty_service.audit.agreement import ErrorRateByBin, FlagAgreement, RankAgreement
 from difficulty_service.audit.audit import Audit, AuditOptions, audit
 from difficulty_service.audit.files import read_columns
-from difficulty_service.errors import AuditError, DatasetError
+from difficulty_service.base.errors import AuditError, DatasetError
 
 NAMES = ("ant", "bee", "cat")
 LABELS = [0, 1, 2, 0, 1, 2]

@@ -8,7 +8,7 @@ import pytest
 
 from difficulty_service.audit.explanation import Explanation, explain
 from difficulty_service.audit.files import read_explanation
-from difficulty_service.errors import AuditError
+from difficulty_service.base.errors import AuditError
 
 CLASSES = ("bird", "cat", "dog")
 ATTRIBUTES = [f"attribute {number}" for number in range(40)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from difficulty_service.audit.mean_differences import bootstrap_intervals, compare_means, holm
+from difficulty_service.audit.explanation import bootstrap_intervals, compare_means, holm
 
 Numbers = np.ndarray
 

@@ -17,11 +17,11 @@ from difficulty_service.audit.prediction_columns import (
     is_predictions,
     read_prediction_columns,
 )
+from difficulty_service.base.errors import AuditError
 from difficulty_service.cli import create_app
-from difficulty_service.commands.wrong_call import WrongCall
-from difficulty_service.errors import AuditError
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 
 LOGITS = np.array([[2.0, 0.0, -1.0], [0.0, 3.0, 0.5], [1.0, 1.0, 0.0], [-200.0, 0.0, 900.0]])
 TARGETS = np.array([0, 2, 0, 2])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from difficulty_service.audit.rank_bootstrap import spearman_interval, spearman_of_counts
+from difficulty_service.audit.score_comparison import spearman_interval, spearman_of_counts
 
 
 def test_counts_give_the_correlation_of_the_repeated_samples() -> None:

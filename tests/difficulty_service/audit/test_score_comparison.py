@@ -7,11 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from difficulty_service.audit.score_comparison import ScoreComparison, compare_scores
-from difficulty_service.audit.shared_samples import shared_hardest
-from difficulty_service.errors import AuditError
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import ScoreFile, to_schema
+from difficulty_service.audit.score_comparison import (
+    ScoreComparison,
+    compare_scores,
+    shared_hardest,
+)
+from difficulty_service.base.errors import AuditError
+from difficulty_service.scores.file import ScoreFile, to_schema
+from difficulty_service.scores.provenance import Provenance
 
 NAMES = np.array(["bird", "cat", "dog"])
 

@@ -17,7 +17,7 @@ from difficulty_service.backbones import (
     load_backbone,
 )
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 
 
 def test_an_unknown_name_raises_an_error_with_similar_and_all_names() -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from difficulty_service.backbones import BACKBONES, builtin, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.builtin.network import FEATURE_DIM, BuiltinEncoder
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 
 
 def test_features_equal_those_of_the_unfolded_network(tmp_path: Path) -> None:

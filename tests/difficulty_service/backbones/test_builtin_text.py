@@ -10,7 +10,7 @@ import torch
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.builtin_text import DIM, encode_ngrams
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 
 MASK = (1 << 64) - 1
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.weights import file_sha256
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 
 IMAGES = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
 

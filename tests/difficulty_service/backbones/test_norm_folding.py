@@ -5,7 +5,7 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.backbones.norm_folding import fold_norms
+from difficulty_service.backbones.frozen_network import fold_norms
 
 IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(1))
 

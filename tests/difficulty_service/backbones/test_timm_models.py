@@ -12,7 +12,7 @@ from torch import nn
 
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 from difficulty_service.images.preparation import normalise, prepare
 
 IMAGES = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))

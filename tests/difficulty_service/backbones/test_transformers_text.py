@@ -7,7 +7,7 @@ import torch
 
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, TextPreprocessing
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 
 transformers = pytest.importorskip("transformers")
 

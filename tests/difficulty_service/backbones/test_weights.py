@@ -17,7 +17,7 @@ from difficulty_service.backbones.weights import (
     read_weights,
 )
 from difficulty_service.backbones.weights_files import locate_weights
-from difficulty_service.errors import BackboneError
+from difficulty_service.base.errors import BackboneError
 
 TENSORS = {"layer.weight": torch.arange(6.0).view(2, 3), "layer.bias": torch.ones(2)}
 

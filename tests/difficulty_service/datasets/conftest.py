@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import Dataset
-from difficulty_service.errors import ImageError
 
 Members = list[tuple[str, bytes]]
 PutObjects = Callable[[dict[str, bytes]], str]

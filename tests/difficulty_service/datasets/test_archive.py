@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError
 
 Members = list[tuple[str, bytes]]
 Contents = dict[str, bytes | str]

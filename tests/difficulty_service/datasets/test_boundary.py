@@ -9,12 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.boundary import OUTSIDE
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.datasets.storage import boundary_at
-from difficulty_service.errors import DatasetError, ImageError
+from difficulty_service.datasets.storage import OUTSIDE, boundary_at
 
 
 def png(colour: int) -> bytes:

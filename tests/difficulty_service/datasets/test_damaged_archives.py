@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from difficulty_service.base.errors import DifficultyError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DifficultyError
 
 Members = list[tuple[str, bytes]]
 Contents = dict[str, bytes | str]

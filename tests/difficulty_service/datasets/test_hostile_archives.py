@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.datasets import archive_index, open_dataset, tar_headers
-from difficulty_service.datasets.boundary import OUTSIDE
+from difficulty_service.base.errors import DatasetError, DuplicateSampleId
+from difficulty_service.datasets import (
+    archive as archive_index,
+)
+from difficulty_service.datasets import (
+    open_dataset,
+)
+from difficulty_service.datasets import (
+    tar_files as tar_headers,
+)
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.datasets.storage import boundary_at
-from difficulty_service.errors import DatasetError, DuplicateSampleId
+from difficulty_service.datasets.storage import OUTSIDE, boundary_at
 
 Members = list[tuple[str, bytes]]
 Contents = dict[str, bytes | str]

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset, parquet_rows
-from difficulty_service.datasets.parquet_pages import LARGE_PAGE, read_pages
+from difficulty_service.datasets.parquet_rows import LARGE_PAGE, read_pages
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
-from difficulty_service.errors import DatasetError
 
 MEBIBYTE = 1 << 20
 LIMITS = TableLimits(max_rows=1000, max_text_bytes=MEBIBYTE)

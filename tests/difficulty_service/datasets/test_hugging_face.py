@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from difficulty_service.base.errors import DatasetError, MissingPackage
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError, MissingPackage
 
 hub = pytest.importorskip("datasets", reason="the package `datasets` is optional")
 
@@ -109,7 +109,7 @@ def test_an_unknown_name_without_a_network_raises_one_error_with_a_remedy(tmp_pa
     code = (
         "from difficulty_service.datasets import open_dataset\n"
         "from difficulty_service.datasets.sample import DatasetOptions\n"
-        "from difficulty_service.errors import DatasetError\n"
+        "from difficulty_service.base.errors import DatasetError\n"
         "try:\n"
         "    open_dataset('hf:no-such-owner/no-such-name', DatasetOptions())\n"
         "except DatasetError as error:\n"

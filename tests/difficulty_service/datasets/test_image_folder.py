@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError, ImageError
 
 
 def _reason(dataset: Dataset, sample_id: str) -> str:

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.labels import index_labels, label_like
-from difficulty_service.errors import DatasetError
 
 
 def _index(values: pa.Array, names: pa.Array | None = None) -> tuple[tuple[str, ...], list[int]]:

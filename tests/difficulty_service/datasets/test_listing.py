@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.table import open_table
-from difficulty_service.errors import DatasetError
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=60), st.integers(1, 70))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import DATASETS, open_dataset
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError
 
 
 @pytest.mark.parametrize(

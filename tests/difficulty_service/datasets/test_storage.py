@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import FileSystem
 
+from difficulty_service.base.errors import DatasetError, ImageError, MissingPackage
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError, ImageError, MissingPackage
 
 PutObjects = Callable[[dict[str, bytes]], str]
 

@@ -12,9 +12,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError, ImageError
 
 
 def _write(path: Path, columns: dict[str, Any], **options: Any) -> str:  # noqa: ANN401

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from difficulty_service.base.errors import DatasetError, DuplicateSampleId, ImageError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError, DuplicateSampleId, ImageError
 
 
 def _write(path: Path, members: list[tuple[str, bytes]]) -> str:

@@ -13,14 +13,14 @@ from PIL import Image
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
+from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import Dataset, FileOpener, ImageOpener
-from difficulty_service.errors import ImageError
 from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.schedules import SMALL_SIZE
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.previous import open_previous, prepare_store
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.previous import open_previous, prepare_store
 
 SIZE = 8
 DESCRIPTION = {"num_shards": 1, "shard_size": 99, "augment_runs": 0, "class_names": ["a", "b"]}

@@ -14,18 +14,20 @@ import difficulty_service as ds
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.extraction import precision, precision_pilot
-from difficulty_service.extraction.precision import best_precision, reason_of, settle_precision
-from difficulty_service.extraction.precision_pilot import (
+from difficulty_service.extraction import precision
+from difficulty_service.extraction import precision as precision_pilot
+from difficulty_service.extraction.precision import (
     Encoded,
+    best_precision,
     compare_precisions,
     rank_agreement,
+    reason_of,
+    settle_precision,
     spread_blocks,
 )
 from difficulty_service.extraction.stage_clock import StageClock, StageTime
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
-from difficulty_service.feature_description import FeatureKind, PrecisionPilot
-from difficulty_service.feature_store.description import read_description
+from difficulty_service.features.description import FeatureKind, PrecisionPilot, read_description
 from difficulty_service.interface.image_sources import open_images
 
 OPEN = ExtractOptions(open_precision=True)

@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 import pytest
 
-from difficulty_service.errors import ImageError
-from difficulty_service.extraction import read_ahead
-from difficulty_service.extraction.read_ahead import ReadAhead
+from difficulty_service.base.errors import ImageError
+from difficulty_service.extraction import schedules as read_ahead
+from difficulty_service.extraction.schedules import ReadAhead
 
 
 def opener_of(data: bytes, seconds: float, threads: list[str]) -> Callable[[], BinaryIO]:

@@ -12,8 +12,8 @@ from PIL import Image
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
+from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import Dataset, ImageOpener
-from difficulty_service.errors import ImageError
 from difficulty_service.extraction import schedules
 from difficulty_service.extraction.batches import DECODE, FORWARD, READ
 from difficulty_service.extraction.schedules import SMALL_SIZE
@@ -21,8 +21,8 @@ from difficulty_service.extraction.shards import BatchCallback, extract_shards, 
 from difficulty_service.extraction.shards import extract_shard as extract_shard_of_task
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
-from difficulty_service.feature_store.bad_image import BadImage
-from difficulty_service.feature_store.part import Part
+from difficulty_service.features.errors_file import BadImage
+from difficulty_service.features.part import Part
 
 SIZE = 8
 

@@ -9,10 +9,10 @@ from PIL import Image
 
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.base.errors import BackboneError
 from difficulty_service.cli import create_app
-from difficulty_service.commands.backbones import network_to_measure
-from difficulty_service.commands.wrong_call import WrongCall
-from difficulty_service.errors import BackboneError
+from difficulty_service.cli.backbones import network_to_measure
+from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.extraction.speed import Speed, measure_speed, sample_photos
 
 SMALL = "timm:test_vit"

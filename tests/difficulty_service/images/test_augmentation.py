@@ -9,8 +9,13 @@ from PIL import Image
 
 from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.images.augmentation import Augmentation, draw_crop
-from difficulty_service.images.preparation import Mode, prepare, prepare_runs
+from difficulty_service.images.preparation import (
+    Augmentation,
+    Mode,
+    draw_crop,
+    prepare,
+    prepare_runs,
+)
 
 PREPROCESSING = Preprocessing(32, 32, "bicubic", (0, 0, 0), (1, 1, 1))
 

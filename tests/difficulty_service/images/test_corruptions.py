@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from difficulty_service.images.corruptions import (
     CORRUPTIONS,
     SEVERITIES,

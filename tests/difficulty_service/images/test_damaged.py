@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from torchvision.transforms.v2.functional import get_size
 
-from difficulty_service.errors import ImageError
+from difficulty_service.base.errors import ImageError
 from difficulty_service.images.preparation import Mode, read_image
 
 pytestmark = pytest.mark.parametrize("mode", ["fast", "exact"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image
 
-from difficulty_service.errors import ImageError
+from difficulty_service.base.errors import ImageError
 from difficulty_service.images import header
 from difficulty_service.images.header import open_header, read_encoded
 from difficulty_service.images.pil_decoding import decode_to_pil

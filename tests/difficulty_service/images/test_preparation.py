@@ -15,8 +15,8 @@ from PIL import Image
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
+from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.errors import ImageError
 from difficulty_service.images.preparation import (
     Mode,
     decoder_name,

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from PIL import Image
 
-from difficulty_service.errors import ImageError
+from difficulty_service.base.errors import ImageError
 from difficulty_service.images.preparation import read_image
 
 

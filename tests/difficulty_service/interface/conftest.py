@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from difficulty_service.interface.score_arrays import score
+from difficulty_service.interface.score import score
 from difficulty_service.interface.scores import Scores
 
 DIM = 6

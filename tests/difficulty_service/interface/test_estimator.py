@@ -14,7 +14,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from difficulty_service.errors import StatisticsError
+from difficulty_service.base.errors import StatisticsError
 from difficulty_service.interface.estimator import RelativeMahalanobis
 from difficulty_service.interface.scores import Scores
 

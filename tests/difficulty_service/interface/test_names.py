@@ -45,8 +45,8 @@ def test_every_public_name_is_loaded_completed_and_has_a_home() -> None:
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'review'"):
-        ds.review  # noqa: B018 # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'reveiw'"):
+        ds.reveiw  # noqa: B018 # type: ignore[attr-defined]
 
 
 @pytest.mark.slow

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from difficulty_service.errors import StatisticsError
-from difficulty_service.interface.score_arrays import score
-from difficulty_service.interface.score_images import score_dataset
+from difficulty_service.base.errors import StatisticsError
+from difficulty_service.interface.score import score, score_dataset
 
 
 def test_near_duplicates_among_features_are_named_where_they_are_asked_for() -> None:

@@ -14,14 +14,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from difficulty_service.errors import DatasetError, DuplicateSampleId, StatisticsError
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
-from difficulty_service.interface.labelled_arrays import read_arrays
-from difficulty_service.interface.score_arrays import score
+from difficulty_service.base.errors import DatasetError, DuplicateSampleId, StatisticsError
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
+from difficulty_service.interface.arrays import read_arrays
+from difficulty_service.interface.score import score
 from difficulty_service.interface.scores import Scores
 from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 
 Features = NDArray[np.float32]
 Labels = NDArray[np.int64]

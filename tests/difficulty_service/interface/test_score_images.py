@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from difficulty_service.errors import BackboneError, DatasetError, ImageError
+from difficulty_service.base.errors import BackboneError, DatasetError, ImageError
 from difficulty_service.interface.encoder import Encoder, backbone
-from difficulty_service.interface.score_arrays import score
-from difficulty_service.interface.score_images import score_dataset
+from difficulty_service.interface.score import score, score_dataset
 from difficulty_service.interface.scores import Scores
 
 NUM_IMAGES = 24

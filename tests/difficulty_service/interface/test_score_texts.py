@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import difficulty_service as ds
-from difficulty_service.errors import BackboneError, DatasetError
+from difficulty_service.base.errors import BackboneError, DatasetError
 
 PAIRS = [
     (f"{word} number {row} of the {word}s", word) for row in range(20) for word in ("cat", "rocket")

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
 
-from difficulty_service.errors import ScoreFileError
-from difficulty_service.interface.score_arrays import score
+from difficulty_service.base.errors import ScoreFileError
+from difficulty_service.interface.score import score
 from difficulty_service.interface.scores import Scores, open_scores
-from difficulty_service.score_file import SCHEMA
+from difficulty_service.scores.file import SCHEMA
 
 
 def test_the_hardest_come_first(scores: Scores) -> None:

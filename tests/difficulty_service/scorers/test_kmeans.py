@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MissingPackage, StatisticsError
+from difficulty_service.base.errors import MissingPackage, StatisticsError
 from difficulty_service.scorers.kmeans import fit_kmeans, kmeans_distance
 
 NUM_GROUPS = 4

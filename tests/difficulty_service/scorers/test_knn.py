@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError
+from difficulty_service.base.errors import StatisticsError
 from difficulty_service.scorers.knn import EXACT_UP_TO, knn_distance
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError, UnknownLabel
+from difficulty_service.base.errors import StatisticsError, UnknownLabel
+from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.gaussians.fitting import fit
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis, relative_mahalanobis
-from difficulty_service.statistics.fit_options import FitOptions
-from difficulty_service.statistics.fitting import fit
 
 GOLDEN = np.load(Path(__file__).parents[2] / "data" / "rmd.npz")
 NUM_CLASSES = 5
@@ -210,7 +210,7 @@ def test_many_chunks_give_the_same_distances_as_one(monkeypatch: pytest.MonkeyPa
     whole = scorer.distances(features, labels)
 
     monkeypatch.setattr("difficulty_service.scorers.mahalanobis.CHUNK_ROWS", 37)
-    monkeypatch.setattr("difficulty_service.statistics.products.BLOCK_ROWS", 10)
+    monkeypatch.setattr("difficulty_service.gaussians.products.BLOCK_ROWS", 10)
     chunked = scorer.distances(features, labels)
 
     for name in ("md", "md_agnostic", "rmd", "label_margin"):

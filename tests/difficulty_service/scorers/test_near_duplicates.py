@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from difficulty_service.errors import StatisticsError
+from difficulty_service.base.errors import StatisticsError
 from difficulty_service.scorers import near_duplicates
 from difficulty_service.scorers.near_duplicates import ROUNDING, near_pairs
 

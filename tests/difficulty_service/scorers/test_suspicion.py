@@ -8,7 +8,11 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from difficulty_service.errors import StatisticsError
+from difficulty_service.base.errors import StatisticsError
+from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.fitting import fit
+from difficulty_service.gaussians.label_noise import log_class_prior
+from difficulty_service.gaussians.products import Workspace
 from difficulty_service.scorers import suspicion
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scorers.suspicion import (
@@ -17,10 +21,6 @@ from difficulty_service.scorers.suspicion import (
     PosteriorOptions,
     fit_posteriors,
 )
-from difficulty_service.statistics.chunks import TensorChunks
-from difficulty_service.statistics.class_prior import log_class_prior
-from difficulty_service.statistics.fitting import fit
-from difficulty_service.statistics.products import Workspace
 
 DIM, CLASSES = 6, 3
 OPTIONS = PosteriorOptions(POSTERIORS, CLASSES, matmul_dtype=torch.float64)

@@ -3,11 +3,11 @@
 import torch
 from sklearn.metrics import roc_auc_score
 
+from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.fitting import fit
+from difficulty_service.gaussians.leave_one_out import compare_left_out
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scorers.suspicion import PosteriorOptions, fit_posteriors
-from difficulty_service.statistics.chunks import TensorChunks
-from difficulty_service.statistics.fitting import fit
-from difficulty_service.statistics.leave_one_out import compare_left_out
 
 
 def test_among_few_samples_planted_errors_rank_as_high_as_by_the_label_margin() -> None:

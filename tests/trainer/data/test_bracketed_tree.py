@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.data.bracketed_tree import parse_tree
+from trainer.data.trees import parse_tree
 
 GOOD = "(3 (2 It) (4 (2 's) (4 good)))"
 

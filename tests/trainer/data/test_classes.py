@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import DatasetError
-from trainer.data.classes import match_classes, refuse_shared_ids
+from difficulty_service.base.errors import DatasetError
 from trainer.data.features import FeatureInputs
+from trainer.data.splits import match_classes, refuse_shared_ids
 from trainer.samples import Samples
 
 

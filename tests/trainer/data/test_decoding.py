@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from difficulty_service.backbones.backbone import Preprocessing
+from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.datasets.image_openers import open_bytes
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.errors import ImageError, Setting
 from difficulty_service.images.preparation import prepare
 from trainer.data.decoding import Fit, decode, failure_reason, pixels_of
 

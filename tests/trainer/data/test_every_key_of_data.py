@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from difficulty_service.errors import DifficultyError
+from difficulty_service.base.errors import DifficultyError
 from trainer.config import Data
 from trainer.data import open_splits
-from trainer.data.large_images import LargeImages
+from trainer.data.images import LargeImages
 from trainer.recipes.tables import TABLES
 from trainer.samples import NUM_DRAWS, Samples
 

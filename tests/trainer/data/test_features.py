@@ -8,10 +8,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from difficulty_service.errors import DatasetError, FeatureStoreError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
+from difficulty_service.base.errors import DatasetError, FeatureStoreError
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
 from trainer.config import FeatureData
 from trainer.data import open_samples, open_splits
 from trainer.samples import Samples

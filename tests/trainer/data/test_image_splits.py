@@ -9,14 +9,13 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError
 from trainer.config import ImageData
 from trainer.data import Splits, open_samples, open_splits
-from trainer.data.images import MemoryImages
-from trainer.data.large_images import LargeImages
-from trainer.data.statistics import IMAGENET_MEAN
+from trainer.data.images import LargeImages, MemoryImages
+from trainer.data.splits import IMAGENET_MEAN
 from trainer.samples import Samples
 
 Pixels = NDArray[np.uint8]
@@ -221,7 +220,7 @@ def test_small_images_are_kept_in_memory_and_others_are_not(
     table = write_table()
 
     small = opened(train=table)
-    monkeypatch.setattr("trainer.data.image_loading.MAX_BYTES_IN_MEMORY", 30 * 3 * 64 - 1)
+    monkeypatch.setattr("trainer.data.images.MAX_BYTES_IN_MEMORY", 30 * 3 * 64 - 1)
     large = opened(train=table, workers=3)
 
     assert isinstance(small.train.inputs, MemoryImages)

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError
 from trainer.data.augmentation import flip_crop, keep
 from trainer.data.decoding import Fit
 from trainer.data.images import MemoryImages, decode_images

@@ -7,14 +7,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError
 from trainer.config import Augmentation
 from trainer.data.augmentation import augmentation_of
 from trainer.data.decoding import Fit
-from trainer.data.images import MemoryImages, decode_images
-from trainer.data.large_images import BatchReader, LargeImages
+from trainer.data.images import BatchReader, LargeImages, MemoryImages, decode_images
 from trainer.samples import NUM_DRAWS
 
 Pixels = NDArray[np.uint8]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import DatasetError
+from difficulty_service.base.errors import DatasetError
 from trainer.data.splits import hold_out, inject_label_noise
 
 

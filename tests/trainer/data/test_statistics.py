@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from trainer.data.statistics import mean_and_std
+from trainer.data.splits import mean_and_std
 
 
 def test_statistics_of_images_are_per_channel_over_the_chosen_images() -> None:

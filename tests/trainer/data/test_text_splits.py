@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from difficulty_service.errors import DatasetError
+from difficulty_service.base.errors import DatasetError
 from trainer.config import TextData
 from trainer.data.splits import Splits
 from trainer.data.texts import TextInputs, open_text_samples, open_text_splits

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError
 from trainer.config import TextData
 from trainer.data.texts import TextInputs, open_text_samples, open_text_splits
 from trainer.samples import InputSpec, Samples

@@ -8,11 +8,20 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from difficulty_service.errors import DatasetError
+from difficulty_service.base.errors import DatasetError
 from trainer.config import TreeData
-from trainer.data.forest import HEIGHT, LEFT, NONE, RIGHT, SAMPLE, TOKEN, TreeInputs
 from trainer.data.splits import Splits
-from trainer.data.trees import open_tree_samples, open_tree_splits
+from trainer.data.trees import (
+    HEIGHT,
+    LEFT,
+    NONE,
+    RIGHT,
+    SAMPLE,
+    TOKEN,
+    TreeInputs,
+    open_tree_samples,
+    open_tree_splits,
+)
 
 CPU = torch.device("cpu")
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from difficulty_service.errors import DatasetError
+from difficulty_service.base.errors import DatasetError
 from trainer.config import ImageData
 from trainer.data import open_splits
 from trainer.data.splits import Splits

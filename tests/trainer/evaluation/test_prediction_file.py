@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.base.errors import TrainingError
 from trainer.evaluation.prediction_file import Predictions, read_predictions, write_predictions
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MetricError, TrainingError
+from difficulty_service.base.errors import MetricError, TrainingError
 from trainer.evaluation.record import (
     STAGES,
     compute_metrics,

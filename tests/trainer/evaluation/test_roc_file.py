@@ -8,8 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.evaluation.record import STAGES, evaluate_ood, evaluate_predictions
-from trainer.evaluation.roc_file import misclassification_curves, ood_curves, write_curves
+from trainer.evaluation.record import (
+    STAGES,
+    evaluate_ood,
+    evaluate_predictions,
+    misclassification_curves,
+    ood_curves,
+    write_curves,
+)
 from trainer.metrics.ood import OOD_SCORES
 
 

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 import difficulty_service as ds
 import trainer
-from difficulty_service.errors import ConfigError, DatasetError, TrainingError
-from difficulty_service.files.checked_json import load_checked
+from difficulty_service.base.checksums import load_checked
+from difficulty_service.base.errors import ConfigError, DatasetError, TrainingError
 from trainer import run_folder
 from trainer.metrics.bootstrap import Resampling
 from trainer.runs.evaluate import DatasetChoice, evaluate_on_dataset, load_model

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.losses.dual_focal import dual_focal, dual_focal_gra
+from trainer.losses.focal import dual_focal, dual_focal_gra
 
 REFERENCES = {
     **{f"dfl_g{gamma}_sum": partial(dual_focal, gamma=gamma) for gamma in (1, 2, 5, 0.5)},

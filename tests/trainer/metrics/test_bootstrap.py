@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 from trainer.metrics import METRICS
 from trainer.metrics.bootstrap import (
     Resampling,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 from trainer.metrics.calibration import (
     adaptive_ece,
     bin_of,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 from trainer.metrics.ood import OOD_SCORES, detection_by_score, ood_detection, ood_score
 
 Batches = dict[str, tuple[Tensor, Tensor]]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 from trainer.metrics.predictions import confidence, entropy, join_ties
 from trainer.metrics.ranking import auroc, ranked_groups
 from trainer.metrics.selective import (

@@ -2,7 +2,7 @@
 
 import torch
 
-from trainer.models.normalisation import Normalisation
+from trainer.models.layers import Normalisation
 
 
 def test_bytes_become_floats_around_zero_per_channel() -> None:

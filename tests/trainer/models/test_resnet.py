@@ -3,8 +3,14 @@
 import torch
 import torch.nn.functional as F
 
-from trainer.models.residual import BasicBlock, Bottleneck, PaddingShortcut
-from trainer.models.resnet import resnet50, resnet110_bottleneck, small_resnet
+from trainer.models.residual import (
+    BasicBlock,
+    Bottleneck,
+    PaddingShortcut,
+    resnet50,
+    resnet110_bottleneck,
+    small_resnet,
+)
 from trainer.samples import InputSpec
 
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.config import ModelConfig
 from trainer.models import build_model
 from trainer.models.timm_models import timm_model

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.config import ModelConfig
 from trainer.models import build_model
 from trainer.samples import InputSpec

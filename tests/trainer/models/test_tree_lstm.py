@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.config import ModelConfig
-from trainer.data.bracketed_tree import Tree, parse_tree
-from trainer.data.forest import TreeInputs, plant
+from trainer.data.trees import Tree, TreeInputs, parse_tree, plant
 from trainer.models import build_model
 from trainer.models.tree_lstm import TreeLSTM
 from trainer.samples import InputSpec

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from difficulty_service.errors import ConfigError
-from trainer.models.wide_resnet import WideBlock, wide_resnet, wide_resnet_post_activation
+from difficulty_service.base.errors import ConfigError
+from trainer.models.residual import WideBlock, wide_resnet, wide_resnet_post_activation
 from trainer.samples import InputSpec
 
 SPEC = InputSpec((3, 16, 16))

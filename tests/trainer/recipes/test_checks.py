@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.recipes.file import read_recipe
 
 LEAST = """

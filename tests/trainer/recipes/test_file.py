@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer.config import (
     FeatureData,
     ImageData,

@@ -12,8 +12,8 @@ from accelerate import Accelerator
 from PIL import Image
 from torch import Tensor
 
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
 from trainer.recipes.file import read_recipe, shipped_recipes

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.base.errors import TrainingError
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
-from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
 from trainer.reports.comparison import compare_runs, summarise
 from trainer.reports.comparison_files import write_comparison
-from trainer.reports.comparison_table import markdown_table
+from trainer.reports.comparison_table import COLUMNS, MAIN_COLUMNS, markdown_table
 from trainer.run_folder import write_json, write_run
 
 IDS = ("a", "b", "c")

@@ -14,15 +14,15 @@ from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.metrics import METRICS
 from trainer.metrics.bootstrap import Resampling, paired_differences, resamples
-from trainer.reports.columns import COLUMNS
-from trainer.reports.comparison import Comparison, compare_runs
-from trainer.reports.comparison_intervals import (
+from trainer.reports.comparison import (
+    Comparison,
     ComparisonIntervals,
     ResampledMetric,
+    compare_runs,
     error_over_seeds,
     resample_comparison,
 )
-from trainer.reports.comparison_table import best_run, markdown_table
+from trainer.reports.comparison_table import COLUMNS, best_run, markdown_table
 
 OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}
 METRIC_NAMES = ("accuracy", "nll", "ece", "misclassification_auroc_msp")

@@ -12,12 +12,10 @@ from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.metrics.bootstrap import Resampling
-from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
-from trainer.reports.comparison import compare_runs
+from trainer.reports.comparison import compare_runs, resample_comparison
 from trainer.reports.comparison_files import write_comparison
-from trainer.reports.comparison_intervals import resample_comparison
 from trainer.reports.comparison_page import best_metrics
-from trainer.reports.comparison_table import best_run
+from trainer.reports.comparison_table import COLUMNS, MAIN_COLUMNS, best_run
 
 OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}
 SAMPLES = 200

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.errors import ConfigError, TrainingError
-from difficulty_service.files.checked_json import load_checked
+from difficulty_service.base.checksums import load_checked
+from difficulty_service.base.errors import ConfigError, TrainingError
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
-from trainer.reports.columns import COLUMNS, NO_VALUE
+from trainer.reports.comparison_table import COLUMNS, NO_VALUE
 from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
 from trainer.runs.evaluate import DatasetChoice
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed

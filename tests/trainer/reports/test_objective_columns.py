@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainer.reports.objective_columns import objective_cells
+from trainer.reports.comparison_table import objective_cells
 
 FOCAL = {"name": "focal", "constants": {"gamma": 2.0}}
 CROSS_ENTROPY: dict[str, Any] = {"name": "cross_entropy", "constants": {}}

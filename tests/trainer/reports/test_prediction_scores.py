@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from difficulty_service.audit.score_comparison import compare_scores
-from difficulty_service.commands.report import write_score_report
-from difficulty_service.errors import ScoreFileError, TrainingError
-from difficulty_service.score_file import SCHEMA, read_scores
+from difficulty_service.base.errors import ScoreFileError, TrainingError
+from difficulty_service.cli.report import write_score_report
+from difficulty_service.scores.file import SCHEMA, read_scores
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.metrics.bootstrap import Resampling

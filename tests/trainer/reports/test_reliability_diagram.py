@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
-from trainer.reports.reliability_diagram import draw_reliability
+from difficulty_service.base.errors import MetricError
+from trainer.reports.diagrams import draw_reliability
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from difficulty_service.errors import MetricError
-from trainer.reports.pictures import COLOURS, LINE_STYLES, line_of
-from trainer.reports.risk_coverage_diagram import COVERAGES, draw_risk_coverage, risk_curve
+from difficulty_service.base.errors import MetricError
+from trainer.reports.diagrams import (
+    COLOURS,
+    COVERAGES,
+    LINE_STYLES,
+    draw_risk_coverage,
+    line_of,
+    risk_curve,
+)
 
 
 def test_the_curve_is_the_error_rate_of_the_most_certain_samples() -> None:

@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from trainer.evaluation.roc_file import NamedCurve, misclassification_curves, ood_curves
-from trainer.reports.roc_diagram import draw_roc
+from trainer.evaluation.record import NamedCurve, misclassification_curves, ood_curves
+from trainer.reports.diagrams import draw_roc
 
 
 def make_batch(seed: int) -> tuple[Tensor, Tensor]:

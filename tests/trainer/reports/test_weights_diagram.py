@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 import torch
 
-from difficulty_service.errors import MetricError
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
-from trainer.reports.weights_diagram import WeightsOfRun, draw_weights
+from difficulty_service.base.errors import MetricError
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
+from trainer.reports.diagrams import WeightsOfRun, draw_weights
 from trainer.weights.formula import describe_weights, sample_weights
 
 SCORES = [float(number) for number in range(40)]

@@ -17,8 +17,8 @@ from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.backbones.plugged import PLUGIN_GROUP, list_plugins
-from difficulty_service.errors import BackboneError
-from difficulty_service.feature_store.opening import open_features
+from difficulty_service.base.errors import BackboneError
+from difficulty_service.features.array_files import open_features
 from difficulty_service.images.preparation import normalise
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict

@@ -11,11 +11,11 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch.nn import functional as F
 
-from difficulty_service.errors import ConfigError, DatasetError, TrainingError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
-from difficulty_service.files.checked_json import load_checked
+from difficulty_service.base.checksums import load_checked
+from difficulty_service.base.errors import ConfigError, DatasetError, TrainingError
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES

@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from difficulty_service.files.checked_json import load_checked
+from difficulty_service.base.checksums import load_checked
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions

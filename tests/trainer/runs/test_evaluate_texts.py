@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from difficulty_service.files.checked_json import load_checked
+from difficulty_service.base.checksums import load_checked
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.metrics.bootstrap import Resampling
 from trainer.recipes.file import recipe_from_dict

@@ -10,9 +10,9 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from difficulty_service.base.checked_safetensors import read_tensors
+from difficulty_service.base.errors import DifficultyError
 from difficulty_service.cli import create_app
-from difficulty_service.errors import DifficultyError
-from difficulty_service.files.checked_safetensors import read_tensors
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.errors import TrainingError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.description import read_description
-from difficulty_service.feature_store.store import FeatureStore
-from difficulty_service.files.checked_safetensors import read_tensors
+from difficulty_service.base.checked_safetensors import read_tensors
+from difficulty_service.base.errors import TrainingError
+from difficulty_service.features.description import FeatureDescription, read_description
+from difficulty_service.features.store import FeatureStore
 from trainer.config import Recipe
 from trainer.run_folder import read_history, read_json
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
-from trainer.uncertainty.head_file import read_head
+from trainer.uncertainty.head import read_head
 
 EPOCHS = 4
 HEAD = {"epochs": EPOCHS, "hidden": [8], "batch_size": 15, "learning_rate": 0.01}

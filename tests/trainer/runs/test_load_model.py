@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.base.errors import TrainingError
 from trainer.config import Recipe
 from trainer.runs.evaluate import load_model
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 import torch
 
-from difficulty_service.errors import ConfigError, TrainingError
-from difficulty_service.files.checked_json import load_checked
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.base.checksums import load_checked
+from difficulty_service.base.errors import ConfigError, TrainingError
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 from trainer.config import Recipe, ScoreWeights
 from trainer.data import open_splits
 from trainer.runs.evaluate import load_model

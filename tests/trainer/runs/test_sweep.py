@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from difficulty_service.errors import ConfigError, ScoreFileError, TrainingError
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.base.errors import ConfigError, ScoreFileError, TrainingError
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 from trainer.config import EqualWeights
 from trainer.run_folder import write_run
 from trainer.runs.sweep import SweepRequest, plan_sweep

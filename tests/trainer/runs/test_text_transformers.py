@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from difficulty_service.errors import ConfigError
+from difficulty_service.base.errors import ConfigError
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions

@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
-from difficulty_service.errors import ConfigError, TrainingError
-from difficulty_service.files.checked_json import load_checked
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.base.checksums import load_checked
+from difficulty_service.base.errors import ConfigError, TrainingError
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions

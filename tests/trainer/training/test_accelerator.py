@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.base.errors import TrainingError
 from trainer.training.accelerator import any_process, make_accelerator
 
 

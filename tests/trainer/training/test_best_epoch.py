@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from trainer.config import BestBy
-from trainer.training.best_epoch import HIGHER_IS_BETTER, BestEpoch
 from trainer.training.loop import VALIDATION_METRICS
+from trainer.training.state import HIGHER_IS_BETTER, BestEpoch
 
 
 @pytest.mark.parametrize(

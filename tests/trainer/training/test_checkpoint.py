@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from difficulty_service.errors import TrainingError
-from difficulty_service.files.checked_zip import add_checksum
+from difficulty_service.base.checksums import add_checksum
+from difficulty_service.base.errors import TrainingError
 from trainer.training.checkpoint import (
     Checkpoint,
     Progress,

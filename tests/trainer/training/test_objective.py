@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.base.errors import TrainingError
 from trainer.config import LossConfig
 from trainer.losses import make_loss
 from trainer.losses.cross_entropy import cross_entropy, entropy, entropy_regularised

@@ -14,16 +14,16 @@ from torch.nn import functional as F
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.training.loop import Callbacks, train
-from trainer.training.observations import (
+from trainer.training.schedules import rate_at
+from trainer.training.seeding import plan_epoch
+from trainer.training.state import make_train_state
+from trainer.training.step import (
+    TrainingData,
     gradient_norm,
     last_layer,
     observe_predictions,
     weight_norm,
 )
-from trainer.training.schedules import rate_at
-from trainer.training.seeding import plan_epoch
-from trainer.training.state import make_train_state
-from trainer.training.step import TrainingData
 
 
 def naive_observations(logits: Tensor, targets: Tensor) -> dict[str, float | None]:

@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from difficulty_service.errors import ConfigError, TrainingError
+from difficulty_service.base.errors import ConfigError, TrainingError
 from trainer.config import AdamW, Recipe, Sgd
 from trainer.data import Splits, open_splits
 from trainer.losses.correctness_ranking import CorrectnessRanking

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 

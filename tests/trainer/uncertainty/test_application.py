@@ -10,12 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from difficulty_service.errors import DatasetError, FeatureStoreError, TrainingError
-from difficulty_service.feature_description import FeatureKind
-from difficulty_service.feature_store.store import open_store
+from difficulty_service.base.errors import DatasetError, FeatureStoreError, TrainingError
+from difficulty_service.features.description import FeatureKind
+from difficulty_service.features.store import open_store
 from trainer.uncertainty.application import apply_head
-from trainer.uncertainty.head import UncertaintyHead
-from trainer.uncertainty.head_file import TrainedHead
+from trainer.uncertainty.head import TrainedHead, UncertaintyHead
 from trainer.uncertainty.retrieval import evaluate_retrieval
 from trainer.uncertainty.training import predict_uncertainties
 from trainer.uncertainty.uncertainty_file import (

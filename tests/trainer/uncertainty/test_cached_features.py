@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from difficulty_service.errors import DatasetError, FeatureStoreError
-from difficulty_service.feature_description import FeatureDescription
-from difficulty_service.feature_store.part import Part
-from difficulty_service.feature_store.store import create_store
+from difficulty_service.base.errors import DatasetError, FeatureStoreError
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store
 from trainer.uncertainty.cached_features import read_cached_features
 
 WriteRuns = Callable[..., str]

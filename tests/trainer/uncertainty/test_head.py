@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.uncertainty.head import SMALLEST, UncertaintyHead
-from trainer.uncertainty.losses import ranking_loss
+from trainer.uncertainty.training import ranking_loss
 
 DIM = 6
 

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from difficulty_service.errors import TrainingError
-from difficulty_service.feature_description import FeatureKind
-from difficulty_service.files.checked_safetensors import write_tensors
-from trainer.uncertainty.head import UncertaintyHead
-from trainer.uncertainty.head_file import TrainedHead, read_head, write_head
+from difficulty_service.base.checked_safetensors import write_tensors
+from difficulty_service.base.errors import TrainingError
+from difficulty_service.features.description import FeatureKind
+from trainer.uncertainty.head import TrainedHead, UncertaintyHead, read_head, write_head
 
 FEATURES = {"backbone": "builtin", "weights_sha256": "00", "feature_dim": 4}
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.uncertainty.losses import ranking_loss, squared_loss
+from trainer.uncertainty.training import ranking_loss, squared_loss
 
 MARGIN = 0.1
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.errors import MetricError
+from difficulty_service.base.errors import MetricError
 from trainer.uncertainty import retrieval
 from trainer.uncertainty.retrieval import evaluate_retrieval, nearest_neighbours
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from difficulty_service.errors import TrainingError
+from difficulty_service.base.errors import TrainingError
 from trainer.config import Head, RankingHead, SquaredHead
 from trainer.uncertainty.training import (
     HeadCallbacks,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from difficulty_service.errors import ConfigError, TrainingError
+from difficulty_service.base.errors import ConfigError, TrainingError
 from trainer.config import Normalise
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
 

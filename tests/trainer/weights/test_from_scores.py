@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from difficulty_service.errors import (
+from difficulty_service.base.errors import (
     ConfigError,
     ScoreFileError,
     TrainingError,
     UnmatchedScores,
 )
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import METADATA_KEY, read_scores, write_scores
+from difficulty_service.scores.file import METADATA_KEY, read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
 from trainer.config import ScoreWeights
 from trainer.weights.formula import sample_weights
 from trainer.weights.from_scores import weights_of_samples

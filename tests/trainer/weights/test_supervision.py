@@ -7,9 +7,14 @@ import pyarrow as pa
 import pytest
 import torch
 
-from difficulty_service.errors import ConfigError, DifficultyError, ScoreFileError, UnmatchedScores
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import read_scores, write_scores
+from difficulty_service.base.errors import (
+    ConfigError,
+    DifficultyError,
+    ScoreFileError,
+    UnmatchedScores,
+)
+from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.provenance import Provenance
 from trainer.config import LossConfig
 from trainer.samples import Samples
 from trainer.weights.supervision import LabelBeliefs, label_beliefs

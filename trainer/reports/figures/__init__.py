@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from trainer.reports.figures.epochs import epoch_figures
+from trainer.reports.figures.epochs import epoch_figures, gamma_figures
 from trainer.reports.figures.error_by_difficulty import error_figures
 from trainer.reports.figures.figure import Drawn
-from trainer.reports.figures.gammas import gamma_figures
-from trainer.reports.figures.predictions import prediction_figures
-from trainer.reports.figures.roc import roc_figures
+from trainer.reports.figures.predictions import prediction_figures, roc_figures
 from trainer.reports.figures.severity import severity_figures
 from trainer.reports.figures.sheets import sheet_figures
 from trainer.reports.figures.sources import Sources

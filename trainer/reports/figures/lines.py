@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainer.reports.diagrams import line_of, save_picture, style
 from trainer.reports.figures.figure import Row
-from trainer.reports.pictures import line_of, save_picture, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

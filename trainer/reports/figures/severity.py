@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from difficulty_service.provenance import Provenance
+from difficulty_service.scores.provenance import Provenance
 from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row
 from trainer.reports.figures.lines import draw_lines
 from trainer.reports.figures.sources import ScoreSource, Sources

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from difficulty_service.cleaning.stored_images import open_images
-from difficulty_service.errors import DifficultyError
+from difficulty_service.base.errors import DifficultyError
 from difficulty_service.images.header import open_header
 from difficulty_service.images.pil_decoding import decode_to_pil
+from difficulty_service.review.stored_images import open_images
+from trainer.reports.diagrams import save_picture, style
 from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row
 from trainer.reports.figures.sources import ScoreSource, Sources
-from trainer.reports.pictures import save_picture, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from difficulty_service.errors import ScoreFileError, TrainingError
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_columns import require_columns
-from difficulty_service.score_file import read_score_schema, read_scores
+from difficulty_service.base.errors import ScoreFileError, TrainingError
+from difficulty_service.scores.columns import require_columns
+from difficulty_service.scores.file import read_score_schema, read_scores
+from difficulty_service.scores.provenance import Provenance
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import read_metrics

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from difficulty_service.errors import TrainingError
-from difficulty_service.files.atomic_file import replacing
+from difficulty_service.base.errors import TrainingError
+from difficulty_service.base.files import replacing
 from trainer.reports.figures import FAMILIES
 from trainer.reports.figures.figure import Figure, LeftOut
 from trainer.reports.figures.sources import Sources

@@ -21,7 +21,7 @@ from benchmarks.evidence.training.methods import (
     WRONG_LABELS,
 )
 from benchmarks.evidence.training.section import training
-from difficulty_service.score_file import read_scores
+from difficulty_service.scores.file import read_scores
 
 NETWORKS = [replace(each, epochs=1, seeds=2) for each in (PROBE, SCRATCH)]
 FROM_SCRATCH = {"cross-entropy", "suspects-dropped"}

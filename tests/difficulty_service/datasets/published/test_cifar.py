@@ -13,11 +13,11 @@ import pytest
 from numpy.typing import NDArray
 from torchvision.datasets import CIFAR10, CIFAR100
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import boundary_at
-from difficulty_service.errors import DatasetError
 
 Images = NDArray[np.uint8]
 ReadPixels = Callable[[Dataset], Images]

@@ -9,12 +9,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.io import savemat
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import DATASETS, open_dataset
-from difficulty_service.datasets.boundary import OUTSIDE
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.datasets.storage import boundary_at
-from difficulty_service.errors import DatasetError
+from difficulty_service.datasets.storage import OUTSIDE, boundary_at
 
 Images = NDArray[np.uint8]
 

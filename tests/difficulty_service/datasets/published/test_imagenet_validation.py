@@ -9,10 +9,10 @@ import pytest
 from scipy.io import savemat
 from torchvision.datasets import imagenet
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError
 
 FISH, BIRD, DOG = "n01440764", "n01530575", "n02085620"
 WORDNET_IDS = [DOG, FISH, DOG, BIRD]

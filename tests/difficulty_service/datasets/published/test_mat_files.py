@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.published.mat_files import list_variables, read_variable
 from difficulty_service.datasets.published.members import Member
 from difficulty_service.datasets.storage import resolve
-from difficulty_service.errors import DatasetError
 
 FIELDS = [("number", "O"), ("name", "O"), ("list", "O")]
 CONTENT = {

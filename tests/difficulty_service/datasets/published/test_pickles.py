@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.published.pickles import read_pickle
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.errors import DatasetError
 
 
 class _CreatesFile:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.io import savemat
 from torchvision.datasets import SVHN
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.errors import DatasetError
 
 Images = NDArray[np.uint8]
 ReadPixels = Callable[[Dataset], Images]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.storage import boundary_at
-from difficulty_service.errors import DatasetError, ImageError
 
 CRANE_BIRD, CRANE_MACHINE, FISH = "n02012849", "n03126707", "n01443537"
 TRAIN, VAL = DatasetOptions(split="train"), DatasetOptions(split="val")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from difficulty_service.provenance import Provenance
-from difficulty_service.score_file import write_scores
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.reports.figures.figure import Drawn, Figure, LeftOut
 

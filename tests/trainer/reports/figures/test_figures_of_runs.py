@@ -10,17 +10,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tests.trainer.reports.figures.drawn import figures_in, predictions_of, reasons_in
-from trainer.evaluation.roc_file import (
+from trainer.evaluation.record import (
     misclassification_curves,
     ood_curves,
     read_curves,
     write_curves,
 )
-from trainer.reports.figures.epochs import PLANS, epoch_figures
+from trainer.reports.figures.epochs import PLANS, epoch_figures, gamma_figures
 from trainer.reports.figures.figure import Figure
-from trainer.reports.figures.gammas import gamma_figures
-from trainer.reports.figures.predictions import prediction_figures
-from trainer.reports.figures.roc import roc_figures
+from trainer.reports.figures.predictions import prediction_figures, roc_figures
 from trainer.reports.figures.sources import read_sources
 from trainer.run_folder import read_history, write_history
 

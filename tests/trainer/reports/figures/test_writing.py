@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.errors import ScoreFileError, TrainingError
+from difficulty_service.base.errors import ScoreFileError, TrainingError
 from tests.trainer.reports.figures.drawn import write
 from trainer.reports.figures.sources import read_sources
 from trainer.reports.figures.writing import write_figures

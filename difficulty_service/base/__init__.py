@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, files written whole, checksums, threads, processes."""

@@ -1,0 +1,233 @@
+"""Calls of a function in processes of their own, whose imports and memory end with them."""
+
+import operator
+import pickle
+import queue
+import resource
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from difficulty_service.base.child import Child
+from difficulty_service.base.errors import DifficultyError
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+class ProcessEnded(Exception):
+    """The process ended while it was called; the message says how."""
+
+
+class TookTooLong(ProcessEnded):
+    """The process was killed, because the call took too long."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of each process.
+
+    Attributes:
+        memory: Bytes of data above which allocations fail, on Linux; None for no limit.
+        kept_memory: Bytes in memory above which a process is replaced after a call; None for any.
+    """
+
+    memory: int | None = None
+    kept_memory: int | None = None
+
+
+@dataclass
+class _Place:
+    """Place of a process, which starts when it is first needed and again once it has ended."""
+
+    start: Callable[[], Child]
+    child: Child | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def running(self) -> Child:
+        with self.lock:
+            if self.child is None or not self.child.is_usable:
+                self.child = self.start()
+            return self.child
+
+
+class Apart(Generic[P, Result]):
+    """A function that runs in processes of their own.
+
+    A process starts when it is first needed and is replaced once it has ended. Of several, the one
+    used last comes first, so that one is enough for a call at a time.
+
+    Args:
+        make: Called once in each process; gives the function. Pickled, so a module's function.
+        processes: Number of processes.
+        threads: Number of calls that each process answers at once, each in a thread of its own.
+        limits: Limits of each process.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Callable[P, Result]],
+        *,
+        processes: int = 1,
+        threads: int = 1,
+        limits: Limits = Limits(),
+    ) -> None:
+        start = partial(Child, _serve, make, limits, connections=threads, max_memory=limits.memory)
+        self._places = [_Place(start) for _ in range(processes)]
+        self._calls = processes * threads
+        self._idle: queue.LifoQueue[tuple[_Place, int]] = queue.LifoQueue()
+        for place in self._places:
+            for connection in range(threads):
+                self._idle.put((place, connection))
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Calls the function; arguments, result and errors are pickled.
+
+        Raises:
+            ProcessEnded: The process ended meanwhile.
+            Exception: Whatever the function raises.
+        """
+        return self.call_within(None, *args, **kwargs)
+
+    def call_within(self, seconds: float | None, *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Calls the function; after some seconds its process is killed. None for any time.
+
+        Raises:
+            TookTooLong: The process was killed.
+            ProcessEnded, Exception: As for `call`.
+        """
+        place, connection = idle = self._idle.get()
+        try:
+            child = place.running()
+            return _ask(child, child.connections[connection], (args, kwargs), seconds)
+        finally:
+            self._idle.put(idle)
+
+    def close(self) -> None:
+        """Ends all processes, once they are idle."""
+        idle = [self._idle.get() for _ in range(self._calls)]
+        for place in self._places:
+            if place.child is not None:
+                place.child.close()
+        for each in idle:
+            self._idle.put(each)
+
+
+def call_apart(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+    """Calls a function in a new process; function, arguments, result and errors are pickled.
+
+    Raises:
+        DifficultyError: The process was ended.
+        Exception: Whatever the function raises.
+    """
+    apart: Apart[..., Result] = Apart(_any_function)
+    try:
+        return apart.call(function, *args, **kwargs)
+    except ProcessEnded as error:
+        raise DifficultyError(f"the process for {function.__name__} was ended {error}") from error
+    finally:
+        apart.close()
+
+
+def _any_function() -> Callable[..., Result]:
+    return operator.call
+
+
+def _ask(child: Child, connection: Connection, request: object, seconds: float | None) -> Any:  # noqa: ANN401 - whatever the function gives
+    """The answer of a process, which is killed where it breaks off."""
+    with _killed_after(seconds, child) as killed:
+        try:
+            connection.send(request)
+            succeeded, answer, goes_on = connection.recv()
+        except (EOFError, OSError) as error:
+            child.finish()
+            if killed.is_set():
+                raise TookTooLong(f"after {seconds:g} s") from None
+            raise ProcessEnded(child.ending) from error
+        except BaseException:
+            child.kill()  # its answer would be taken for that of the next request
+            raise
+    if not goes_on:
+        child.kill()
+    if not succeeded:
+        raise answer
+    return answer
+
+
+@contextmanager
+def _killed_after(seconds: float | None, child: Child) -> Iterator[threading.Event]:
+    """Kills a process that is still at work after some time; whether it did."""
+    killed = threading.Event()
+    if seconds is None:
+        yield killed
+        return
+
+    def kill() -> None:
+        killed.set()
+        child.kill()
+
+    timer = threading.Timer(seconds, kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield killed
+    finally:
+        timer.cancel()
+
+
+def _serve(
+    connections: Sequence[Connection], make: Callable[[], Callable[..., object]], limits: Limits
+) -> None:
+    """Answers what arrives on each connection in a thread of its own."""
+    function = make()
+    first, *others = connections
+    for each in others:
+        arguments = (each, function, limits)
+        threading.Thread(target=_answer_all, args=arguments, daemon=True).start()
+    _answer_all(first, function, limits)
+
+
+def _answer_all(connection: Connection, function: Callable[..., object], limits: Limits) -> None:
+    # Closed at any end: the parent would wait for a thread that is no more.
+    with connection, suppress(EOFError, OSError):  # the parent has ended, or wants this to end
+        while True:
+            args, kwargs = connection.recv()
+            reply = _answer(partial(function, *args, **kwargs), limits)
+            del args, kwargs
+            connection.send_bytes(reply)
+
+
+def _answer(call: Callable[[], object], limits: Limits) -> bytes:
+    """The pickled result of a call or its error, and whether this process continues."""
+    try:
+        answer = call()
+        goes_on = limits.kept_memory is None or memory_in_use() <= limits.kept_memory
+        return pickle.dumps((True, answer, goes_on))
+    except Exception as error:  # noqa: BLE001 - every error goes to the caller
+        return pickle.dumps((False, _portable(error), True))
+
+
+def _portable(error: Exception) -> Exception:
+    """The error, or one of its name and message where it cannot be pickled."""
+    if not isinstance(error, DifficultyError):
+        error.add_note(traceback.format_exc())
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - made on this line
+    except Exception:  # noqa: BLE001 - whatever its class does
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def memory_in_use() -> int:
+    """Bytes of this process in memory; at their peak where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    return pages * resource.getpagesize()

@@ -1,0 +1,75 @@
+"""Numbers and lists in sentences.
+
+Compares the descriptions of two stores, Gaussians, runs or machines.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+SHOWN = 5
+"""Number of names in a sentence, after which the others are counted."""
+
+
+def list_names(names: Sequence[str], shown: int = SHOWN) -> str:
+    """The first names with commas between, and how many more there are."""
+    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+def count_of(number: int, noun: str, plural: str | None = None) -> str:
+    """A number and its noun, such as `1 image` or `2,000 images`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def is_or_are(number: int) -> str:
+    """The verb of that many things."""
+    return "is" if number == 1 else "are"
+
+
+LONGEST_VALUE = 60
+"""Number of characters after which a value is truncated."""
+
+
+def differences(
+    first: Mapping[str, Any],
+    second: Mapping[str, Any],
+    *,
+    names: tuple[str, str] = ("then", "now"),
+    ignored: Collection[str] = (),
+) -> list[str]:
+    """How two descriptions differ, a phrase for each key; empty where they agree.
+
+    Args:
+        first: Nested mappings of plain values; a nested key is written `outer.inner`.
+        second: The other description.
+        names: Words that follow the values, such as `seed: 0 then, 1 now`.
+        ignored: Outermost keys that may differ.
+    """
+    one, other = (
+        flatten({key: value for key, value in each.items() if key not in ignored})
+        for each in (first, second)
+    )
+    return [
+        f"{key}: {_short(one, key)} {names[0]}, {_short(other, key)} {names[1]}"
+        for key in sorted(one.keys() | other.keys())
+        if one.get(key) != other.get(key)
+    ]
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested mappings by their path, such as `outer.inner`."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _short(values: Mapping[str, Any], key: str) -> str:
+    if key not in values:
+        return "none"
+    text = json.dumps(values[key], ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."

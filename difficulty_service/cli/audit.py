@@ -1,0 +1,65 @@
+"""`difficulty audit`: do the scores mean anything?"""
+
+from pathlib import Path
+from typing import Literal
+
+from cyclopts.types import PositiveInt
+
+from difficulty_service.cli.console import out
+from difficulty_service.cli.wrong_call import WrongCall
+
+
+def audit(
+    scores: Path,
+    /,
+    *,
+    against: str,
+    column: str,
+    join: str | None = None,
+    kind: Literal["rank", "flag", "error-rate"] | None = None,
+    bins: PositiveInt = 20,
+    score_column: str = "rmd",
+) -> None:
+    """Compares scores with what is known about the samples.
+
+    rank: Spearman correlation with a number, or with the entropy of a list of votes.
+    flag: how well the scores find the flagged samples (true values, or labels other than the
+    one that was scored). error-rate: errors of a classifier (its predicted label, or a list of
+    logits) from the easiest to the hardest samples.
+
+    Args:
+        scores: Score file.
+        against: Parquet or CSV file to compare with, or a glob, or test.npz of a trained run.
+        column: Column of that file to compare with: numbers, flags, labels, votes or logits; of a
+            run loss, doubt, entropy, wrong or prediction.
+        join: Column of that file with the sample ids; a run needs none.
+        kind: Kind of comparison; default: by the type of the column.
+        bins: Number of bins of an error rate.
+        score_column: Column of the score file to evaluate.
+    """
+    from difficulty_service.audit.audit import AuditOptions
+    from difficulty_service.audit.audit import audit as compare
+    from difficulty_service.audit.files import read_columns
+    from difficulty_service.audit.prediction_columns import (
+        JOIN,
+        is_predictions,
+        read_prediction_columns,
+    )
+    from difficulty_service.scores.file import read_scores
+
+    of_run = is_predictions(against)
+    if of_run and join is not None:
+        raise WrongCall("the predictions of a run are joined by their sample ids, without --join")
+    if not of_run and join is None:
+        raise WrongCall(f"--join has to name the column of {against} with the sample ids")
+    key = join or JOIN
+    options = AuditOptions(key, column, kind, bins, score_column)
+    table = read_scores(scores, ["sample_id", "label", "label_name", score_column]).table
+    other = (
+        read_prediction_columns(Path(against))
+        if of_run
+        else read_columns(against, [key, column], text_columns=[key])
+    )
+    result = compare(table, other, options)
+    for line in result.lines():
+        out.print(line, markup=False)

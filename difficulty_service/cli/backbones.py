@@ -1,0 +1,126 @@
+"""`difficulty backbones`: what can turn images or texts into features, and how fast."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
+
+from difficulty_service.cli.wrong_call import WrongCall, options
+
+if TYPE_CHECKING:
+    from difficulty_service.backbones.backbone import BackboneOptions
+
+NUM_IMAGES = 1_000_000
+
+
+def backbones(
+    *,
+    benchmark: bool = False,
+    only: Annotated[list[str] | None, Parameter(metavar="NAME")] = None,
+    images: PositiveInt | None = None,
+    device: str | None = None,
+    precision: Literal["auto", "fp32", "bf16"] | None = None,
+) -> None:
+    """Lists the backbones, their feature length and whether their weights are here.
+
+    With --benchmark each runs for some seconds on JPEG photographs of 500 x 400 pixels, from the
+    encoded image to its features; those whose weights are not here run with random ones, which
+    are as fast.
+
+    Args:
+        benchmark: Measure the speed of each on this machine instead.
+        only: With --benchmark: measure this backbone, of a library or a run too; repeatable.
+        images: With --benchmark: say how long so many images take; default: 1,000,000.
+        device: With --benchmark: auto (default), cpu, cuda, cuda:1, mps.
+        precision: With --benchmark; auto (default): bf16 on recent GPUs, else fp32.
+    """
+    if benchmark:
+        run_benchmark(only, images or NUM_IMAGES, device or "auto", precision or "auto")
+        return
+    given = {"only": only, "images": images, "device": device, "precision": precision}
+    if useless := [name for name, value in given.items() if value is not None]:
+        raise WrongCall(f"{options(useless)} would change nothing without --benchmark")
+    print_backbones()
+
+
+def print_backbones() -> None:
+    """Prints the table of backbones."""
+    from difficulty_service.backbones import DEFAULT_BACKBONE, list_backbones
+    from difficulty_service.backbones.plugged import list_plugins
+    from difficulty_service.cli.console import print_table
+
+    rows = [
+        (
+            listing.name + (" (default)" if listing.name == DEFAULT_BACKBONE else ""),
+            listing.modality,
+            str(listing.feature_dim or "-"),
+            listing.weights,
+            listing.description,
+        )
+        for listing in list_backbones()
+    ]
+    rows += [(pattern, "image", "-", "any", description) for pattern, description in list_plugins()]
+    print_table(("name", "samples", "features", "weights", "what it is"), rows)
+
+
+def run_benchmark(
+    only: list[str] | None, num_images: int, device_name: str, precision: str
+) -> None:
+    """Measures backbones one after another, and prints a table of their speed.
+
+    Args:
+        only: Names of backbones; None for all that have a short name.
+        num_images: Number of images whose duration is told.
+        device_name: Device that runs the networks, or auto.
+        precision: dtype of the networks.
+
+    Raises:
+        BackboneError: A name is unknown, before anything is measured; or a backbone cannot be
+            loaded.
+    """
+    from difficulty_service.backbones import BACKBONES
+    from difficulty_service.backbones.backbone import choose_device
+    from difficulty_service.base.threads import num_workers
+    from difficulty_service.cli.console import err, out, print_table
+    from difficulty_service.cli.extraction import choose_precision
+    from difficulty_service.extraction.speed import HEIGHT, SECONDS, WIDTH, measure_speed
+
+    device = choose_device(device_name)
+    dtype = choose_precision(precision, device)
+    names = list(dict.fromkeys(only or BACKBONES))
+    networks = {name: network_to_measure(name) for name in names}
+    rows = []
+    for number, (name, network) in enumerate(networks.items(), start=1):
+        weights = "random" if network.random else "pretrained"
+        err.print(f"measuring {name} ({number} of {len(names)})", markup=False)
+        options = replace(network, device=device, precision=dtype)
+        speed = measure_speed(name, options, SECONDS)
+        rows.append((name, speed.images_per_second, speed.hours(num_images), weights))
+    print_table(("name", "images/s", f"hours for {num_images:,}", "weights"), rows)
+    machine = f"{device}, {str(dtype).removeprefix('torch.')}, {num_workers()} cores"
+    out.print(f"{machine}; JPEG of {WIDTH} x {HEIGHT} pixels, decoding included", markup=False)
+
+
+def network_to_measure(name: str) -> "BackboneOptions":
+    """The weights with which a backbone is measured: its own where they are here.
+
+    Raises:
+        BackboneError: The name is unknown, or that of an encoder of texts.
+    """
+    from difficulty_service.backbones import BACKBONES, find_loader, weights_state
+    from difficulty_service.backbones.backbone import BackboneOptions
+    from difficulty_service.backbones.plugged import find_plugin
+    from difficulty_service.backbones.text_encoders import modality_of
+    from difficulty_service.base.errors import BackboneError
+
+    if find_plugin(name) is not None:
+        return BackboneOptions()
+    find_loader(name)
+    if modality_of(name) == "text":
+        raise BackboneError(f"{name} encodes texts, and the speed is that of images")
+    here = name in BACKBONES and weights_state(name, BACKBONES[name]) in {
+        "in the package",
+        "cached",
+    }
+    return BackboneOptions(random=not here)

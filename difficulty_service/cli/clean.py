@@ -1,0 +1,129 @@
+"""`difficulty clean`: scores and marks in, a cleaned dataset out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_table, print_warnings
+from difficulty_service.cli.scored_images import find_images, find_images_or_warn
+from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.options import ScoredImages
+
+if TYPE_CHECKING:
+    from difficulty_service.review.clean import Cleaned
+    from difficulty_service.review.decisions import CleaningRules, Decisions
+
+Condition = Annotated[str | None, Parameter(metavar="CONDITION", allow_leading_hyphen=True)]
+
+
+def clean(
+    scores: Path,
+    /,
+    *,
+    out: Path,
+    marks: Path | None = None,
+    drop: Condition = None,
+    relabel: Condition = None,
+    new_classes: bool = False,
+    link: Annotated[bool | None, Parameter(negative="--copy")] = None,
+    dry_run: bool = False,
+    images: ScoredImages = ScoredImages(),
+) -> None:
+    """Writes a dataset without wrong labels, from marks of people and conditions on scores.
+
+    A mark has precedence over a condition, and the last mark of a sample over earlier ones. The
+    dataset itself never changes.
+
+    Args:
+        scores: Score file.
+        out: List to write, ending in .csv or .parquet, or a new folder of images.
+        marks: CSV or Parquet file with columns sample_id, mark (keep, relabel or drop) and label
+            (the new class).
+        drop: Drop samples by their scores: 'label_margin > 4'.
+        relabel: Give these samples the class of their nearest_label, or of their suspected_label
+            where the condition is about suspicion.
+        new_classes: Marks may name classes that do not exist yet.
+        link: Fill a folder with symbolic links, or with copies (the default).
+        dry_run: Print what would change, and write nothing.
+    """
+    from difficulty_service.review.clean import (
+        check_new_folder,
+        check_output,
+        is_list,
+        write_folder,
+        write_list,
+    )
+    from difficulty_service.review.decisions import CleaningRules, decide
+    from difficulty_service.scores.file import read_scores
+
+    if marks is None and drop is None and relabel is None:
+        raise WrongCall("nothing to do: give --marks, --drop or --relabel")
+    if link is not None and is_list(out):
+        raise WrongCall(f"--link and --copy need a folder, and {out} is a list")
+    if new_classes and marks is None:
+        raise WrongCall("--new-classes needs --marks")
+    score_file = read_scores(scores)
+    inputs = [scores] if marks is None else [scores, marks]
+    check_output(out, inputs, images.images or score_file.provenance.dataset)
+    if not is_list(out):
+        check_new_folder(out)
+    rules = CleaningRules({}, drop, relabel, new_classes)
+    if marks is not None:
+        rules = _with_marks(rules, marks, score_file.table["sample_id"].to_pylist())
+    decisions = decide(score_file, rules)
+    find = find_images_or_warn if is_list(out) else find_images
+    source = find(score_file, images)
+    report_decisions(decisions)
+    if dry_run:
+        console.print("nothing is written")
+        return
+    if source is None or is_list(out):
+        report_cleaned(out, write_list(out, decisions, source))
+    else:
+        report_cleaned(out, write_folder(out, decisions, source, link=bool(link)))
+
+
+def _with_marks(rules: "CleaningRules", path: Path, sample_ids: list[str]) -> "CleaningRules":
+    from dataclasses import replace
+
+    from difficulty_service.review.marks import read_marks
+
+    read = read_marks(path, set(sample_ids))
+    print_warnings(read.warnings)
+    return replace(rules, marks=read.samples)
+
+
+def report_decisions(decisions: "Decisions") -> None:
+    """Prints how many samples are kept, relabelled and dropped, in all and in each class."""
+    from difficulty_service.base.wording import is_or_are
+
+    classes = decisions.classes
+    rows = [
+        (name, each.before, each.dropped, each.moved_out, each.moved_in, each.after)
+        for name, each in classes.items()
+    ]
+    print_table(("class", "before", "dropped", "relabelled", "gained", "after"), rows)
+    before, after = (
+        sum(getattr(each, of) for each in classes.values()) for of in ("before", "after")
+    )
+    relabelled = sum(each.moved_out for each in classes.values())
+    console.print(
+        f"{after:,} of {before:,} samples {is_or_are(after)} kept, {relabelled:,} of them with "
+        f"another label; {before - after:,} {is_or_are(before - after)} dropped"
+    )
+    print_warnings(decisions.warnings)
+
+
+def report_cleaned(out: Path, cleaned: "Cleaned") -> None:
+    """Prints where the cleaned dataset is and how to score it."""
+    from difficulty_service.base.wording import count_of, is_or_are
+
+    print_warnings(cleaned.warnings)
+    kept = f"{count_of(cleaned.num_kept, 'sample')} {is_or_are(cleaned.num_kept)}"
+    console.print(f"{kept} in {out}", markup=False)
+    console.print(f"the others are listed in {cleaned.dropped_file}", markup=False)
+    if cleaned.has_images:
+        ids = "" if out.is_dir() else " --id-column sample_id"
+        console.print(f"to score them: difficulty score {out}{ids} --out …", markup=False)

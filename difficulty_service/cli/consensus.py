@@ -1,0 +1,63 @@
+"""`difficulty consensus`: several backbones' scores or features in, one score file out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_warnings
+from difficulty_service.cli.wrong_call import WrongCall
+
+if TYPE_CHECKING:
+    from difficulty_service.scores.file import ScoreFile
+
+FEWEST = 2
+
+
+def consensus(
+    inputs: Annotated[list[Path], Parameter("FEATURES...|SCORES...")], /, *, out: Path
+) -> None:
+    """Combines what several backbones say about the same samples into one score file.
+
+    Of features, the log-densities of the classes are averaged; of score files, the ranks. Samples
+    that not all inputs have are left out with a warning; different labels are an error.
+
+    Args:
+        inputs: Features of the same samples by several backbones, or their score files.
+        out: File to write: its name ends in .parquet, .csv or .jsonl.
+    """
+    from difficulty_service.scores.consensus import consensus_of
+    from difficulty_service.scores.file import require_score_file_name, write_scores
+
+    require_score_file_name(out)
+    if len({path.resolve() for path in inputs}) < max(FEWEST, len(inputs)):
+        raise WrongCall("give at least two different inputs, each once")
+    if any(out.resolve() == path.resolve() for path in inputs):
+        raise WrongCall(f"{out} would be written over, but is read")
+    result = consensus_of(inputs)
+    write_scores(out, result.table, result.provenance)
+    report_consensus(result, out)
+
+
+def report_consensus(result: "ScoreFile", out: Path) -> None:
+    """Prints what a consensus was made of and how many labels it doubts."""
+    from difficulty_service.base.wording import count_of
+
+    table, made = result.table, result.provenance.consensus
+    assert made is not None  # noqa: S101 - it is one
+    console.print(
+        f"{count_of(len(table), 'sample')} in {out}, by the mean {made.mean_of} of "
+        f"{len(made.inputs)} inputs:",
+        markup=False,
+    )
+    for each in made.inputs:
+        console.print(f"  {each.name} ({each.backbone or 'unknown backbone'})", markup=False)
+    for column, meaning in (
+        ("label_margin", "look more like another class than their own"),
+        ("suspicion", "have a label that is more likely wrong than right"),
+    ):
+        if column in made.columns:
+            above = sum(value is not None and value > 0 for value in table[column].to_pylist())
+            console.print(f"{above:,} {meaning} ({column} above 0)", markup=False)
+    print_warnings(result.provenance.warnings)

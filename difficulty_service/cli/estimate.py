@@ -1,0 +1,108 @@
+"""`difficulty estimate`: features in, an estimate of the number of wrong labels out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
+from cyclopts.validators import Number
+
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_table, print_warnings
+from difficulty_service.options import FittingOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from difficulty_service.review.wrong_labels import CutEstimate, Proportion
+
+
+def estimate(
+    store: Path,
+    /,
+    *,
+    marks: Path | None = None,
+    share: Annotated[float, Parameter(validator=Number(gte=0.0001, lte=0.2))] = 0.02,
+    repeats: PositiveInt = 3,
+    seed: int = 0,
+    fitting: FittingOptions = FittingOptions(),
+) -> None:
+    """Estimates which share of wrong labels a cut of label_margin finds, and how many there are.
+
+    Some labels are flipped, the Gaussians are fitted again, and the flipped samples above each cut
+    are counted. How many samples above a cut really are wrong, only marks can tell.
+
+    Args:
+        store: What `difficulty extract` wrote, or features in .npz, .npy or Parquet.
+        marks: Marks of samples chosen at random, as for `difficulty clean`: keep is a right label,
+            relabel and drop are a wrong one.
+        share: Share of the labels to flip at a time.
+        repeats: Number of times to flip and fit.
+        seed: Seed of the flips.
+    """
+    from difficulty_service.features.array_files import open_features
+    from difficulty_service.gaussians.fit_options import FitOptions
+    from difficulty_service.review.label_flips import FlipOptions, flip_and_score
+    from difficulty_service.review.wrong_labels import estimate_cuts
+
+    fit = FitOptions(fitting.shrinkage, fitting.matmul_dtype)
+    flipped = flip_and_score(open_features(store), fit, FlipOptions(share, repeats, seed))
+    reviewed = {} if marks is None else read_reviewed(marks, list(flipped.sample_ids))
+    report_estimates(estimate_cuts(flipped, reviewed), has_marks=bool(reviewed), seed=seed)
+
+
+def read_reviewed(path: Path, sample_ids: list[str]) -> dict[str, bool]:
+    """Whether the label of each marked sample is wrong."""
+    from difficulty_service.review.marks import Mark, read_marks
+
+    read = read_marks(path, set(sample_ids))
+    print_warnings(read.warnings)
+    unknown = set(read.samples) - set(sample_ids)
+    if unknown:
+        print_warnings([f"{len(unknown):,} marked samples have no features or no margin"])
+    return {
+        sample_id: marked.mark is not Mark.KEEP
+        for sample_id, marked in read.samples.items()
+        if sample_id not in unknown
+    }
+
+
+def report_estimates(estimates: "Sequence[CutEstimate]", *, has_marks: bool, seed: int) -> None:
+    """Prints a line for each cut, and in words what it means."""
+    columns = ["margin above", "samples", "random flips found", "similar flips found"]
+    rows = [
+        [f"{each.cut:g}", f"{each.num_above:,}", _show(each.at_random), _show(each.confused)]
+        for each in estimates
+    ]
+    if has_marks:
+        columns.append("wrong of those marked")
+        rows = [[*row, _show(each.reviewed)] for row, each in zip(rows, estimates, strict=True)]
+    print_table(columns, rows)
+    at_zero = estimates[0]
+    console.print(
+        f"\nof labels flipped at random, {at_zero.at_random.share:.0%} have a margin above 0; of "
+        f"labels flipped to a similar class, {at_zero.confused.share:.0%}"
+    )
+    console.print(_say_number(at_zero, seed))
+
+
+def _say_number(at_zero: "CutEstimate", seed: int) -> str:
+    from difficulty_service.review.wrong_labels import number_of_wrong_labels
+
+    if not at_zero.reviewed.cases:
+        return (
+            f"how many of the {at_zero.num_above:,} samples above 0 are wrong, only a person can "
+            "tell: look at some of them, chosen at random, and give --marks"
+        )
+    low, high = number_of_wrong_labels(at_zero, seed)
+    return (
+        f"{low:,.0f} to {high:,.0f} labels are wrong (95 %) if they are found as often as flipped "
+        "ones, and more if they are harder to find"
+    )
+
+
+def _show(proportion: "Proportion") -> str:
+    if not proportion.cases:
+        return "none"
+    low, high = proportion.interval()
+    return f"{proportion.share:.1%} ({low:.0%}-{high:.0%})"

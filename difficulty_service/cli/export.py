@@ -1,0 +1,63 @@
+"""`difficulty export`: scores in, the format of another tool out."""
+
+import difflib
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_warnings
+from difficulty_service.cli.scored_images import find_images
+from difficulty_service.cli.wrong_call import WrongCall, options
+from difficulty_service.options import ScoredImages
+from difficulty_service.review.exports import EXPORTS
+
+
+def known_format(_type: object, name: str) -> None:
+    """Raises ValueError for the name of no format."""
+    if name not in EXPORTS:
+        close = difflib.get_close_matches(name, EXPORTS, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"{name!r} is no format; {hint}expected one of {', '.join(EXPORTS)}")
+
+
+def names(*, folders: bool) -> str:
+    """The formats that are folders, or those that are files."""
+    return ", ".join(each.name for each in EXPORTS.values() if each.is_folder == folders)
+
+
+SENTENCES = "; ".join(f"{export.name}, {export.sentence}" for export in EXPORTS.values())
+PLACE = f"File to write ({names(folders=False)}), or new folder ({names(folders=True)})."
+
+
+def export(
+    scores: Path,
+    /,
+    *,
+    to: Annotated[str, Parameter(help=f"Format to write: {SENTENCES}.", validator=known_format)],
+    out: Annotated[Path, Parameter(help=PLACE)],
+    images: ScoredImages = ScoredImages(),
+) -> None:
+    """Writes scores for other tools.
+
+    Args:
+        scores: Score file.
+    """
+    from difficulty_service.review.clean import check_new_folder, check_output
+    from difficulty_service.review.exports import export_file, export_folder
+    from difficulty_service.scores.file import read_scores
+
+    score_file = read_scores(scores)
+    check_output(out, [scores], images.images or score_file.provenance.dataset)
+    if not EXPORTS[to].is_folder:
+        if useless := images.model_fields_set:
+            raise WrongCall(f"{to} has no images, so {options(useless)} would change nothing")
+        exported = export_file(to, score_file, out)
+    else:
+        check_new_folder(out)
+        source = find_images(score_file, images)
+        exported = export_folder(to, score_file, source, out)
+    print_warnings(exported.warnings)
+    for sentence in (f"the scores are in {out}", *exported.instructions):
+        console.print(sentence, markup=False)

@@ -1,0 +1,59 @@
+"""`difficulty fit`: features in, Gaussians out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_warnings
+from difficulty_service.options import FittingOptions, VerboseOption
+
+if TYPE_CHECKING:
+    from difficulty_service.scores.fitted_gaussians import FittedGaussians
+
+
+def fit(
+    store: Path,
+    /,
+    *,
+    out: Path,
+    fitting: FittingOptions = FittingOptions(),
+    output: VerboseOption = VerboseOption(),
+) -> None:
+    """Fits a Gaussian per class, with one shared covariance, and one without labels.
+
+    Args:
+        store: What `difficulty extract` wrote, or features in .npz, .npy or Parquet.
+        out: Safetensors file to write.
+    """
+    from difficulty_service.features.array_files import open_features
+    from difficulty_service.gaussians.fit_options import FitOptions
+    from difficulty_service.scores.fit_store import fit_store
+    from difficulty_service.scores.fitted_gaussians import FittedGaussians
+
+    FittedGaussians.require_file_name(out)
+    options = FitOptions(fitting.shrinkage, fitting.matmul_dtype)
+    fitted = fit_store(open_features(store), options)
+    fitted.save(out)
+    report_fit(fitted, verbose=output.verbose)
+    print_warnings(fitted.warnings)
+    console.print(f"Gaussians are in {out}", markup=False)
+
+
+def report_fit(fitted: "FittedGaussians", *, verbose: bool) -> None:
+    """Prints what the Gaussians were fitted to, and with `verbose` how the covariances came out."""
+    gaussians = fitted.gaussians
+    moments, options = gaussians.moments, gaussians.options
+    samples = f"{fitted.description.modality}s"
+    num_images, num_classes = moments.num_samples // options.runs, int((moments.counts > 0).sum())
+    console.print(f"fitted to {num_images:,} {samples} of {num_classes:,} classes")
+    if not verbose:
+        return
+    console.print(
+        f"{moments.num_samples:,} rows of {moments.dim:,} dimensions, matrix products in "
+        f"{options.matmul_dtype}"
+    )
+    for name, factor in (("within classes", gaussians.within), ("of all", gaussians.agnostic)):
+        console.print(
+            f"covariance {name}: condition number {factor.condition:.2g}, rank {factor.rank}, "
+            f"shrinkage {factor.intensity:.2g}, ridge {factor.ridge:.2g}"
+        )

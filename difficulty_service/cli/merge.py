@@ -1,0 +1,53 @@
+"""`difficulty merge`: joins features or Gaussians of several runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_warnings
+from difficulty_service.cli.fit import report_fit
+from difficulty_service.options import VerboseOption
+
+
+def merge(
+    inputs: Annotated[list[Path], Parameter("STORE...|GAUSSIANS...")],
+    /,
+    *,
+    out: Path,
+    output: VerboseOption = VerboseOption(),
+) -> None:
+    """Joins the parts of a feature store, or the Gaussians of several datasets.
+
+    Parts must be of one dataset and extracted with the same settings; Gaussians must be of the
+    same classes and kind of features. The message of an error names what differs.
+
+    Args:
+        inputs: Folders made by `difficulty extract --shard`, or files made by `difficulty fit`.
+        out: Folder or safetensors file to write.
+    """
+    if all(path.is_dir() for path in inputs):
+        merge_folders(inputs, out)
+    else:
+        merge_files(inputs, out, verbose=output.verbose)
+
+
+def merge_folders(folders: list[Path], out: Path) -> None:
+    """Joins parts of a feature store."""
+    from difficulty_service.features.merging import merge_stores
+
+    store = merge_stores(folders, out)
+    console.print(f"{store.num_parts:,} parts of {len(folders)} stores are in {out}", markup=False)
+
+
+def merge_files(files: list[Path], out: Path, *, verbose: bool) -> None:
+    """Joins Gaussians."""
+    from difficulty_service.scores.fitted_gaussians import FittedGaussians, merge_gaussians
+
+    FittedGaussians.require_file_name(out)
+    fitted = merge_gaussians(files)
+    fitted.save(out)
+    report_fit(fitted, verbose=verbose)
+    print_warnings(fitted.warnings)
+    console.print(f"Gaussians are in {out}", markup=False)

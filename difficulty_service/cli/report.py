@@ -1,0 +1,85 @@
+"""`difficulty report`: scores in, a page for people out."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from difficulty_service.base.wording import count_of
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_warnings
+from difficulty_service.cli.scored_images import reading_of
+from difficulty_service.options import ScoredImages
+
+if TYPE_CHECKING:
+    from difficulty_service.review.writing import WrittenReport
+
+DEFAULT_MAX_MB = 15.0
+
+
+def report(
+    scores: Path,
+    /,
+    *,
+    out: Path | None = None,
+    compare: Annotated[str | None, Parameter(metavar="COLUMN")] = None,
+    max_mb: float = DEFAULT_MAX_MB,
+    draw_map: Annotated[bool, Parameter("--map")] = False,
+    images: ScoredImages = ScoredImages(),
+) -> None:
+    """Writes one page to look at the images and mark wrong labels: a file for any browser.
+
+    The marks are downloaded from the page, and `difficulty clean --marks` applies them.
+
+    Args:
+        scores: Score file.
+        out: File to write, ending in .html; default: beside the scores.
+        compare: Also show a column of the score file, or of a dataset that is a table, from the
+            easiest images to the hardest.
+        max_mb: Leave pictures out above this size in megabytes.
+        draw_map: Also draw a map of the images, from the features beside the scores.
+    """
+    from difficulty_service.audit.explanation import explanation_file
+    from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+    from difficulty_service.review.writing import require_report_file
+
+    path = out or scores.with_suffix(".html")
+    require_report_file(path, max_mb)
+    features = scores.with_suffix(".features") if draw_map else None
+    explanation = explanation_file(scores)
+    options = ReportOptions(
+        images.images, reading_of(images), compare, max_mb, features, explanation
+    )
+    print_report(make_report(read_reported(scores, compare), path, options), scores)
+
+
+def check_report_file(path: Path) -> None:
+    """Raises ReportError where a report could not be written to a path."""
+    from difficulty_service.review.writing import require_report_file
+
+    require_report_file(path)
+
+
+def write_score_report(scores: Path, path: Path) -> None:
+    """Writes the report of a score file with the images that it names, and prints where it is."""
+    from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+
+    print_report(make_report(read_reported(scores), path, ReportOptions()), scores)
+
+
+def print_report(written: "WrittenReport", scores: Path) -> None:
+    """Prints where a report is, and what to do with the marks that are made in it."""
+    print_warnings(written.warnings)
+    console.print(
+        f"the report is in {written.path} ({written.num_bytes / 1e6:.1f} MB, "
+        f"{count_of(written.num_pictures, 'picture')}); open it in a browser",
+        markup=False,
+    )
+    print_clean_command(scores)
+
+
+def print_clean_command(scores: Path) -> None:
+    """Prints how marks are applied; Parquet holds images of every kind of dataset."""
+    command = f"difficulty clean {shlex.quote(str(scores))} --marks marks.csv --out cleaned.parquet"
+    console.print(f"to apply the marks that you download there: {command}", markup=False)

@@ -1,0 +1,134 @@
+"""`difficulty score`: a dataset or its features in, a score file out."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from difficulty_service.cli.console import err
+from difficulty_service.cli.extract import (
+    build_request,
+    choose_backbone,
+    report_extraction,
+    show_extraction,
+    with_backbone,
+)
+from difficulty_service.cli.extraction import Extraction, with_precision
+from difficulty_service.cli.fit import report_fit
+from difficulty_service.cli.report import check_report_file, write_score_report
+from difficulty_service.cli.score_report import print_next_steps, report_dataset, report_scores
+from difficulty_service.cli.wrong_call import WrongCall, options
+from difficulty_service.options import FIT_ONLY, ScoringOptions, VerboseOption
+
+if TYPE_CHECKING:
+    from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, ScoreRequest
+    from difficulty_service.scores.store import ScoreSummary
+
+
+def score(
+    source: Annotated[str, Parameter("STORE|DATASET")],
+    /,
+    *,
+    out: Path,
+    gaussians: Path | None = None,
+    labels: Path | None = None,
+    report: Path | None = None,
+    scoring: ScoringOptions = ScoringOptions(),
+    output: VerboseOption = VerboseOption(),
+    extraction: Extraction = Extraction(),
+) -> None:
+    """Scores how hard each sample is; larger is harder.
+
+    Given a dataset, the features are extracted first and kept in a folder beside the output, so
+    that a second run with other statistics reads no image.
+
+    Args:
+        source: Features (what `difficulty extract` wrote, .npz, .npy, or Parquet with a column of
+            vectors), or a dataset to extract.
+        out: File to write: its name ends in .parquet, .csv or .jsonl.
+        gaussians: Score against Gaussians that `difficulty fit` wrote.
+        labels: Labels of features in a file: .npy, or text with a label on each line; default:
+            those in the file, or labels.npy beside it.
+        report: Also write a page with the images, as `difficulty report` does.
+    """
+    from difficulty_service.features.array_files import is_array_file, open_features
+    from difficulty_service.features.description import is_store
+    from difficulty_service.features.store import holds_only_parts
+    from difficulty_service.gaussians.fit_options import FitOptions
+    from difficulty_service.pipeline import Callbacks, ScoreRequest, score_features
+    from difficulty_service.scores.file import require_score_file_name
+    from difficulty_service.scores.fitted_gaussians import FittedGaussians
+
+    if gaussians is not None and (useless := scoring.model_fields_set & set(FIT_ONLY)):
+        raise WrongCall(
+            f"{gaussians} holds fitted Gaussians, so {options(useless)} would change nothing"
+        )
+    require_score_file_name(out)
+    if report is not None:
+        check_report_file(report)
+    fitted = None if gaussians is None else FittedGaussians.load(gaussians)
+    request = ScoreRequest(
+        out,
+        list(scoring.scorers),
+        FitOptions(scoring.shrinkage, scoring.matmul_dtype),
+        fitted,
+        scoring.near_duplicates,
+    )
+    is_file = is_array_file(Path(source))
+    if labels is not None and not is_file:
+        raise WrongCall(f"--labels needs a file of features, which {source} is not")
+    if is_file or is_store(Path(source)) or holds_only_parts(Path(source)):
+        if useless := extraction.given:
+            raise WrongCall(
+                f"{source} holds features already, so {options(useless)} would change nothing"
+            )
+        features = open_features(Path(source), labels)
+        callbacks = Callbacks(fitted=lambda fitted: report_fit(fitted, verbose=output.verbose))
+        summary = score_features(features, request, callbacks)
+    else:
+        to_extract = build_request(source, out.with_suffix(".features"), extraction)
+        choose = partial(choose_backbone, extraction, fitted)
+        summary = run_score(to_extract, request, choose, verbose=output.verbose)
+    report_scores(summary, out, verbose=output.verbose)
+    if report is not None and summary.num_scored:
+        write_score_report(out, report)
+    print_next_steps(summary, out, reported=report is not None)
+
+
+def run_score(
+    extraction: "ExtractRequest",
+    scoring: "ScoreRequest",
+    choose: Callable[[], str],
+    *,
+    verbose: bool,
+) -> "ScoreSummary":
+    """Runs the whole pipeline with a progress bar and prints what each stage made.
+
+    Args:
+        extraction: The dataset, and the settings of its features.
+        scoring: Settings by which to score them.
+        choose: Chooses the backbone, once the dataset is open.
+        verbose: Whether to print the statistics of the fit.
+    """
+    from difficulty_service.datasets import open_dataset
+    from difficulty_service.pipeline import Callbacks, score_dataset
+
+    with show_extraction(extraction) as bar:
+        dataset = open_dataset(extraction.location, extraction.dataset)
+        report_dataset(dataset)
+        extraction = with_backbone(extraction, choose())
+        extraction = with_precision(extraction, dataset, scoring.fitted)
+        err.print(f"features go to {extraction.out}, scores to {scoring.out}", markup=False)
+
+        def on_extracted(extracted: "ExtractedDataset") -> None:
+            bar.close()
+            report_extraction(extraction, extracted)
+
+        callbacks = Callbacks(
+            bar.update,
+            on_extracted,
+            lambda fitted: report_fit(fitted, verbose=verbose),
+        )
+        return score_dataset(extraction, scoring, callbacks, dataset).scores

@@ -1,0 +1,172 @@
+"""What `difficulty score` prints: which images to look at, why, and what to do next.
+
+What is known about a dataset from its listing, said before the first image is read.
+"""
+
+import math
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from difficulty_service.cli.console import (
+    as_text,
+    err,
+    out,
+    print_table,
+    print_warnings,
+    shorten_middle,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from difficulty_service.datasets.sample import Dataset
+    from difficulty_service.scores.store import ScoreSummary
+
+DOUBTFUL_SHOWN = 10
+EXTREMES_SHOWN = 5
+CLASS_WIDTH = 20
+"""Cells for the name of a class in a table."""
+
+LEAVE_OUT = (
+    "see what would change without the clearest of them; without --dry-run it is written",
+    "difficulty clean {scores} --drop '{evidence} > {cut:g}' --out cleaned.parquet --dry-run",
+)
+"""The next step where images look more like another class than their own."""
+LOOK = (
+    "look at the {samples} in a browser, and mark wrong labels",
+    "difficulty report {scores}",
+)
+"""The first step, unless the report exists."""
+NEXT_STEPS = (
+    ("look at all of them by order and filters in a browser", "difficulty explore {scores}"),
+    (
+        "look at the {samples} in another tool",
+        "difficulty export {scores} --to fiftyone|labelstudio|cleanlab|... --out PLACE",
+    ),
+    (
+        "compare the scores with what is known about the {samples}",
+        "difficulty audit {scores} --against FILE --join COLUMN --column COLUMN",
+    ),
+)
+"""What to do with a score file, and the command for it; `{scores}` stands for the file."""
+
+
+def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = False) -> None:
+    """Prints where the scores are, the images to look at, and the warnings."""
+    samples = f"{summary.num_samples:,} {summary.modality}s"
+    out.print(
+        f"{summary.num_scored:,} of {samples} are scored in {scores}",
+        markup=False,
+    )
+    if summary.num_duplicates:
+        copies = "is an exact copy" if summary.num_duplicates == 1 else "are exact copies"
+        out.print(f"{summary.num_duplicates:,} of them {copies} of others (column duplicate_of)")
+    if summary.num_near_duplicates is not None:
+        copies = "is a near copy" if summary.num_near_duplicates == 1 else "are near copies"
+        out.print(
+            f"{summary.num_near_duplicates:,} of them {copies} of others, exact copies included "
+            "(column near_duplicate_of)"
+        )
+    if summary.num_compared:
+        report_doubtful(summary)
+        report_extremes(
+            f"hardest {summary.modality}s, whatever their label", summary.hardest[:EXTREMES_SHOWN]
+        )
+        if verbose:
+            report_extremes(f"easiest {summary.modality}s", summary.easiest[-EXTREMES_SHOWN:])
+    if summary.warnings:
+        err.print()
+    print_warnings(summary.warnings)
+
+
+def report_doubtful(summary: "ScoreSummary") -> None:
+    """Prints how many images look more like another class than their own, and the clearest."""
+    if not summary.num_doubtful:
+        out.print(
+            f"\nnone of {summary.num_compared:,} {summary.modality}s looks more like another "
+            "class than its own"
+        )
+        return
+    verb = "looks" if summary.num_doubtful == 1 else "look"
+    own = "its" if summary.num_doubtful == 1 else "their"
+    out.print(
+        f"\n{summary.num_doubtful:,} of {summary.num_compared:,} {summary.modality}s {verb} more "
+        f"like another class than {own} own ({summary.evidence} above 0)"
+    )
+    rows = summary.doubtful[:DOUBTFUL_SHOWN].to_pylist()
+    if len(rows) < summary.num_doubtful:
+        out.print(f"the {len(rows)} clearest of them:")
+    cells = [
+        (
+            row["sample_id"],
+            f"{class_text(row['label_name'])} → {class_text(row[summary.other_class])}",
+            row[summary.evidence],
+        )
+        for row in rows
+    ]
+    number = summary.evidence.removeprefix("label_")
+    print_table(("sample", "given → looks like", number), cells, shorten="sample")
+
+
+def report_extremes(title: str, rows: "pa.Table") -> None:
+    """Prints samples with their class and difficulty."""
+    out.print(f"\n{title}:")
+    cells = [
+        (row["sample_id"], class_text(row["label_name"]), row["rmd"]) for row in rows.to_pylist()
+    ]
+    print_table(("sample", "class", "difficulty"), cells, shorten="sample")
+
+
+def class_text(name: str) -> str:
+    """The name of a class, shortened for a table."""
+    return shorten_middle(as_text(name), CLASS_WIDTH)
+
+
+def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = False) -> None:
+    """Prints the commands that take the score file.
+
+    Args:
+        summary: What was scored.
+        scores: The score file.
+        reported: Whether its report has been written already.
+    """
+    shown = summary.doubtful[:DOUBTFUL_SHOWN][summary.evidence].to_pylist()
+    # Rounded down, so that the condition holds for every image that is shown.
+    cut = math.floor(shown[-1] * 10) / 10 if shown else None
+    out.print("\nnext:")
+    steps = (LOOK, *([] if cut is None else [LEAVE_OUT]), *NEXT_STEPS)
+    for purpose, command in steps[1:] if reported else steps:
+        filled = command.format(scores=shlex.quote(str(scores)), cut=cut, evidence=summary.evidence)
+        named = purpose.format(samples=f"{summary.modality}s")
+        out.print(f"  {named}:\n    {filled}", markup=False)
+
+
+def report_dataset(dataset: "Dataset") -> None:
+    """Prints the numbers of images and classes, and a warning about classes that are too small."""
+    import numpy as np
+
+    from difficulty_service.base.wording import count_of, list_names
+
+    sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names))
+    present = np.flatnonzero(sizes)
+    what = dataset.modality
+    line = f"found {count_of(len(dataset.labels), what)} of "
+    line += count_of(len(present), "class", "classes")
+    if len(present) > 1:
+        smallest, largest = (int(pick(sizes[present])) for pick in (np.min, np.max))
+        each = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
+        line += f", {each} in each"
+    err.print(line, markup=False)
+    single = [dataset.class_names[label] for label in np.flatnonzero(sizes == 1)]
+    sentences = []
+    if len(present) == 1:
+        sentences.append(
+            f"all {what}s are of one class, {dataset.class_names[present[0]]!r}, so none can look "
+            "more like another: scores need a folder or a label for each class"
+        )
+    elif single:
+        sentences.append(
+            f"classes with a single {dataset.modality}, which gets no score: {list_names(single)}"
+        )
+    print_warnings(sentences)

@@ -1,0 +1,76 @@
+"""Calls of a command that cannot work, each as one line that names the option.
+
+Settings that an error suggests, as options of the command line.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
+
+from difficulty_service.base.errors import Setting
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+
+class WrongCall(Exception):
+    """The options of a call do not fit together; the message names them. The exit code is 2."""
+
+
+def option(name: str) -> str:
+    """A keyword as an option: `--batch-size`."""
+    return f"--{name.replace('_', '-')}"
+
+
+def options(names: Iterable[str]) -> str:
+    """Keywords as options, separated by commas."""
+    return ", ".join(map(option, sorted(names)))
+
+
+def describe_wrong_call(error: CycloptsError | WrongCall) -> str:
+    """What is wrong with a call, in one line."""
+    if isinstance(error, UnusedCliTokensError):
+        return f"unexpected argument {' '.join(error.unused_tokens or ())}"
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        if error.keyword is not None:
+            return f"{error.keyword} needs a value"
+        return f"{' '.join(error.command_chain or ())} needs {error.argument.name}"
+    if error.__cause__ is not None:
+        # Imported here, because only models have bounds, and they have loaded it.
+        from pydantic import ValidationError
+
+        if isinstance(error.__cause__, ValidationError):
+            return describe_invalid_options(error.__cause__)
+    return " ".join(str(error).split())
+
+
+def describe_invalid_options(error: "ValidationError") -> str:
+    """Each option with its value and what was expected, the alternatives of one joined by `or`."""
+    reasons: dict[str, list[str]] = {}
+    for each in error.errors(include_url=False):
+        name, value = option(str(each["loc"][0])), each["input"]
+        given = " ".join(value) if isinstance(value, list) else value
+        expected = each["msg"].removeprefix("Input ").removeprefix("Value error, ")
+        call = f"{name} {given}" if expected.startswith("should") else f"{name} {given}:"
+        reasons.setdefault(call, []).append(expected)
+    return "; ".join(f"{call} {' or '.join(expected)}" for call, expected in reasons.items())
+
+
+OPTIONS = {
+    "min_actors": "--ray-actors",
+    "max_actors": "--ray-actors",
+    "mode": "--preprocess",
+    "subset": "--shard",
+}
+"""Options that have another name than the parameter they set."""
+
+
+def as_option(setting: Setting) -> str:
+    """A setting as the command line writes it: `--shrinkage auto`, `--no-resume`."""
+    name = OPTIONS.get(setting.parameter, option(setting.parameter))
+    if setting.value is None or setting.value is True:
+        return name
+    if setting.value is False:
+        return name.replace("--", "--no-", 1)
+    return f"{name} {setting.value}"

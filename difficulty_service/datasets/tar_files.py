@@ -1,0 +1,352 @@
+"""Reads the headers of a tar with limits, because the archive may be malicious.
+
+A header may claim a size that exhausts the memory, or a negative size that leads back to the same
+header for ever; both raise an error here.
+
+The index of a WebDataset tar, read in one pass over its headers without extracting it.
+
+The members of a sample share the path up to the first dot of the file name: `a/7.jpg`, `a/7.cls`.
+"""
+
+import gzip
+import json
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+from difficulty_service.base.errors import DatasetError, DuplicateSampleId, Setting
+from difficulty_service.datasets.image_openers import (
+    IMAGE_EXTENSIONS,
+    MAX_IMAGE_BYTES,
+    has_image_extension,
+)
+from difficulty_service.datasets.labels import LABEL_NAMES, label_like
+from difficulty_service.datasets.listing import as_text
+from difficulty_service.datasets.sample import Skipped
+from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
+
+TAR_EXTENSIONS = (".tar", ".tar.gz", ".tgz")
+
+TAR_ERRORS = (
+    tarfile.TarError,
+    EOFError,
+    zlib.error,
+    OSError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)
+"""Errors that reading a damaged, truncated or malicious archive raises."""
+
+MAX_MEMBERS = 2_000_000
+MAX_NAMES_LENGTH = 1 << 29
+_MAX_NAME_LENGTH = 4096
+_MAX_HEADER_BYTES = 1 << 18  # per member, with long names and extended attributes
+_MAX_GLOBAL_FIELDS = 1000
+
+
+@dataclass
+class _BoundedReader:
+    """A file from which at most `left` bytes may be read until `left` is reset."""
+
+    file: BinaryIO
+    left: int = _MAX_HEADER_BYTES
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self.left:
+            raise tarfile.ReadError(f"a header of more than {_MAX_HEADER_BYTES:,} bytes")
+        self.left -= size
+        return self.file.read(size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+
+@contextmanager
+def open_tar(place: StoredPath) -> Iterator[BinaryIO]:
+    """Opens an archive as a decompressed file; seeking backward may be expensive."""
+    with ExitStack() as stack:
+        file = stack.enter_context(open_file(place))
+        if not place.name.lower().endswith(".tar"):
+            file = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=file)))
+        yield file
+
+
+def read_headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:
+    """Yields all headers in order; the caller may seek in the archive.
+
+    Raises:
+        tarfile.TarError: The archive is damaged, truncated or too large. The other TAR_ERRORS are
+            possible as well.
+    """
+    reader = _BoundedReader(archive)
+    with tarfile.open(fileobj=cast(BinaryIO, reader), mode="r:") as tar:
+        last, count, length = -1, 0, 0
+        while (member := tar.next()) is not None:
+            tar.members.clear()  # type: ignore[attr-defined]  # otherwise all headers would stay in memory
+            count, length = count + 1, length + len(member.name)
+            _check(tar, member, last)
+            if count > MAX_MEMBERS or length > MAX_NAMES_LENGTH:
+                raise tarfile.ReadError(f"more than {MAX_MEMBERS:,} members, or too long names")
+            last = tar.offset
+            yield member
+            reader.left = _MAX_HEADER_BYTES
+        # tarfile treats an unreadable header as the end; the real end is a block of zeros.
+        archive.seek(tar.offset)
+        if archive.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+            raise tarfile.ReadError(f"no end-of-archive mark at byte {tar.offset:,}")
+
+
+def _check(tar: tarfile.TarFile, member: tarfile.TarInfo, last: int) -> None:
+    if tar.offset <= last or member.size < 0:
+        raise tarfile.ReadError(f"the header at byte {member.offset:,} leads backwards")
+    if len(member.name) > _MAX_NAME_LENGTH:
+        raise tarfile.ReadError(f"a name of {len(member.name):,} characters")
+    if len(tar.pax_headers) > _MAX_GLOBAL_FIELDS:
+        raise tarfile.ReadError(f"more than {_MAX_GLOBAL_FIELDS:,} global fields")
+
+
+def why_unreadable(header: tarfile.TarInfo, max_bytes: int) -> str | None:
+    """The reason why a member cannot be an image; None if it can."""
+    if header.issym() or header.islnk():
+        return f"a link to {as_text(header.linkname)!r} inside a tar, not an image"
+    if not header.isreg() or header.issparse():
+        return "not a regular file in the tar"
+    if header.size > max_bytes:
+        return f"{header.size:,} bytes, more than the {max_bytes:,} one image may have"
+    return None
+
+
+_MAX_TEXT_BYTES = 16 << 20
+_MAX_TEXTS_BYTES = 1 << 30  # all labels of an archive are in memory together
+_TEXTS = ("cls", "json")
+_CLS = ".cls"
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+
+
+@dataclass(frozen=True)
+class TarMember:
+    """One member of a sample.
+
+    Attributes:
+        offset: Offset of the first byte in the decompressed archive.
+        size: Size in bytes.
+        problem: Reason why the member cannot be read; None if it can.
+        text: Content of a `.cls` or `.json` member; None for others.
+    """
+
+    offset: int
+    size: int
+    problem: str | None
+    text: str | None
+
+
+@dataclass(frozen=True)
+class TarSample:
+    """A sample of an archive.
+
+    Attributes:
+        key: Common start of the names of its members.
+        label: Label, an integer or text.
+        label_name: Class name of an integer label, or None.
+        offset: Offset of the image's first byte in the decompressed archive.
+        size: Size of the image in bytes; 0 if there is no image.
+        problem: Reason why there is no readable image; None if there is one.
+    """
+
+    key: str
+    label: int | str
+    label_name: str | None
+    offset: int
+    size: int
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class TarIndex:
+    """The content of an archive.
+
+    Attributes:
+        samples: Samples with a label, in the order of their images.
+        skipped: Keys of the others, with the reason.
+        labels: Where the labels come from: `.cls` or a key of the `.json` members; and then the
+            other keys that look like labels, where the key was guessed.
+    """
+
+    samples: list[TarSample]
+    skipped: list[Skipped]
+    labels: tuple[str, ...]
+
+
+def read_tar_index(file: StoredFile, label_key: str | None) -> TarIndex:
+    """Reads the samples of an archive.
+
+    Args:
+        file: Path and size of the archive.
+        label_key: Key of the label in `.json` members; None to try the default names.
+
+    Raises:
+        DatasetError: The archive is damaged or truncated, or several keys may be the label and
+            none has a usual name.
+        DuplicateSampleId: A key has two members with the same extension.
+    """
+    groups: dict[str, dict[str, TarMember]] = {}
+    length = 0
+    try:
+        with open_tar(file.place) as archive:
+            for header in _visible_headers(archive):
+                length += len(_add(groups, header, archive, file.place.name))
+                if length > _MAX_TEXTS_BYTES:
+                    raise tarfile.ReadError(f"labels of more than {_MAX_TEXTS_BYTES:,} characters")
+    except TAR_ERRORS as error:
+        raise DatasetError(
+            f"the tar {file.place.path!r} is damaged or truncated: {error}",
+            "fetch or write it again, or exclude it from the glob",
+        ) from error
+    samples: list[TarSample] = []
+    skipped: list[Skipped] = []
+    labels: tuple[str, ...] = ()
+    for key, group in groups.items():
+        values, problem = _json_values(group)
+        sources = _label_sources(group, values, label_key)
+        labels = max(labels, sources, key=len)
+        label = _label(group, values, sources)
+        if isinstance(label, int | str):
+            samples.append(_sample(key, group, label, values))
+        else:
+            skipped.append((key, problem or _label_problem(label, label_key)))
+    _refuse_guess(labels, file.place.name)
+    return TarIndex(sorted(samples, key=lambda sample: sample.offset), skipped, labels)
+
+
+def _visible_headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:
+    """Headers except folders and hidden names; the caller may seek in the archive."""
+    for member in read_headers(archive):
+        name = member.name.rpartition("/")[2]
+        if not member.isdir() and not name.startswith((".", "__")):
+            yield member
+
+
+def _add(
+    groups: dict[str, dict[str, TarMember]],
+    header: tarfile.TarInfo,
+    archive: BinaryIO,
+    tar_name: str,
+) -> str:
+    """Adds a member to the group of its key: `a/7` and `seg.png` for `./a/7.seg.png`.
+
+    Returns:
+        Text of a label member, otherwise "".
+    """
+    folder, slash, name = as_text(header.name).removeprefix("./").rpartition("/")
+    stem, _, extension = name.partition(".")
+    key, extension = folder + slash + stem, extension.lower()
+    group = groups.setdefault(key, {})
+    if extension in group:
+        raise DuplicateSampleId(
+            f"the id {key!r} belongs to two samples: {tar_name!r} has two members "
+            f"{key}.{extension}, at bytes {group[extension].offset:,} and {header.offset_data:,}"
+        )
+    problem = why_unreadable(header, MAX_IMAGE_BYTES)
+    is_text = extension in _TEXTS and problem is None
+    text = _read_text(header, archive) if is_text else None
+    group[extension] = TarMember(header.offset_data, header.size, problem, text)
+    return text or ""
+
+
+def _read_text(header: tarfile.TarInfo, archive: BinaryIO) -> str:
+    if header.size > _MAX_TEXT_BYTES:
+        raise DatasetError(
+            f"the label {header.name!r} has {header.size:,} bytes", "expected a short text"
+        )
+    archive.seek(header.offset_data)
+    return archive.read(header.size).decode("utf-8", "backslashreplace").strip()
+
+
+def _sample(
+    key: str, group: dict[str, TarMember], label: int | str, values: dict[str, object]
+) -> TarSample:
+    name = values.get("label_name")
+    image = _image(group)
+    return TarSample(
+        key=key,
+        label=int(label) if isinstance(label, int) else label,
+        label_name=name if isinstance(name, str) else None,
+        offset=image.offset,
+        size=image.size,
+        problem=image.problem,
+    )
+
+
+def _json_values(group: dict[str, TarMember]) -> tuple[dict[str, object], str | None]:
+    """The values of the `.json` member, and the reason why it has none."""
+    text = group["json"].text if "json" in group else None
+    if text is None:
+        return {}, None
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}, "its .json member is not JSON"
+    if not isinstance(values, dict):
+        return {}, "its .json member is not a JSON object"
+    return values, None
+
+
+def _label_sources(
+    group: dict[str, TarMember], values: dict[str, object], label_key: str | None
+) -> tuple[str, ...]:
+    """Where a label may be, by priority: the given key, or else `.cls` before keys of `.json`."""
+    if label_key is not None:
+        return (label_key,)
+    keys = label_like(name for name, value in values.items() if isinstance(value, int | str))
+    has_text = "cls" in group and group["cls"].text
+    return (*([_CLS] if has_text else []), *keys)
+
+
+def _label(
+    group: dict[str, TarMember], values: dict[str, object], sources: tuple[str, ...]
+) -> object:
+    """The label of a sample at the first of its sources; None if there is none."""
+    if not sources:
+        return next((values[name] for name in LABEL_NAMES if name in values), None)
+    if sources[0] != _CLS:
+        return values.get(sources[0])
+    text = group["cls"].text or ""
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+def _label_problem(label: object, label_key: str | None) -> str:
+    if label is not None:
+        return "the label is neither an integer nor text"
+    if label_key is not None:
+        return f"no label: no {label_key!r} in its .json member"
+    return f"no label: no .cls member, and no .json with one of {', '.join(LABEL_NAMES)}"
+
+
+def _refuse_guess(labels: tuple[str, ...], tar_name: str) -> None:
+    """Refuses to choose among several keys, none of which has a usual name."""
+    if len(labels) > 1 and labels[0] not in (_CLS, *LABEL_NAMES):
+        raise DatasetError(
+            f"the .json members of {tar_name!r} have several keys that may be the label: "
+            f"{', '.join(map(repr, labels))}",
+            "name one of them as ",
+            Setting("label_column"),
+            parameter="label_column",
+        )
+
+
+def _image(group: dict[str, TarMember]) -> TarMember:
+    """The member with the image: `7.jpg` rather than `7.seg.png`."""
+    for is_image in (IMAGE_EXTENSIONS.__contains__, lambda name: has_image_extension(f".{name}")):
+        for extension, member in group.items():
+            if is_image(extension):
+                return member
+    first = next(iter(group.values()))
+    return TarMember(first.offset, 0, "no member with an image extension", None)

@@ -1,1 +1,0 @@
-"""Engines: where the shards of a dataset are extracted."""

@@ -1,0 +1,95 @@
+"""How much of a cluster to use; knows nothing of the cluster's library."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from difficulty_service.base.errors import EngineError, Setting
+
+MAX_CPUS_BESIDE_A_GPU = 16
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Which cluster to use, and how many actors.
+
+    Attributes:
+        address: Address of the cluster, as `ray.init` takes it; None for `RAY_ADDRESS`, or for a
+            cluster on this machine alone where that is not set.
+        min_actors: Number of actors that must find room before anything is extracted.
+        max_actors: Number of actors to start; None for as many as fit. Those that find no room
+            wait for the cluster to grow.
+    """
+
+    address: str | None = None
+    min_actors: int = 1
+    max_actors: int | None = None
+
+
+@dataclass(frozen=True)
+class ActorPlan:
+    """Number of actors, and what each of them reserves.
+
+    Attributes:
+        min_actors: Number of actors that must find room before anything is extracted.
+        max_actors: Number of actors to start.
+        cpus: Number of cores that each actor reserves and decodes on.
+        gpus: Number of GPUs that each actor reserves.
+    """
+
+    min_actors: int
+    max_actors: int
+    cpus: int
+    gpus: int
+
+
+def plan_actors(
+    nodes: Sequence[Mapping[str, float]],
+    device: torch.device,
+    cluster: ClusterOptions,
+    num_shards: int,
+    workers: int | None = None,
+) -> ActorPlan:
+    """Number and size of the actors.
+
+    Args:
+        nodes: Resources of each node, in use or not: `CPU`, `GPU`.
+        device: Device that runs the backbone.
+        cluster: Number of actors to start.
+        num_shards: Number of shards; more actors than that would be idle.
+        workers: Number of cores for each actor; None for one without a GPU, and for a GPU's share
+            of its node's cores with one.
+
+    Raises:
+        EngineError: The cluster is too small; Ray would wait for room without a message.
+    """
+    cpus, gpus = (int(sum(node.get(kind, 0) for node in nodes)) for kind in ("CPU", "GPU"))
+    needs_gpu = device.type == "cuda"
+    each = workers or _cpus_beside(nodes, needs_gpu)
+    room = sum(_fitting(node, each, needs_gpu) for node in nodes)
+    if room < cluster.min_actors:
+        size = f"{each} CPU{'s' if each > 1 else ''}{' and a GPU' if needs_gpu else ''}"
+        remedy = (Setting("min_actors", room),) if room else ("a smaller ", Setting("workers"))
+        raise EngineError(
+            f"{cluster.min_actors} actors of {size} each do not fit on the cluster, which has "
+            f"{cpus} CPUs and {gpus} GPUs on {len(nodes)} nodes",
+            "use ",
+            *remedy,
+            ", or more nodes",
+            parameter="min_actors" if room else "workers",
+        )
+    max_actors = room if cluster.max_actors is None else cluster.max_actors
+    max_actors = max(cluster.min_actors, min(max_actors, num_shards))
+    return ActorPlan(min(cluster.min_actors, max_actors), max_actors, each, int(needs_gpu))
+
+
+def _cpus_beside(nodes: Sequence[Mapping[str, float]], needs_gpu: bool) -> int:  # noqa: FBT001
+    """Cores for an actor: one, or the cores of a node divided by its GPUs."""
+    shares = [int(node.get("CPU", 0) // node["GPU"]) for node in nodes if node.get("GPU", 0) >= 1]
+    return max(1, min(MAX_CPUS_BESIDE_A_GPU, *shares)) if needs_gpu and shares else 1
+
+
+def _fitting(resources: Mapping[str, float], cpus: int, needs_gpu: bool) -> int:  # noqa: FBT001
+    by_cpus = int(resources.get("CPU", 0)) // cpus
+    return min(by_cpus, int(resources.get("GPU", 0))) if needs_gpu else by_cpus

@@ -1,0 +1,279 @@
+"""Runs shards on a Ray cluster: a pool of actors, each with the backbone loaded once.
+
+An actor decodes and encodes a shard in one call and sends its features to the driver, which writes
+them; so only one process writes, nodes need not share a file system for the results, and a shard
+that was computed twice is written once. A shard whose actor died is retried by another actor, on
+another node if there is one.
+
+The only module that imports ray.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+
+from difficulty_service.backbones.backbone import Backbone, best_precision
+from difficulty_service.base.errors import DifficultyError, EngineError, MissingPackage, Setting
+from difficulty_service.extraction.engines.actor_pool import ActorDied, ActorPool
+from difficulty_service.extraction.engines.cluster import ActorPlan, ClusterOptions, plan_actors
+from difficulty_service.extraction.engines.shard_extractor import (
+    ProgressCounter,
+    ShardExtractor,
+    environment,
+)
+from difficulty_service.extraction.part_writer import PartWriter
+from difficulty_service.extraction.shards import BatchCallback
+from difficulty_service.extraction.task import ExtractionTask
+
+CONNECT_SECONDS = 10.0
+
+
+@cache
+def load_ray() -> Any:  # noqa: ANN401 - a module that is nearly untyped
+    """The package, imported only where a cluster is used because that takes seconds.
+
+    Raises:
+        MissingPackage: It is not installed.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Hides GPUs from actors that reserve none: the default of a future version, of which this one
+    # warns.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise MissingPackage(
+            "the engine ray needs the package ray",
+            "pip install 'difficulty-service[ray]'",
+            parameter="engine",
+        ) from error
+    return ray
+
+
+@contextmanager
+def connected(options: ClusterOptions) -> Iterator[None]:
+    """Inside, this process is connected to a cluster; an existing connection is kept.
+
+    Raises:
+        EngineError: No cluster answers at the address.
+    """
+    if load_ray().is_initialized():
+        yield
+        return
+    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
+    try:
+        _require_listener(address)
+        load_ray().init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise EngineError(
+            f"no Ray cluster answers at {address!r} ({_first_line(error)})",
+            "start one with `ray start --head`, or omit ",
+            Setting("ray_address"),
+            " to use this machine alone",
+            parameter="ray_address",
+        ) from None
+    try:
+        yield
+    finally:
+        load_ray().shutdown()
+
+
+def _require_listener(address: str) -> None:
+    """Raises OSError where nothing listens; Ray itself would retry for a quarter of an hour."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and "://" not in address:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+
+
+def choose_on_cluster(device: str, cluster: ClusterOptions) -> tuple[torch.device, torch.dtype]:
+    """The device of each actor, and the precision that suits it, as a node with a GPU reports it.
+
+    Args:
+        device: Name of a device; auto is a GPU where the cluster has any.
+        cluster: The cluster to connect to.
+
+    Raises:
+        EngineError: The device is a GPU and the cluster has none, or the cluster does not answer.
+    """
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    if device == "cpu":
+        return cpu, best_precision(cpu)
+    with connected(cluster):
+        has_gpus = any(node.get("GPU", 0) >= 1 for node in _nodes())
+        if device == "auto" and not has_gpus:
+            return cpu, best_precision(cpu)
+        if not has_gpus:
+            raise EngineError(
+                f"no node of the cluster has a GPU for the device {device!r}",
+                "use ",
+                Setting("device", "cpu"),
+                parameter="device",
+            )
+        ray = load_ray()
+        precision: torch.dtype = ray.get(ray.remote(num_gpus=1)(best_precision).remote(gpu))
+        return gpu, precision
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """Extracts shards on a Ray cluster; see `Engine`.
+
+    Attributes:
+        cluster: The cluster, and the number of actors.
+    """
+
+    cluster: ClusterOptions
+
+    def run_shards(
+        self,
+        task: ExtractionTask,
+        backbone: Backbone,
+        shards: Sequence[int],
+        writer: PartWriter,
+        on_batch: BatchCallback,
+    ) -> None:
+        """Writes each shard as soon as an actor has sent it.
+
+        Raises:
+            EngineError: The cluster has no room, its nodes differ, or actors keep dying.
+        """
+        images_of = {shard: len(task.dataset.shard_positions(shard)) for shard in shards}
+        if not images_of:
+            return
+        with connected(self.cluster):
+            workers = task.options.workers
+            plan = plan_actors(_nodes(), task.network.device, self.cluster, len(shards), workers)
+            task = replace(task, options=replace(task.options, workers=plan.cpus))
+            actors = RayActors(task, plan)
+            expected = environment(task, backbone.weights_sha256)
+            pool = ActorPool(actors, plan, images_of, expected)
+            try:
+                for shard, extracted in pool.results(on_batch):
+                    writer.write(shard, extracted)
+            finally:
+                pool.close()
+                actors.close()
+
+
+def _nodes() -> list[Mapping[str, float]]:
+    """Resources of each node that is alive, in use or not."""
+    nodes = load_ray().nodes()
+    return [node["Resources"] for node in nodes if node["Alive"]]
+
+
+class ShardActor(ShardExtractor):
+    """A shard extractor that runs in a process of some node."""
+
+    def place(self) -> tuple[str, str]:
+        """Id of the node and name of the host."""
+        return load_ray().get_runtime_context().get_node_id(), socket.gethostname()
+
+
+class RayActors:
+    """Actors of Ray, as the pool needs them.
+
+    Args:
+        task: The dataset and how to extract its features.
+        plan: Resources that each actor reserves.
+
+    Raises:
+        EngineError: The dataset cannot be serialised.
+    """
+
+    def __init__(self, task: ExtractionTask, plan: ActorPlan) -> None:
+        self._ray = load_ray()
+        self._task = _put(task)
+        self._remote = self._ray.remote(num_cpus=plan.cpus, num_gpus=plan.gpus)(ShardActor)
+        # On the node of the driver, so that they end together; it needs no core of its own.
+        counter: Any = self._ray.remote(num_cpus=0)(ProgressCounter)
+        self._counter = counter.options(scheduling_strategy=_this_node()).remote()
+
+    def start(self) -> Any:  # noqa: ANN401 - as in the protocol, here and below
+        """Starts one more actor."""
+        return self._remote.remote()
+
+    def place(self, actor: Any) -> Any:  # noqa: ANN401
+        """Requests the node and the host of an actor."""
+        return actor.place.remote()
+
+    def load(self, actor: Any) -> Any:  # noqa: ANN401
+        """Has an actor load the backbone."""
+        return actor.load.remote(self._task)
+
+    def extract(self, actor: Any, shard: int) -> Any:  # noqa: ANN401
+        """Has an actor extract a shard."""
+        return actor.extract.remote(shard, self._counter)
+
+    def ready(self, references: Sequence[Any], timeout: float) -> Sequence[Any]:
+        """At most one reference, so that no more than one result is held in this process."""
+        ready, _ = self._ray.wait(list(references), num_returns=1, timeout=timeout)
+        return list(ready)
+
+    def answer(self, reference: Any) -> Any:  # noqa: ANN401
+        """The answer of an actor; an error of this package is raised as it is."""
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, DifficultyError):
+                raise error.cause from None
+            raise EngineError(f"an actor failed: {_last_line(error)}") from error
+        except self._ray.exceptions.RayError as error:
+            raise ActorDied(_first_line(error)) from error
+
+    def counts(self) -> Mapping[int, tuple[int, int]]:
+        """Images done and bad images, by shard."""
+        try:
+            counts: dict[int, tuple[int, int]] = self._ray.get(
+                self._counter.counts.remote(), timeout=5
+            )
+        except self._ray.exceptions.RayError:
+            return {}  # only the progress bar stands still
+        return counts
+
+    def free_cpus(self) -> float:
+        """Number of cores that are not in use."""
+        return float(self._ray.available_resources().get("CPU", 0))
+
+    def end(self, actor: Any) -> None:  # noqa: ANN401
+        """Ends an actor."""
+        self._ray.kill(actor)
+
+    def close(self) -> None:
+        """Ends the counter."""
+        self._ray.kill(self._counter)
+
+
+def _put(task: ExtractionTask) -> Any:  # noqa: ANN401 - a reference
+    """Puts a task into Ray's object store, from which every node fetches it once.
+
+    Raises:
+        EngineError: The dataset cannot be serialised, such as one with an open connection.
+    """
+    try:
+        return load_ray().put(task)
+    except TypeError as error:
+        raise EngineError(
+            f"the dataset cannot be sent to other nodes: {_first_line(error)}"
+        ) from error
+
+
+def _this_node() -> Any:  # noqa: ANN401 - a strategy of Ray's
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(load_ray().get_runtime_context().get_node_id(), soft=True)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def _last_line(error: BaseException) -> str:
+    return str(error).strip().rpartition("\n")[2] or type(error).__name__

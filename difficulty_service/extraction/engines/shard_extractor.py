@@ -1,0 +1,123 @@
+"""Extracts shards in a process of a cluster, whose nodes must have the same environment.
+
+Progress of shards that are extracted in other processes.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from difficulty_service.backbones import load_backbone
+from difficulty_service.base.errors import EngineError
+from difficulty_service.base.process_setup import keep_freed_memory
+from difficulty_service.base.wording import differences
+from difficulty_service.extraction.extracted_shard import ExtractedShard
+from difficulty_service.extraction.shards import BatchCallback, extract_shard
+from difficulty_service.extraction.task import ExtractionTask
+
+REPORT_SECONDS = 0.5
+
+
+def environment(task: ExtractionTask, weights_sha256: str) -> dict[str, str]:
+    """Weights and library versions on which the features depend."""
+    return {
+        "weights": weights_sha256,
+        "decoder": task.options.decoder,
+        "difficulty-service": version("difficulty-service"),
+        "torch": torch.__version__,
+    }
+
+
+def require_same_environment(
+    host: str, reported: Mapping[str, str], expected: Mapping[str, str]
+) -> None:
+    """Refuses a node whose features would differ from those of the other nodes.
+
+    Raises:
+        EngineError: Weights or libraries differ; the message names the node and each difference.
+    """
+    different = differences(reported, expected, names=(f"on {host}", "on the driver"))
+    if different:
+        raise EngineError(
+            f"the node {host} would extract other features than the driver "
+            f"({'; '.join(different)})",
+            "install the same weights and versions on every node",
+        )
+
+
+class ShardExtractor:
+    """Extracts shards, one after another, with the backbone loaded once."""
+
+    def load(self, task: ExtractionTask) -> dict[str, str]:
+        """Loads the backbone; returns the environment, which must be the same on every node."""
+        keep_freed_memory()
+        if task.options.workers:
+            torch.set_num_threads(task.options.workers)
+        self._task = task
+        self._backbone = load_backbone(task.backbone, task.network)
+        return environment(task, self._backbone.weights_sha256)
+
+    def extract(self, shard: int, counter: Any) -> ExtractedShard:  # noqa: ANN401 - an actor's handle
+        """Extracts a shard; reports its progress to the counter about twice a second."""
+        done = bad = 0
+        reported = time.monotonic()
+
+        def report(images: int, bad_images: int) -> None:
+            nonlocal done, bad, reported
+            done, bad = done + images, bad + bad_images
+            if time.monotonic() - reported >= REPORT_SECONDS:
+                reported = time.monotonic()
+                counter.report.remote(shard, done, bad)
+
+        return extract_shard(self._task, self._backbone, shard, report)
+
+
+class ProgressCounter:
+    """Progress of each shard that is being extracted; actors report it, the driver reads it."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, tuple[int, int]] = {}
+
+    def report(self, shard: int, done: int, bad: int) -> None:
+        """Records the number of a shard's images that are done and of those that are bad."""
+        self._counts[shard] = (done, bad)
+
+    def counts(self) -> dict[int, tuple[int, int]]:
+        """Images done and bad images, by shard."""
+        return self._counts
+
+
+@dataclass
+class ProgressReporter:
+    """Turns the state of all shards into calls with what has changed.
+
+    Attributes:
+        on_batch: The callback.
+        finished: Images done and bad images of the shards that are written.
+        reported: Images done and bad images in all calls so far.
+    """
+
+    on_batch: BatchCallback
+    finished: tuple[int, int] = (0, 0)
+    reported: tuple[int, int] = (0, 0)
+
+    def finish(self, done: int, bad: int) -> None:
+        """Adds a shard that is written."""
+        self.finished = (self.finished[0] + done, self.finished[1] + bad)
+
+    def update(self, counts: Mapping[int, tuple[int, int]]) -> None:
+        """Reports the change in progress; negative after an actor died.
+
+        Also calls back when nothing has changed, because the callback may end the run.
+
+        Args:
+            counts: Images done and bad images of the shards that are being extracted.
+        """
+        done = self.finished[0] + sum(done for done, _ in counts.values())
+        bad = self.finished[1] + sum(bad for _, bad in counts.values())
+        self.on_batch(done - self.reported[0], bad - self.reported[1])
+        self.reported = (done, bad)

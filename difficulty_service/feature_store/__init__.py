@@ -1,1 +1,0 @@
-"""Features on disk: a folder with one Arrow file per shard."""

@@ -1,0 +1,1 @@
+"""Features on disk and in memory, and what they were made of."""

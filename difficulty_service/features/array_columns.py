@@ -1,0 +1,187 @@
+"""Columns and arrays of numbers or text: from Arrow to NumPy and torch, and back.
+
+Labels that come with features in memory: any integers or texts, some of them missing.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.tables import strings_to_arrow, to_arrow, to_numpy
+from difficulty_service.datasets.labels import is_text
+
+
+def tensor_of(array: NDArray[Any]) -> Tensor:
+    """A tensor on the memory of an array, which may be read-only and must not be written to."""
+    if array.dtype.kind not in "fiu" or array.dtype.itemsize > np.dtype(np.float64).itemsize:
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise DatasetError(
+                f"the features are an array of {array.dtype}",
+                "expected a matrix of real numbers, one row for each sample",
+                parameter="features",
+            ) from error
+    if not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+        array = array.astype(array.dtype.newbyteorder("="), order="C")
+    tensor: Tensor = from_dlpack(array)  # unlike from_numpy, without a warning if read-only
+    return tensor
+
+
+def column_of_array(array: NDArray[Any]) -> pa.Array | None:
+    """A one-dimensional array of numbers or text as a column; None for any other array."""
+    if array.ndim == 2 and array.shape[1] == 1:  # noqa: PLR2004
+        array = array[:, 0]
+    if array.ndim != 1 or array.dtype.kind not in "biufU":
+        return None
+    if array.dtype.kind == "U":
+        return strings_to_arrow(array.tolist())
+    number = np.int8 if array.dtype.kind == "b" else array.dtype.newbyteorder("=")
+    return to_arrow(array.astype(number, copy=False))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's integers or floating-point numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Whether the cells of a column are lists of numbers, of fixed or variable length."""
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_kind(kind) for is_kind in kinds) and is_number(kind.value_type)
+
+
+def matrix_of_vectors(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[np.generic]:
+    """The vectors of a column, on the memory of the column if no number is null.
+
+    Args:
+        column: Lists of numbers, all of the same length; a null list becomes a row of NaN.
+        name: Name of the column, for messages.
+
+    Returns:
+        Shape (rows, dim).
+
+    Raises:
+        DatasetError: The column holds no lists of numbers, or lists of several lengths.
+    """
+    if not is_vector(column.type):
+        raise DatasetError(
+            f"{name} is of type {column.type}, but features are lists of numbers",
+            parameter="features",
+        )
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    lengths = pc.list_value_length(column).drop_null()
+    bounds = pc.min_max(lengths).as_py()
+    if bounds["min"] != bounds["max"]:
+        raise DatasetError(
+            f"the vectors of {name} have {bounds['min']} to {bounds['max']} numbers",
+            "all must have the same number of dimensions",
+            parameter="features",
+        )
+    vectors = column.drop_null()
+    numbers = vectors.flatten()
+    values = numbers_of(numbers).reshape(len(vectors), bounds["max"] or 0)
+    if not column.null_count:
+        return values
+    matrix = np.full((len(column), values.shape[1]), np.nan, np.result_type(values, np.float16))
+    matrix[np.from_dlpack(column.is_valid().cast(pa.uint8())).astype(bool)] = values
+    return matrix
+
+
+def matrix_of_columns(table: pa.Table) -> NDArray[np.generic]:
+    """A matrix with a column for each column of a table of numbers. Shape (rows, columns).
+
+    Raises:
+        DatasetError: A column holds no numbers.
+    """
+    others = [field.name for field in table.schema if not is_number(field.type)]
+    if others or not table.num_columns:
+        raise DatasetError(
+            f"columns {others[:5]} of the features are not numbers" if others else "no columns",
+            "drop or convert them",
+            parameter="features",
+        )
+    return np.stack([numbers_of(column.combine_chunks()) for column in table.columns], axis=1)
+
+
+def numbers_of(column: pa.Array) -> NDArray[np.generic]:
+    """The numbers of a column; null becomes NaN. Shape (rows,)."""
+    if column.null_count and not pa.types.is_floating(column.type):
+        column = column.cast(pa.float64())
+    return to_numpy(column)
+
+
+MISSING = -1
+"""Index of a row without a label."""
+
+
+@dataclass(frozen=True)
+class ClassLabels:
+    """The classes of some rows.
+
+    Attributes:
+        names: Name of each class index.
+        indices: Class index of each row, or MISSING; int64. Shape (rows,).
+    """
+
+    names: tuple[str, ...]
+    indices: Tensor
+
+
+def index_classes(values: pa.Array | pa.ChunkedArray) -> ClassLabels:
+    """The distinct labels in ascending order, and the index of each row's label among them.
+
+    The name of an integer is its value; a boolean counts as 0 or 1.
+
+    Args:
+        values: Integers, booleans, text or whole floating-point numbers, possibly
+            dictionary-encoded; null or NaN where a row has no label. Shape (rows,).
+
+    Raises:
+        DatasetError: The labels are of another type, or not whole numbers.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    values = _integers_or_text(values)
+    encoded = values.dictionary_encode()
+    distinct = encoded.dictionary
+    order = pc.sort_indices(distinct)
+    ranks = np.empty(len(distinct) + 1, np.int64)
+    ranks[np.from_dlpack(order)] = np.arange(len(distinct))
+    ranks[-1] = MISSING
+    after_all = to_arrow(np.array([len(distinct)], np.int32))[0]
+    positions = encoded.indices.fill_null(after_all)
+    names = distinct.take(order).cast(pa.string()).to_pylist()
+    return ClassLabels(tuple(names), torch.from_numpy(ranks[np.from_dlpack(positions)]))
+
+
+def _integers_or_text(values: pa.Array) -> pa.Array:
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        return values.cast(pa.int8())
+    if pa.types.is_floating(kind):
+        known = pc.if_else(pc.is_finite(values), values, None)
+        try:
+            return known.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise DatasetError(
+                f"labels are numbers with fractions: {error}",
+                "labels are classes, named by integers or text",
+                parameter="labels",
+            ) from error
+    if pa.types.is_integer(kind) or is_text(kind) or pa.types.is_null(kind):
+        return values
+    raise DatasetError(
+        f"labels are of type {kind}", "labels are integers or text", parameter="labels"
+    )

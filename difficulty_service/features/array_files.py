@@ -1,0 +1,180 @@
+"""Features that other programs saved: `.npz`, `.npy` beside its labels, and Parquet tables.
+
+Opens features wherever they are: in a feature store, or in a file of arrays.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from torch import Tensor
+
+from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.tables import UNREADABLE, read_parquet, read_parquet_schema
+from difficulty_service.datasets.labels import LABEL_NAMES
+from difficulty_service.datasets.table_columns import IMAGE_NAMES, holds_bytes
+from difficulty_service.features.array_columns import (
+    column_of_array,
+    index_classes,
+    is_vector,
+    matrix_of_vectors,
+    tensor_of,
+)
+from difficulty_service.features.arrays import ArrayFeatures, array_features
+from difficulty_service.features.store import FeatureStore, open_store
+
+FEATURE_NAMES = ("features", "X", "x", "embeddings", "embedding", "feature", "vector")
+"""Default names of features, by priority."""
+
+ID_NAMES = ("sample_id", "ids", "id")
+"""Default names of ids, by priority."""
+
+LABELS_FILE = "labels.npy"
+"""Name of the labels beside a file of features alone."""
+
+Names = Sequence[str]
+
+
+@dataclass(frozen=True)
+class SavedArrays:
+    """What a file holds.
+
+    Attributes:
+        features: Shape (rows, dim).
+        labels: One label per row; None where the file holds none.
+        ids: One id per row; None where the file holds none.
+    """
+
+    features: Tensor
+    labels: pa.Array | None = None
+    ids: pa.Array | None = None
+
+
+def is_array_file(path: Path) -> bool:
+    """Whether a file holds features, not images: `.npz`, `.npy`, or Parquet with vectors."""
+    suffix = path.suffix.lower()
+    if suffix not in READERS or not path.is_file():
+        return False
+    if suffix != ".parquet":
+        return True
+    try:
+        schema = read_parquet_schema(path)
+    except UNREADABLE:
+        return False  # the reader of tables names what is wrong with it
+    if any(holds_bytes(field.type) for field in schema):
+        return False
+    named = set(FEATURE_NAMES) & set(_vectors(schema))
+    return bool(named) or (bool(_vectors(schema)) and not set(IMAGE_NAMES) & set(schema.names))
+
+
+def read_array_file(path: Path, labels_file: Path | None = None) -> ArrayFeatures:
+    """Opens features with their labels; an `.npy` file is mapped and not read into memory.
+
+    Args:
+        path: `.npz` with arrays named as in FEATURE_NAMES, LABEL_NAMES and ID_NAMES; `.npy` beside
+            `labels.npy`; or Parquet with a column of lists and one of labels.
+        labels_file: `.npy`, or a text file with a label on each line and none on an empty one, in
+            place of the labels in the file or beside it; None for those.
+
+    Raises:
+        DatasetError: A file is missing, damaged, or holds no features or no labels.
+    """
+    try:
+        arrays = READERS[path.suffix.lower()](path)
+        labels = arrays.labels if labels_file is None else _read_labels(labels_file)
+    except (EOFError, OSError, ValueError, pa.ArrowException) as error:
+        raise DatasetError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    if labels is None:
+        raise DatasetError(
+            f"{path} holds no labels",
+            f"add them as {LABEL_NAMES[0]!r} to the file, or name their file as ",
+            Setting("labels"),
+            parameter="labels",
+        )
+    return array_features(arrays.features, index_classes(labels), arrays.ids, str(path))
+
+
+def _read_npz(path: Path) -> SavedArrays:
+    with np.load(path, allow_pickle=False) as archive:
+        features = _first(FEATURE_NAMES, archive.files)
+        if features is None:
+            raise DatasetError(
+                f"{path} holds the arrays {archive.files}, none of which is named as features",
+                f"expected one of {', '.join(FEATURE_NAMES)}",
+            )
+        labels, ids = (_first(names, archive.files) for names in (LABEL_NAMES, ID_NAMES))
+        return SavedArrays(
+            tensor_of(archive[features]),
+            None if labels is None else _column(archive[labels], f"{labels} of {path}"),
+            None if ids is None else _column(archive[ids], f"{ids} of {path}").cast(pa.string()),
+        )
+
+
+def _read_npy(path: Path) -> SavedArrays:
+    features = tensor_of(np.load(path, mmap_mode="r", allow_pickle=False))
+    beside = path.with_name(LABELS_FILE)
+    labels = _read_labels(beside) if beside.is_file() and beside != path else None
+    return SavedArrays(features, labels)
+
+
+def _read_parquet(path: Path) -> SavedArrays:
+    schema = read_parquet_schema(path)
+    vectors = _vectors(schema)
+    features = _first(FEATURE_NAMES, vectors) or vectors[0]
+    labels, ids = (_first(names, schema.names) for names in (LABEL_NAMES, ID_NAMES))
+    names = dict.fromkeys(name for name in (features, labels, ids) if name is not None)
+    table = read_parquet(path, list(names))
+    return SavedArrays(
+        tensor_of(matrix_of_vectors(table.column(features), f"column {features!r} of {path}")),
+        None if labels is None else table.column(labels).combine_chunks(),
+        None if ids is None else table.column(ids).cast(pa.string()).combine_chunks(),
+    )
+
+
+READERS = {".npz": _read_npz, ".npy": _read_npy, ".parquet": _read_parquet}
+
+
+def _vectors(schema: pa.Schema) -> list[str]:
+    return [field.name for field in schema if is_vector(field.type)]
+
+
+def _first(names: Names, present: Names) -> str | None:
+    return next((name for name in names if name in present), None)
+
+
+def _read_labels(path: Path) -> pa.Array:
+    if path.suffix.lower() == ".npy":
+        return _column(np.load(path, allow_pickle=False), str(path))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return pa.array([line.strip() or None for line in lines], pa.string())
+
+
+def _column(array: NDArray[Any], source: str) -> pa.Array:
+    column = column_of_array(array)
+    if column is None:
+        raise DatasetError(
+            f"{source} is an array of {array.dtype} of shape {array.shape}",
+            "expected one integer or text for each row",
+            parameter="labels",
+        )
+    return column
+
+
+def open_features(path: Path, labels_file: Path | None = None) -> FeatureStore | ArrayFeatures:
+    """Opens labelled features.
+
+    Args:
+        path: Folder that `difficulty extract` wrote, or a file as for `read_array_file`.
+        labels_file: Labels of a file, as for `read_array_file`; None for those in or beside it.
+
+    Raises:
+        FeatureStoreError: The folder is not a store, or it is incomplete or damaged.
+        DatasetError: The file is damaged, or holds no features or no labels.
+    """
+    if is_array_file(path):
+        return read_array_file(path, labels_file)
+    return open_store(path)

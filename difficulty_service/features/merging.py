@@ -1,0 +1,86 @@
+"""Joins the parts of a feature store that several runs extracted."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from difficulty_service.base.errors import FeatureStoreError
+from difficulty_service.features.description import read_description
+from difficulty_service.features.errors_file import read_errors, write_errors
+from difficulty_service.features.previous import sole_writer
+from difficulty_service.features.store import FeatureStore, create_store
+
+
+def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
+    """One store of the parts that several runs extracted from the same dataset.
+
+    Parts are hard-linked where the file system can do so, so that terabytes need not be copied. A
+    part that several stores hold is the same in all of them, and is taken from the first.
+
+    Args:
+        folders: Stores of the same dataset, extracted with the same settings; parts may be missing
+            from each of them.
+        out: Folder of the new store; an incomplete one is completed.
+
+    Raises:
+        FeatureStoreError: The stores differ in their settings, and the message names each
+            difference; or parts are missing from all of them.
+    """
+    stores = [FeatureStore(folder, read_description(folder)) for folder in folders]
+    first = stores[0]
+    for store in stores[1:]:
+        _require_same_settings(first, store)
+    holders = {
+        shard: store
+        for store in reversed(stores)
+        for shard in set(range(first.num_parts)) - set(store.missing_parts())
+    }
+    missing = [shard for shard in range(first.num_parts) if shard not in holders]
+    if missing:
+        raise FeatureStoreError(
+            f"{len(missing)} of {first.num_parts} parts are in none of the stores, the first is "
+            f"{first.part_file(missing[0]).name}",
+            "finish the runs that extract them, or name their stores too",
+        )
+    with sole_writer(out):
+        return _join(stores, holders, out)
+
+
+def _join(
+    stores: Sequence[FeatureStore], holders: Mapping[int, FeatureStore], out: Path
+) -> FeatureStore:
+    merged = create_store(out, stores[0].description)
+    for shard in merged.missing_parts():
+        _link_or_copy(holders[shard].part_file(shard), merged.part_file(shard))
+    bad_images = merged.bad_images()
+    # Each run also listed what was skipped before there were parts.
+    listed = dict.fromkeys(error for store in stores for error in read_errors(store.folder))
+    unreadable = {(bad.sample_id, bad.reason) for bad in bad_images}
+    skipped = [error for error in listed if (error.sample_id, error.reason) not in unreadable]
+    write_errors(merged.folder, [*skipped, *bad_images])
+    return merged
+
+
+def _require_same_settings(first: FeatureStore, second: FeatureStore) -> None:
+    names = (f"in {first.folder}", f"in {second.folder}")
+    different = first.description.store_differences(second.description, names=names)
+    if different:
+        raise FeatureStoreError(
+            f"{first.folder} and {second.folder} were extracted with different settings "
+            f"({'; '.join(different)})"
+        )
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        try:
+            os.link(source, temporary)
+        except OSError:  # another disk, or a file system without links
+            shutil.copyfile(source, temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,86 @@
+"""Which images a part holds features of, by the digests that it was written with."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from difficulty_service.base.errors import FeatureStoreError
+from difficulty_service.base.files import CONTENT_BYTES
+from difficulty_service.base.tables import to_arrow, to_numpy
+from difficulty_service.features.errors_file import BadImage
+from difficulty_service.features.known_images import ImageList
+from difficulty_service.features.part import REMEDY, map_part, open_part, write_batch
+
+
+def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
+    """The images that a part holds features of.
+
+    Args:
+        path: File of the part.
+        runs: Number of rows of an image.
+        with_ids: Whether to read the ids of the samples.
+
+    Raises:
+        FeatureStoreError: The part is damaged.
+    """
+    batch, _ = map_part(path)
+    return ImageList(
+        _digests(_column(path, batch, "content"))[::runs].copy(),
+        _stamps(_column(path, batch, "stamp"))[::runs].copy(),
+        _column(path, batch, "sample_id").to_pylist()[::runs] if with_ids else None,
+    )
+
+
+def read_stamps(path: Path) -> NDArray[np.uint64]:
+    """The stamps of the files of a part; 0 where an image is not a file. Shape (rows,).
+
+    Raises:
+        FeatureStoreError: The part is damaged.
+    """
+    batch, _ = map_part(path)
+    return _stamps(_column(path, batch, "stamp"))
+
+
+def keep_images(path: Path, kept: NDArray[np.bool_], runs: int) -> None:
+    """Rewrites a part with some of its images, and without its bad ones.
+
+    Args:
+        path: File of the part, which is replaced as a whole.
+        kept: Whether to keep an image. Shape (images,).
+        runs: Number of rows of an image.
+    """
+    open_part(path, []).features()  # checks all of them, or damage would get new checksums
+    batch, _ = map_part(path)
+    chosen = batch.take(to_arrow(np.flatnonzero(np.repeat(kept, runs))))
+    write_batch(path, chosen.replace_schema_metadata())
+
+
+def bad_images_list(bad_images: Sequence[BadImage], *, with_ids: bool) -> ImageList:
+    """Bad images as a list; each must have been read as a whole."""
+    contents = b"".join(bad.content or b"" for bad in bad_images)
+    return ImageList(
+        np.frombuffer(contents, dtype=np.uint8).reshape(-1, CONTENT_BYTES),
+        np.array([bad.stamp or 0 for bad in bad_images], dtype=np.uint64),
+        [bad.sample_id for bad in bad_images] if with_ids else None,
+    )
+
+
+def _column(path: Path, batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name not in batch.schema.names:
+        raise FeatureStoreError(f"{path} is damaged (it lacks the column {name})", REMEDY)
+    return batch[name]
+
+
+def _stamps(column: pa.UInt64Array) -> NDArray[np.uint64]:
+    """Shape (rows,)."""
+    stamps: NDArray[np.uint64] = to_numpy(column.fill_null(0))
+    return stamps
+
+
+def _digests(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:
+    """Shape (rows, 32)."""
+    bytes_ = np.frombuffer(column.buffers()[1] or b"", dtype=np.uint8)
+    return bytes_.reshape(-1, CONTENT_BYTES)[column.offset : column.offset + len(column)]

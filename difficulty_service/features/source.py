@@ -1,0 +1,55 @@
+"""The interface by which features are fitted and scored, whether on disk or in memory."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import OpenPart
+
+
+class FeatureSource(Protocol):
+    """Labelled features in parts, which are read again in each pass over them."""
+
+    @property
+    def description(self) -> FeatureDescription:
+        """How the features were made."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Name of each class index."""
+
+    @property
+    def num_parts(self) -> int:
+        """Number of parts."""
+
+    @property
+    def runs(self) -> int:
+        """Number of rows per sample."""
+
+    @property
+    def part_rows(self) -> int:
+        """Maximum number of rows of a part."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about the samples for the reader of the scores, one sentence each."""
+
+    def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
+        """All rows, about `num_rows` at a time, as parts and slices of them.
+
+        A slice may reach beyond the end of its part. The rows of a sample stay together.
+        """
+
+    def open_part(
+        self,
+        shard: int,
+        columns: Sequence[str] = ("sample_id", "run"),
+        rows: slice | None = None,
+    ) -> OpenPart:
+        """A part, or some rows of it, whose features are not read yet.
+
+        Args:
+            shard: Index of the part.
+            columns: Columns to read besides the label: some of `sample_id` and `run`.
+            rows: Rows to open, as far as they exist; None for all.
+        """

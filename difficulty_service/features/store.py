@@ -1,0 +1,246 @@
+"""Features on disk: one Arrow file per shard, its part, and a description of how they were made.
+
+A part appears whole or not at all, so a run that was killed resumes at the first missing part.
+Images that could not be read are listed in the part that they would have been in, and in
+`errors.parquet` together with the entries of the dataset that are no samples.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from difficulty_service.base.checksums import dump_checked
+from difficulty_service.base.errors import FeatureStoreError, Setting
+from difficulty_service.base.files import remove_leftovers, replacing
+from difficulty_service.base.tables import ARROW_UNREADABLE as UNREADABLE
+from difficulty_service.base.tables import map_arrow
+from difficulty_service.features.description import (
+    DESCRIPTION_FILE,
+    FORMAT_KEY,
+    FORMAT_VERSION,
+    FeatureDescription,
+    is_store,
+    read_description,
+)
+from difficulty_service.features.errors_file import BadImage
+from difficulty_service.features.part import (
+    OpenPart,
+    Part,
+    open_part,
+    prefetch_part,
+    read_bad_images,
+    write_part,
+)
+
+PART_FILES, UNFINISHED_FILES = "part-*.arrow", "partial-*.arrow"
+PREVIOUS_FOLDER, PREVIOUS_FILES = "previous", "[0-9]*.arrow"
+FEATURE_FILES = (PART_FILES, UNFINISHED_FILES, f"{PREVIOUS_FOLDER}/{PREVIOUS_FILES}")
+
+PREFETCHED_PARTS = 8
+"""Number of files that are prefetched before they are read: one for each thread, and some more."""
+
+
+@dataclass(frozen=True)
+class FeatureStore:
+    """A folder of parts and their description.
+
+    Attributes:
+        folder: Folder of the parts.
+        description: How the features were made, with the warnings of the extraction once it is
+            complete.
+    """
+
+    folder: Path
+    description: FeatureDescription
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Name of each class index."""
+        return self.description.class_names
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about the dataset, one sentence each."""
+        return self.description.warnings
+
+    @property
+    def num_parts(self) -> int:
+        """Number of parts of a complete store."""
+        return self.description.num_shards
+
+    @property
+    def runs(self) -> int:
+        """Number of rows per sample."""
+        return self.description.rows_per_sample
+
+    @property
+    def has_augmentation(self) -> bool:
+        """Whether the features are those of random crops."""
+        return self.description.has_augmentation
+
+    @property
+    def part_rows(self) -> int:
+        """Number of rows of a part; the last part, and parts with bad images, have fewer."""
+        return self.description.shard_size * self.runs
+
+    def part_file(self, shard: int) -> Path:
+        """Where the part of a shard is, or will be."""
+        return self.folder / f"part-{shard:05d}.arrow"
+
+    def unfinished_file(self, shard: int) -> Path:
+        """Where the features are that a stopped run has extracted of a shard."""
+        return self.folder / f"partial-{shard:05d}.arrow"
+
+    def missing_parts(self) -> list[int]:
+        """Shards whose part does not exist yet."""
+        return [shard for shard in range(self.num_parts) if not self.part_file(shard).exists()]
+
+    def write_part(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
+        """Writes the part of one shard and its list of bad images."""
+        write_part(self.part_file(shard), part, bad_images)
+        self.unfinished_file(shard).unlink(missing_ok=True)
+
+    def write_unfinished(self, shard: int, part: Part, bad_images: Sequence[BadImage]) -> None:
+        """Writes what has been extracted of a shard so far."""
+        write_part(self.unfinished_file(shard), part, bad_images)
+
+    def read_part(self, shard: int) -> Part:
+        """The part of one shard.
+
+        Raises:
+            FeatureStoreError: The part is missing or damaged.
+        """
+        part = self.open_part(shard)
+        return Part(part.sample_ids.to_pylist(), part.labels, part.runs, part.features())
+
+    def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
+        """All rows, about `num_rows` at a time, as shards and slices of their parts.
+
+        A slice may reach beyond the end of its part. The rows of a sample, one per augmentation
+        run, stay together. The files of the next shards are prefetched meanwhile.
+        """
+        step = max(1, num_rows // self.runs) * self.runs
+        starts = range(0, self.part_rows, step)
+        upcoming = iter(range(self.num_parts))
+        for shard in range(self.num_parts):
+            for ahead in islice(upcoming, PREFETCHED_PARTS if shard == 0 else 1):
+                prefetch_part(self.part_file(ahead))
+            for start in starts:
+                # The last slice is open, so that it does not matter how many rows the part has.
+                yield shard, slice(start, None if start == starts[-1] else start + step)
+
+    def open_part(
+        self,
+        shard: int,
+        columns: Sequence[str] = ("sample_id", "run"),
+        rows: slice | None = None,
+    ) -> OpenPart:
+        """The part of one shard, with its features still on disk.
+
+        Args:
+            shard: Index of the shard.
+            columns: Columns to read besides the label: some of `sample_id` and `run`.
+            rows: Rows to open, as far as they exist; None for all.
+
+        Raises:
+            FeatureStoreError: The part is missing or damaged.
+        """
+        return open_part(self.part_file(shard), columns, rows)
+
+    def bad_images(self) -> list[BadImage]:
+        """Images that could not be read so far, in the order of the dataset.
+
+        Raises:
+            FeatureStoreError: A part is damaged.
+        """
+        present = sorted(set(range(self.num_parts)) - set(self.missing_parts()))
+        return [bad for shard in present for bad in read_bad_images(self.part_file(shard))]
+
+    def with_warnings(self, warnings: Sequence[str]) -> "FeatureStore":
+        """The same store with other warnings, which are written into its description."""
+        store = replace(self, description=self.description.with_warnings(warnings))
+        store.write_description()
+        return store
+
+    def write_description(self) -> None:
+        """Writes the description into the folder."""
+        described = {FORMAT_KEY: FORMAT_VERSION, **self.description.to_json()}
+        with replacing(self.folder / DESCRIPTION_FILE) as temporary:
+            temporary.write_text(dump_checked(described, indent=1, sort_keys=True))
+
+
+def create_store(
+    folder: Path, description: FeatureDescription, *, resume: bool = True
+) -> FeatureStore:
+    """A store to write parts to: a new one, or one that an earlier run left incomplete.
+
+    Args:
+        folder: Folder of the store, which is created where it does not exist.
+        description: Settings by which the features are extracted.
+        resume: Whether to keep the features of an earlier run; otherwise they are deleted first.
+
+    Raises:
+        FeatureStoreError: The earlier run had other settings, and the message names each
+            difference; or the folder holds files of another program.
+    """
+    store = FeatureStore(folder, description)
+    path = folder / DESCRIPTION_FILE
+    parts = [file for pattern in FEATURE_FILES for file in sorted(folder.glob(pattern))]
+    if path.exists() and resume:
+        _require_same_settings(folder, read_description(folder), store.description)
+    elif parts and not path.exists():
+        # Other programs use the same file names, and their files must not be deleted.
+        raise FeatureStoreError(
+            f"{folder} holds {parts[0].name} but no {DESCRIPTION_FILE}, so it is not a folder of "
+            "features",
+            "use another ",
+            Setting("out"),
+            parameter="out",
+        )
+    else:
+        for part in parts:
+            part.unlink()
+    remove_leftovers(folder)
+    store.write_description()
+    return store
+
+
+def open_store(folder: Path) -> FeatureStore:
+    """Opens a complete store.
+
+    Raises:
+        FeatureStoreError: As for `read_description`; or parts are missing.
+    """
+    store = FeatureStore(folder, read_description(folder))
+    missing = store.missing_parts()
+    if missing:
+        raise FeatureStoreError(
+            f"{folder} lacks {len(missing)} of {store.num_parts} parts, first "
+            f"{store.part_file(missing[0]).name}",
+            "run `difficulty extract` again to complete it",
+        )
+    return store
+
+
+def holds_only_parts(folder: Path) -> bool:
+    """Whether a folder holds parts of a feature store, but not its description."""
+    first = next(iter(sorted(folder.glob("part-*.arrow"))), None)
+    if first is None or is_store(folder):
+        return False
+    try:
+        return {"sample_id", "features"} <= set(map_arrow(first)[0].schema.names)
+    except UNREADABLE:
+        return False
+
+
+def _require_same_settings(folder: Path, old: FeatureDescription, new: FeatureDescription) -> None:
+    if different := old.store_differences(new):
+        raise FeatureStoreError(
+            f"{folder} holds features that were extracted with other settings "
+            f"({'; '.join(different)})",
+            "use ",
+            Setting("resume", value=False),
+            " to replace them, or another ",
+            Setting("out"),
+        )

@@ -1,1 +1,0 @@
-"""How files are written whole, columns converted and descriptions compared."""

@@ -1,0 +1,1 @@
+"""Moments, Gaussians and distances, of tensors only."""

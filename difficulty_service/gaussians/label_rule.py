@@ -1,0 +1,290 @@
+"""Which class each sample looks like, by densities whose ridge and scale the labels chose.
+
+Log-densities of the classes at each sample, as if it had not taken part in the fit.
+
+Unlike `class_distances`, which serves some thousand samples, this is for a pass over all of them:
+one triangular product and one with the class means for each row, and no matrix per sample.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from difficulty_service.base.process_setup import give_back_freed_memory
+from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.gaussians.chunks import Chunk, ChunkSource
+from difficulty_service.gaussians.class_distances import (
+    ClassGeometry,
+    class_distances_left_out,
+    class_geometry,
+    distances_of_rows_left_out,
+)
+from difficulty_service.gaussians.factor import whiten_with_ridge
+from difficulty_service.gaussians.feature_map import FeatureMap
+from difficulty_service.gaussians.gaussian import covariance_within, mean_variance
+from difficulty_service.gaussians.label_noise import (
+    LabelVerdict,
+    add_label_sums,
+    gain_of_noise,
+    judge_labels,
+    log_class_prior,
+)
+from difficulty_service.gaussians.moments import Moments
+from difficulty_service.gaussians.products import (
+    BLOCK_ROWS,
+    Projection,
+    Workspace,
+    chunk_ranges,
+    matmul,
+    one_thread_per_product,
+    projection,
+    squared_lengths,
+)
+from difficulty_service.gaussians.ridge import LabelledRows, RidgeChoice, likeliest_ridge
+from difficulty_service.gaussians.row_sample import read_chunk_samples
+
+DISTANCES_IN_CACHE = 1 << 16
+"""Approximate number of distances to classes that are worked on at a time, in several copies."""
+
+
+@dataclass(frozen=True)
+class ClassDensities:
+    """Gaussians of the classes with one covariance; made by `fit_densities`.
+
+    Attributes:
+        classes: Label of each class that has samples, ascending; all else is about these. Shape
+            (fitted,).
+        log_prior: Logarithm of the prior probability of each class, from `log_class_prior`. Shape
+            (fitted,).
+        mean: Mean of all samples. Shape (dim,).
+        whitening: Map to the space where the covariance within classes and its ridge are 1.
+        class_points: Class means minus the mean in that space. Shape (fitted, dim).
+        geometry: Lengths of the class points and distances between them, and rows of each class.
+        runs: Rows per sample.
+    """
+
+    classes: Tensor
+    log_prior: Tensor
+    mean: Tensor
+    whitening: Projection
+    class_points: Tensor
+    geometry: ClassGeometry
+    runs: int
+
+    def places(self, labels: Tensor) -> Tensor:
+        """Index among the fitted classes of each label, which must be one of them."""
+        return torch.searchsorted(self.classes, labels)
+
+    def log_densities(
+        self, features: Tensor, labels: Tensor, work: Workspace
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Minus half the squared distance to each class mean, without the sample in the fit.
+
+        Args:
+            features: Mapped features of the fit, the rows of a sample adjacent.
+                Shape (samples * runs, dim).
+            labels: Index of the own class of each sample from `places`. Shape (samples,).
+            work: Memory of the calling thread.
+
+        Yields:
+            As many samples as a core's cache holds the distances of, and their mean over the runs,
+            up to a constant for all classes, in memory that is overwritten later. NaN for the own
+            class of a sample that is alone in it, and for all where the covariance becomes
+            singular. Shape (samples, fitted).
+        """
+        points = work.matrix("whitened", len(features), self.whitening.rank, self.mean)
+        # The whitening map is triangular, so that it can be applied in place.
+        self.whitening.apply(torch.sub(features, self.mean, out=points), points)
+        num_classes, runs = len(self.class_points), self.runs
+        if runs == 1:
+            products = work.matrix("products", len(points), num_classes, points)
+            matmul(points, self.class_points.T, out=products)
+            lengths = squared_lengths(points)
+        for rows in chunk_ranges(len(labels), max(1, DISTANCES_IN_CACHE // num_classes)):
+            if runs == 1:
+                left_out = distances_of_rows_left_out(
+                    lengths[rows], products[rows], labels[rows], self.geometry, work
+                )
+                yield rows, left_out.distances.div_(-2)
+                continue
+            distances = class_distances_left_out(
+                points[rows.start * runs : rows.stop * runs],
+                labels[rows],
+                self.class_points,
+                self.geometry.counts,
+                runs,
+            ).distances
+            yield rows, distances.view(-1, runs, num_classes).mean(dim=1).div_(-2)
+
+
+@one_thread_per_product()
+def fit_densities(
+    moments: Moments, ridge: float, runs: int, matmul_dtype: torch.dtype
+) -> ClassDensities:
+    """Class densities with a ridge on the shared covariance.
+
+    Args:
+        moments: Moments of all samples.
+        ridge: Variance to add to every direction, as a share of the mean variance of all samples.
+        runs: Rows per sample.
+        matmul_dtype: dtype of the matrix products.
+
+    Raises:
+        StatisticsError: All features are the same.
+    """
+    classes = (moments.counts > 0).nonzero().flatten()
+    counts = moments.counts[classes]
+    whitening = whiten_with_ridge(covariance_within(moments), ridge, mean_variance(moments))
+    mean = moments.class_sums.sum(dim=0) / moments.num_samples
+    class_points = (moments.class_sums[classes] / counts[:, None] - mean) @ whitening.T
+    return ClassDensities(
+        classes=classes,
+        log_prior=log_class_prior(counts // runs),
+        mean=(moments.pilot + mean).to(matmul_dtype),
+        whitening=projection(whitening, matmul_dtype, torch.device("cpu")),
+        class_points=class_points.to(matmul_dtype),
+        geometry=class_geometry(class_points, counts, matmul_dtype),
+        runs=runs,
+    )
+
+
+PRODUCTS_PER_BLOCK = 1 << 20
+"""Approximate number of inner products with classes that are held at a time."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Class densities with the choice of their ridge and scale.
+
+    Attributes:
+        densities: The densities.
+        choice: Ridge and scale.
+        work: Memory for intermediate results, for each thread.
+    """
+
+    densities: ClassDensities
+    choice: RidgeChoice
+    work: Workspace = field(default_factory=Workspace)
+
+    @property
+    def sharp(self) -> float:
+        """The scale of the posterior that ranks labels: 1, or more where labels call for more.
+
+        A large ridge, which few samples need, makes all distances small.
+        """
+        return max(1.0, self.choice.scale)
+
+    def log_densities(self, mapped: Tensor, labels: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Some samples at a time and their log-densities; see `ClassDensities`."""
+        return self.densities.log_densities(mapped, labels, self.work)
+
+    def log_joint(self, log_densities: Tensor, scale: float) -> Tensor:
+        """Log-density times a scale, plus log-prior, in other memory. Shape as given."""
+        joint = self.work.like("joint", log_densities)
+        prior = self.densities.log_prior.to(joint.dtype)
+        return torch.add(prior, log_densities, alpha=scale, out=joint)
+
+    def judge(
+        self, log_densities: Tensor, labels: Tensor, scale: float, noise: Tensor | None = None
+    ) -> LabelVerdict:
+        """What is thought of labels, by indices of classes, at a scale."""
+        return judge_labels(self.log_joint(log_densities, scale), labels, noise, self.work)
+
+
+def samples_at_once(rule: Rule) -> int:
+    """Number of samples whose products with all classes are computed at a time."""
+    runs = rule.densities.runs
+    return max(1, min(BLOCK_ROWS // runs, PRODUCTS_PER_BLOCK // len(rule.densities.classes)))
+
+
+def first_dimensions(moments: Moments, dim: int) -> Moments:
+    """The moments of the first dimensions of the same samples."""
+    return Moments(
+        moments.pilot[:dim],
+        moments.counts,
+        moments.class_sums[:, :dim],
+        moments.scatter[:dim, :dim],
+    )
+
+
+def scaled_dimensions(moments: Moments, factors: Tensor) -> Moments:
+    """The moments after each dimension is multiplied by a factor, shape (dim,)."""
+    factors = factors.double()
+    return Moments(
+        moments.pilot * factors,
+        moments.counts,
+        moments.class_sums * factors,
+        moments.scatter * factors * factors[:, None],
+    )
+
+
+def fit_rule(sample: LabelledRows, moments: Moments, matmul_dtype: torch.dtype) -> Rule:
+    """The densities with the ridge and scale under which the labels are likeliest.
+
+    Args:
+        sample: Samples from all over the dataset; only the dimensions of the moments are read.
+        moments: Moments of all samples.
+        matmul_dtype: dtype of the matrix products.
+
+    Raises:
+        StatisticsError: All features are the same.
+    """
+    known = LabelledRows(sample.features[:, : moments.dim], sample.labels, sample.runs)
+    choice = likeliest_ridge(known, moments)
+    give_back_freed_memory()
+    return Rule(fit_densities(moments, choice.ridge, sample.runs, matmul_dtype), choice)
+
+
+def sum_labels(
+    source: ChunkSource[Chunk], counts: Sequence[int], seen: Tensor, rule: Rule, mapped: FeatureMap
+) -> Tensor:
+    """Sums for the label noise over some samples, float64. Shape (classes, classes).
+
+    Args:
+        source: Labelled features as they are.
+        counts: Number of rows of each chunk.
+        seen: Numbers of the samples, ascending.
+        rule: Densities of mapped features.
+        mapped: The map.
+    """
+    runs, work = rule.densities.runs, Workspace()
+    classes = len(rule.densities.classes)
+
+    def sums_of_chunk(item: tuple[Chunk, int]) -> Tensor:
+        chunk, first_row = item
+        sums = mapped.scale.new_zeros(classes, classes)
+        sample = read_chunk_samples(source, chunk, first_row, seen, runs)
+        for block in chunk_ranges(len(sample.labels), samples_at_once(rule)):
+            features = sample.features[block.start * runs : block.stop * runs]
+            own = rule.densities.places(sample.labels[block])
+            for rows, densities in rule.log_densities(mapped(features, work), own):
+                add_label_sums(rule.log_joint(densities, rule.sharp), own[rows], sums)
+        return sums
+
+    numbered = zip(source.chunks(), accumulate(counts[:-1], initial=0), strict=True)
+    total = torch.zeros(classes, classes, dtype=torch.float64)
+    for sums in map_in_order(sums_of_chunk, numbered, num_workers()):
+        total += sums
+    return total
+
+
+def mean_gain_of_noise(sample: LabelledRows, counted: Tensor, sums: Tensor, rule: Rule) -> float:
+    """Mean of `gain_of_noise` over the samples that have a density, in nats; NaN without any.
+
+    Args:
+        sample: Samples from all over the dataset, mapped.
+        counted: As for `gain_of_noise`.
+        sums: As for `gain_of_noise`.
+        rule: Densities of mapped features.
+    """
+    gains, runs = [], sample.runs
+    for block in chunk_ranges(len(sample.labels), samples_at_once(rule)):
+        points = sample.features[block.start * runs : block.stop * runs]
+        own = rule.densities.places(sample.labels[block])
+        for rows, densities in rule.log_densities(points, own):
+            joint = rule.log_joint(densities, rule.sharp)
+            gains.append(gain_of_noise(joint, own[rows], sums, counted[block][rows]))
+    return float(torch.cat(gains).nanmean())

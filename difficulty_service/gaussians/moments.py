@@ -1,0 +1,261 @@
+"""Moments of labelled features: counts, sums and scatter, which can be merged by addition.
+
+All sums are relative to a fixed point near the mean, the pilot, which avoids the cancellation of
+large numbers. Moments with the same pilot are merged by plain addition.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from difficulty_service.base.errors import Setting, StatisticsError
+from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.gaussians.chunks import (
+    Chunk,
+    ChunkSource,
+    TensorChunks,
+    require_a_label_each,
+)
+from difficulty_service.gaussians.products import (
+    Workspace,
+    add_upper_gram,
+    mirror_upper,
+    one_thread_per_product,
+)
+
+PRODUCTS_OVERFLOW = -1
+
+PILOT_ROWS = 2048
+"""Number of rows whose mean is the pilot; it only has to be near the mean."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over samples, in float64 on the CPU; their size does not depend on the sample count.
+
+    Attributes:
+        pilot: Point that is subtracted from all features. Shape (dim,).
+        counts: Number of samples of each class, int64. Shape (classes,).
+        class_sums: Sum of features minus pilot for each class. Shape (classes, dim).
+        scatter: Sum of outer products of features minus pilot over all samples. Shape (dim, dim).
+    """
+
+    pilot: Tensor
+    counts: Tensor
+    class_sums: Tensor
+    scatter: Tensor
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples in all classes."""
+        return int(self.counts.sum())
+
+    @property
+    def num_classes(self) -> int:
+        """Number of class indices, with or without samples."""
+        return len(self.counts)
+
+    @property
+    def dim(self) -> int:
+        """Length of a feature vector."""
+        return len(self.pilot)
+
+
+def pilot_of(features: Tensor) -> Tensor:
+    """A point near the mean of the features, exact in float32. Shape (dim,), float64."""
+    mean = features[:PILOT_ROWS].mean(dim=0, dtype=torch.float64)
+    return mean.float().double().cpu()
+
+
+def empty_moments(pilot: Tensor, num_classes: int) -> Moments:
+    """The moments of zero samples."""
+    dim = len(pilot)
+    return Moments(
+        pilot=pilot,
+        counts=torch.zeros(num_classes, dtype=torch.int64),
+        class_sums=torch.zeros(num_classes, dim, dtype=torch.float64),
+        scatter=torch.zeros(dim, dim, dtype=torch.float64),
+    )
+
+
+def compute_moments(
+    features: Tensor,
+    labels: Tensor,
+    pilot: Tensor,
+    num_classes: int,
+    *,
+    matmul_dtype: torch.dtype = torch.float32,
+) -> Moments:
+    """Computes the moments of samples in memory, in one pass.
+
+    Args:
+        features: Features in any floating dtype, on any device. Shape (samples, dim).
+        labels: Class indices below `num_classes`. Shape (samples,).
+        pilot: Point to subtract; the same for all parts of a dataset. Shape (dim,).
+        num_classes: Number of class indices.
+        matmul_dtype: dtype of the matrix products within a chunk of rows; sums over chunks are
+            float64.
+
+    Raises:
+        StatisticsError: Shapes disagree, a label is out of range, or a feature is not finite.
+    """
+    source = TensorChunks(features, labels)
+    return accumulate_moments(source, pilot, num_classes, matmul_dtype=matmul_dtype)
+
+
+def accumulate_moments(
+    source: ChunkSource[Chunk],
+    pilot: Tensor,
+    num_classes: int,
+    *,
+    matmul_dtype: torch.dtype = torch.float32,
+) -> Moments:
+    """Computes the moments of a dataset in chunks, a few of which are in memory at a time.
+
+    Args:
+        source: Source of the chunks, which are read on a pool of one thread per core.
+        pilot: As for `compute_moments`.
+        num_classes: As for `compute_moments`.
+        matmul_dtype: As for `compute_moments`.
+
+    Raises:
+        StatisticsError: As for `compute_moments`.
+    """
+    moments = empty_moments(pilot, num_classes)
+    offset = pilot.to(matmul_dtype)
+    work = Workspace()
+
+    def sum_chunk(chunk: Chunk) -> _ChunkSums:
+        labels, blocks = source.read(chunk, work)
+        _check_labels(labels, num_classes)
+        present, class_rows = torch.unique(labels, return_inverse=True)
+        sums = offset.new_zeros(len(present), len(pilot), device=labels.device)
+        scatter = offset.new_zeros(len(pilot), len(pilot), device=labels.device)
+        first = 0
+        for features in blocks:
+            _check_dim(features, len(pilot))
+            centred = work.centred(features, offset.to(features.device))
+            sums.index_add_(0, class_rows[first : first + len(features)], centred)
+            add_upper_gram(centred, scatter)
+            if not torch.isfinite(scatter.diagonal()).all():
+                bad = (~torch.isfinite(centred).all(dim=1)).nonzero().flatten().tolist()
+                first_bad = first + bad[0] if bad else PRODUCTS_OVERFLOW
+                return _ChunkSums(present, torch.bincount(class_rows), sums, scatter, first_bad)
+            first += len(features)
+        require_a_label_each(first, labels)
+        return _ChunkSums(present, torch.bincount(class_rows), sums, scatter)
+
+    with one_thread_per_product():
+        for chunk_sums in map_in_order(sum_chunk, source.chunks(), num_workers()):
+            present = chunk_sums.present.cpu()
+            moments.counts.index_add_(0, present, chunk_sums.counts.cpu())
+            moments.class_sums.index_add_(0, present, chunk_sums.sums.cpu().double())
+            moments.scatter.add_(chunk_sums.scatter.cpu())
+            if chunk_sums.first_bad is not None:
+                first_row = moments.num_samples - int(chunk_sums.counts.sum())
+                raise _not_finite(chunk_sums.first_bad, first_row)
+    mirror_upper(moments.scatter)
+    return moments
+
+
+@dataclass(frozen=True)
+class _ChunkSums:
+    """The contribution of one chunk of rows to the moments.
+
+    Attributes:
+        present: Labels of the classes that occur. Shape (present,).
+        counts: Number of rows of each class present. Shape (present,).
+        sums: Sum of features minus pilot for each class present. Shape (present, dim).
+        scatter: Sum of outer products of features minus pilot; only its upper triangle is valid.
+            Shape (dim, dim).
+        first_bad: First row that is not finite; PRODUCTS_OVERFLOW if only products are not.
+    """
+
+    present: Tensor
+    counts: Tensor
+    sums: Tensor
+    scatter: Tensor
+    first_bad: int | None = None
+
+
+def merge(parts: Sequence[Moments]) -> Moments:
+    """Sums moments in the given order, relative to the pilot of the first.
+
+    Raises:
+        StatisticsError: There are no parts, or their dimensions or numbers of classes differ.
+    """
+    if not parts:
+        raise StatisticsError("no moments to merge: the dataset has no samples")
+    first = parts[0]
+    total = empty_moments(first.pilot, first.num_classes)
+    for part in parts:
+        if (part.dim, part.num_classes) != (first.dim, first.num_classes):
+            raise StatisticsError(
+                f"cannot merge moments of {part.dim} dimensions and {part.num_classes} classes "
+                f"with {first.dim} dimensions and {first.num_classes} classes"
+            )
+        part = _with_pilot(part, first.pilot)
+        total.counts.add_(part.counts)
+        total.class_sums.add_(part.class_sums)
+        total.scatter.add_(part.scatter)
+    return total
+
+
+def _with_pilot(moments: Moments, pilot: Tensor) -> Moments:
+    """Moments of the same samples relative to another pilot."""
+    if torch.equal(moments.pilot, pilot):
+        return moments
+    shift = moments.pilot - pilot
+    total = moments.class_sums.sum(dim=0)
+    cross = torch.outer(total, shift)
+    return Moments(
+        pilot=pilot,
+        counts=moments.counts,
+        class_sums=moments.class_sums + moments.counts[:, None] * shift,
+        scatter=moments.scatter + cross + cross.T + moments.num_samples * torch.outer(shift, shift),
+    )
+
+
+def _check_dim(features: Tensor, dim: int) -> None:
+    if features.ndim != 2 or features.shape[1] != dim:  # noqa: PLR2004
+        raise StatisticsError(
+            f"features have shape {tuple(features.shape)}, expected (samples, {dim})"
+        )
+
+
+def _check_labels(labels: Tensor, num_classes: int) -> None:
+    if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= num_classes):
+        raise StatisticsError(
+            f"labels run from {int(labels.min())} to {int(labels.max())}, "
+            f"expected 0 to {num_classes - 1}"
+        )
+
+
+def require_finite(features: Tensor, row_numbers: Tensor) -> None:
+    """Raises StatisticsError where features, shape (samples, dim), hold NaN or infinity.
+
+    Args:
+        features: Some rows of a dataset.
+        row_numbers: Number of each of them in the dataset, for the message. Shape (samples,).
+    """
+    bad = (~torch.isfinite(features)).any(dim=1).nonzero().flatten()
+    if len(bad):
+        raise _not_finite(0, int(row_numbers[bad[0]]))
+
+
+def _not_finite(first_bad: int, first_row: int) -> StatisticsError:
+    if first_bad == PRODUCTS_OVERFLOW:
+        return StatisticsError(
+            "the products of these features overflow float32",
+            "fit with ",
+            Setting("matmul_dtype", "float64"),
+            parameter="matmul_dtype",
+        )
+    return StatisticsError(
+        f"feature vectors hold NaN or infinity, the first of them in row {first_row + first_bad}",
+        "extract them again with ",
+        Setting("precision", "fp32"),
+        parameter="precision",
+    )

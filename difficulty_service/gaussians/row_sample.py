@@ -1,0 +1,97 @@
+"""Samples of a dataset, chosen at random by a seed and read in one pass."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from difficulty_service.gaussians.chunks import Chunk, ChunkSource
+from difficulty_service.gaussians.moments import require_finite
+from difficulty_service.gaussians.products import Workspace
+from difficulty_service.gaussians.ridge import LabelledRows
+
+FIELDS = ("features", "labels")
+
+
+def count_rows(source: ChunkSource[Chunk]) -> list[int]:
+    """Number of rows of each chunk of a dataset, for which no features are read."""
+    work = Workspace()
+    return [len(source.read(chunk, work)[0]) for chunk in source.chunks()]
+
+
+def choose_samples(num_samples: int, most: int, seed: int) -> Tensor:
+    """Numbers of some samples, ascending; all where there are no more than `most`."""
+    if num_samples <= most:
+        return torch.arange(num_samples)
+    generator = np.random.default_rng(seed)
+    chosen = generator.choice(num_samples, most, replace=False, shuffle=False)
+    return torch.from_numpy(np.sort(chosen))
+
+
+def read_samples(
+    source: ChunkSource[Chunk], counts: Sequence[int], chosen: Tensor, runs: int
+) -> LabelledRows:
+    """Reads the rows of some samples.
+
+    Args:
+        source: Labelled features; the rows of a sample follow each other.
+        counts: Number of rows of each chunk, from `count_rows`.
+        chosen: Numbers of the samples, ascending. Shape (samples,).
+        runs: Rows per sample.
+
+    Raises:
+        StatisticsError: A feature of these samples is not finite.
+    """
+    parts, first_row = [], 0
+    for chunk, count in zip(source.chunks(), counts, strict=True):
+        part = read_chunk_samples(source, chunk, first_row, chosen, runs)
+        if len(part.labels):
+            parts.append(part)
+        first_row += count
+    features, labels = (torch.cat([getattr(part, name) for part in parts]) for name in FIELDS)
+    return LabelledRows(features, labels, runs)
+
+
+def read_chunk_samples(
+    source: ChunkSource[Chunk], chunk: Chunk, first_row: int, chosen: Tensor, runs: int
+) -> LabelledRows:
+    """Those of some samples that are in a chunk.
+
+    Args:
+        source: As for `read_samples`; a chunk has all rows of its samples.
+        chunk: One of its chunks.
+        first_row: Number of its first row in the dataset.
+        chosen: As for `read_samples`.
+        runs: As for `read_samples`.
+
+    Raises:
+        StatisticsError: As for `read_samples`.
+    """
+    labels, blocks = source.read(chunk, Workspace())
+    kept = rows_of(chosen, runs, first_row, len(labels))
+    features, seen = [], 0
+    for block in blocks:
+        here = kept[(kept >= seen) & (kept < seen + len(block))]
+        # A copy, because the next block is read into the same memory.
+        rows = block[(here - seen).to(block.device)].cpu()
+        require_finite(rows, here + first_row)
+        features.append(rows)
+        seen += len(block)
+    rows = torch.cat(features) if features else torch.empty(0, 0)
+    return LabelledRows(rows, labels.cpu().long()[kept[::runs]], runs)
+
+
+def rows_of(chosen: Tensor, runs: int, first_row: int, num_rows: int) -> Tensor:
+    """Which of some consecutive rows are of the samples chosen, counted from the first of them.
+
+    Args:
+        chosen: Numbers of the samples, ascending. Shape (samples,).
+        runs: Rows per sample.
+        first_row: Number of the first row in the dataset; a sample may begin before it.
+        num_rows: Number of rows.
+    """
+    ends = torch.tensor([first_row // runs, -(-(first_row + num_rows) // runs)])
+    first, last = torch.searchsorted(chosen, ends).tolist()
+    rows = (chosen[first:last, None] * runs + torch.arange(runs)).flatten() - first_row
+    return rows[(rows >= 0) & (rows < num_rows)]

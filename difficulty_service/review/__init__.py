@@ -1,0 +1,1 @@
+"""What a person does with scores: looks at them, marks samples, and cleans the data."""

@@ -1,0 +1,171 @@
+"""From a score file and the names of things to a report: finds images, columns and features."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from difficulty_service.base.errors import DifficultyError, ReportError, Setting
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.features.description import is_store
+from difficulty_service.features.store import open_store
+from difficulty_service.review.compared import ComparedColumn, compare, read_dataset_column
+from difficulty_service.review.explained import find_explanation
+from difficulty_service.review.map import ImageMap, draw_map, has_tsne
+from difficulty_service.review.stored_images import ImageSource, match_images, open_images
+from difficulty_service.review.writing import (
+    DEFAULT_MAX_MB,
+    ReportParts,
+    WrittenReport,
+    require_report_file,
+    write_report,
+)
+from difficulty_service.scores.columns import COMPUTED_BY, absent_column
+from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
+from difficulty_service.scores.samples import columns_to_read, to_samples
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What a report shows besides the scores.
+
+    Attributes:
+        images: The dataset or its location; None for the one that the scores name, without
+            pictures where that is gone.
+        reading: Options for reading it.
+        compare: Column of the score file, or of a dataset that is a table; None for none.
+        max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
+        features: Folder of the features for a map; None for no map.
+        explanation: File of `difficulty explain`, which may be missing; None for none.
+    """
+
+    images: str | Dataset | None = None
+    reading: DatasetOptions = field(default_factory=DatasetOptions)
+    compare: str | None = None
+    max_mb: float = DEFAULT_MAX_MB
+    features: Path | None = None
+    explanation: Path | None = None
+
+
+def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
+    """Reads the columns of a score file that a report needs.
+
+    Args:
+        path: Score file.
+        compared: Another column, which is read if the file has it.
+
+    Raises:
+        ScoreFileError: As for `read_scores`.
+    """
+    others = () if compared is None else (compared,)
+    return read_scores(path, columns_to_read(read_score_schema(path).names, *others))
+
+
+def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> WrittenReport:
+    """Writes the report of a score file.
+
+    Args:
+        scores: Score file with the columns of `read_reported`.
+        path: File to write, which ends in .html.
+        options: What it shows besides the scores.
+
+    Raises:
+        ReportError: The file cannot be written, there is nothing to report, or the column or the
+            features are not there.
+        DifficultyError: The dataset at the given location cannot be read.
+    """
+    require_report_file(path, options.max_mb)
+    images, notes = _find_images(scores, options)
+    explained = None
+    if options.explanation is not None:
+        explained, problems = find_explanation(options.explanation, scores.provenance)
+        notes += problems
+    parts = ReportParts(
+        images=images,
+        compared=_compared(scores, images, options),
+        map=_map(scores, options),
+        explained=explained,
+        max_mb=options.max_mb,
+        notes=notes,
+    )
+    written = write_report(path, scores, parts)
+    warnings = (*notes, *written.warnings)
+    if parts.map is not None and not has_tsne():
+        warnings += (
+            "the map has two directions only; openTSNE, which the extra `map` installs, "
+            "separates the classes better",
+        )
+    return replace(written, warnings=warnings)
+
+
+def _find_images(
+    scores: ScoreFile, options: ReportOptions
+) -> tuple[ImageSource | None, tuple[str, ...]]:
+    """The dataset, and sentences about it; None where the scores name one that is gone."""
+    ids = scores.table["sample_id"].to_pylist()
+    if isinstance(options.images, Dataset):
+        source = match_images(scores.provenance, ids, options.images)
+        return source, source.warnings
+    try:
+        source = open_images(scores.provenance, ids, options.images, options.reading)
+    except DifficultyError as error:
+        if options.images is not None:
+            raise
+        note = (
+            f"there are no pictures: {error.problem}; name the dataset to bring them: "
+            "difficulty report … --images DATASET"
+        )
+        return None, (note,)
+    return source, source.warnings
+
+
+def _compared(
+    scores: ScoreFile, images: ImageSource | None, options: ReportOptions
+) -> ComparedColumn | None:
+    name = options.compare
+    if name is None:
+        return None
+    samples = to_samples(scores)
+    if name in scores.table.column_names:
+        columns = {"sample_id": scores.table["sample_id"], "value": scores.table[name]}
+        return compare(samples, pa.table(columns), name)
+    is_score = name in COMPUTED_BY
+    if images is None and not is_score:
+        raise ReportError(
+            f"the score file has no column {name!r}, and the dataset is not there",
+            "name the dataset as ",
+            Setting("images"),
+            parameter="compare",
+        )
+    absent = absent_column(
+        name, scores.table.column_names, "the score file", ReportError, parameter="compare"
+    )
+    if images is None:
+        raise absent
+    recorded = scores.provenance.dataset_options
+    id_column = options.reading.id_column or (recorded.id_column if recorded else None)
+    try:
+        column = read_dataset_column(images.dataset, name, id_column)
+    except ReportError as error:
+        raise (absent if is_score else error) from error
+    return compare(samples, column, name)
+
+
+def _map(scores: ScoreFile, options: ReportOptions) -> ImageMap | None:
+    folder = options.features
+    if folder is None:
+        return None
+    if not is_store(folder):
+        raise ReportError(
+            f"a map needs the features of the images, and {folder} holds none",
+            "`difficulty score` keeps them beside the scores when it is given a dataset",
+            parameter="map",
+        )
+    drawn = draw_map(to_samples(scores), open_store(folder))
+    if drawn is None:
+        raise ReportError(
+            f"no map can be drawn of the features in {folder}: it needs three classes and ten "
+            "samples that are in the score file",
+            parameter="map",
+        )
+    return drawn

@@ -1,0 +1,209 @@
+"""One sample as the templates show it.
+
+Small pictures of samples as data URIs, which a page holds in itself.
+"""
+
+import base64
+import io
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from PIL import Image
+
+from difficulty_service.base.errors import ImageError
+from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.images.header import open_header
+from difficulty_service.images.pil_decoding import decode_to_pil
+from difficulty_service.review.stored_images import ImageSource, StoredImage
+from difficulty_service.scores.samples import ScoredSamples
+
+LARGE, SMALL = 224, 128
+"""Pixels of the longer side: of pictures to look at closely, and of those in strips. Smaller
+images keep their size."""
+
+EXCERPT = 400
+"""Characters of a text that are shown."""
+
+QUALITY = 82
+SLOWEST_METHOD = 6
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Encoded pictures by sample id.
+
+    Attributes:
+        uris: Data URI of each picture.
+        problems: Reason for each sample without a picture.
+        excerpts: Beginning of each text, where the samples are texts and there are no pictures.
+    """
+
+    uris: Mapping[str, str]
+    problems: Mapping[str, str]
+    excerpts: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_pictures(
+    source: ImageSource, sample_ids: Collection[str], large: Collection[str]
+) -> Pictures:
+    """Reads and shrinks the images of some samples, without their metadata.
+
+    Args:
+        source: The dataset.
+        sample_ids: Ids of the samples.
+        large: Ids of those that people look at closely.
+
+    Returns:
+        Pictures, or the beginnings of texts.
+    """
+    if source.is_text:
+        return _read_excerpts(source, sample_ids)
+    uris: dict[str, str] = {}
+    problems: dict[str, str] = {}
+
+    def found() -> Iterator[tuple[str, StoredImage]]:
+        yield from source.images(sample_ids, problems.__setitem__)
+
+    def encode(item: tuple[str, StoredImage]) -> tuple[str, str, str]:
+        sample_id, image = item
+        try:
+            return sample_id, to_data_uri(image.read(), LARGE if sample_id in large else SMALL), ""
+        except (ImageError, OSError) as error:
+            return sample_id, "", str(error)
+
+    for sample_id, uri, problem in map_in_order(encode, found(), num_workers()):
+        if problem:
+            problems[sample_id] = problem
+        else:
+            uris[sample_id] = uri
+    return Pictures(uris, problems)
+
+
+def _read_excerpts(source: ImageSource, sample_ids: Collection[str]) -> Pictures:
+    problems: dict[str, str] = {}
+    texts = source.images(sample_ids, problems.__setitem__)
+    return Pictures({}, problems, {key: shorten(text.read().decode()) for key, text in texts})
+
+
+def shorten(text: str) -> str:
+    """The beginning of a text on one line, with an ellipsis where it goes on."""
+    line = " ".join(text[: 8 * EXCERPT].split())
+    if len(line) <= EXCERPT and len(text) <= 8 * EXCERPT:
+        return line
+    return line[:EXCERPT].rstrip() + "…"
+
+
+def to_data_uri(data: bytes, size: int) -> str:
+    """A WebP picture of an encoded image, upright and without metadata.
+
+    Args:
+        data: The encoded image.
+        size: Largest number of pixels of the longer side.
+
+    Raises:
+        ImageError: The image cannot be read.
+    """
+    header = open_header(data)
+    header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
+    picture = decode_to_pil(header)
+    picture.thumbnail((size, size), Image.Resampling.BICUBIC)
+    encoded = io.BytesIO()
+    # A fresh image leaves the metadata behind.
+    plain = Image.new("RGB", picture.size)
+    plain.paste(picture)
+    plain.save(encoded, "WEBP", quality=QUALITY, method=SLOWEST_METHOD)
+    return "data:image/webp;base64," + base64.b64encode(encoded.getvalue()).decode()
+
+
+def dataset_name(location: str) -> str:
+    """The last part of a location, without what may be private in the others."""
+    return Path(location.rstrip("/")).name or location
+
+
+@dataclass(frozen=True)
+class Card:
+    """A sample with its picture.
+
+    Attributes:
+        row: Row in the score file.
+        sample_id: Id of the sample.
+        label: Class index.
+        name: Name of its class.
+        nearest: Index of the class that fits best.
+        nearest_name: Name of that class; None if it is the label or unknown.
+        margin: Label margin; NaN where there is none.
+        doubt: What speaks against the label, as `ScoredSamples.doubts`; NaN where nothing is known.
+        rmd: Relative Mahalanobis distance; NaN where there is none.
+        percentile: Percentile of `rmd`; NaN where there is none.
+        picture: Data URI of its picture; None where there is none.
+        problem: Reason why there is no picture; empty where none was read.
+        excerpt: Beginning of the sample where it is a text; None for an image.
+    """
+
+    row: int
+    sample_id: str
+    label: int
+    name: str
+    nearest: int
+    nearest_name: str | None
+    margin: float
+    doubt: float
+    rmd: float
+    percentile: float
+    picture: str | None
+    problem: str
+    excerpt: str | None = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether another class fits better than the label."""
+        return self.doubt > 0
+
+    @property
+    def text(self) -> str:
+        """The sample in words, in place of its picture."""
+        looks = f", looks like {self.nearest_name}" if self.nearest_name is not None else ""
+        score = "" if math.isnan(self.rmd) else f", difficulty {self.rmd:.1f}"
+        return f"{self.name}{looks}{score}, {self.sample_id}"
+
+
+def make_cards(
+    samples: ScoredSamples, pictures: Pictures
+) -> Callable[[Iterable[int]], Sequence[Card]]:
+    """A function that makes the cards of some rows."""
+
+    def card(row: int) -> Card:
+        sample_id = samples.ids[row].as_py()
+        picture, problem = pictures.uris.get(sample_id), pictures.problems.get(sample_id, "")
+        card = make_card(samples, row, picture, problem)
+        return replace(card, excerpt=pictures.excerpts.get(sample_id))
+
+    return lambda rows: [card(row) for row in rows]
+
+
+def make_card(samples: ScoredSamples, row: int, picture: str | None, problem: str = "") -> Card:
+    """The card of one sample.
+
+    Args:
+        samples: The scores.
+        row: Row of the sample.
+        picture: Address of its picture; None where there is none.
+        problem: Reason why there is none.
+    """
+    label, nearest = int(samples.labels[row]), int(samples.nearest[row])
+    return Card(
+        row=row,
+        sample_id=samples.ids[row].as_py(),
+        label=label,
+        name=samples.name_of(label),
+        nearest=nearest,
+        nearest_name=None if nearest in (-1, label) else samples.name_of(nearest),
+        margin=float(samples.margins[row]),
+        doubt=float(samples.doubts[row]),
+        rmd=float(samples.rmd[row]),
+        percentile=float(samples.percentiles[row]),
+        picture=picture,
+        problem=problem,
+    )

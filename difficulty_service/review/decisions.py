@@ -1,0 +1,412 @@
+"""Which samples of a score file are kept, dropped or relabelled, and why.
+
+Conditions on columns, such as `label_margin > 4 and not (label_name == 'cat')`.
+
+A condition has the syntax of a Python expression, of which only comparisons, `and`, `or`, `not`,
+`in`, parentheses, numbers, quoted text and the names of columns are allowed. It is evaluated by
+Arrow; no Python code is run.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from difficulty_service.base.errors import CleaningError, Setting
+from difficulty_service.base.wording import count_of, is_or_are, list_names
+from difficulty_service.review.marks import Mark, MarkedSample
+from difficulty_service.scores.columns import COMPUTED_BY, SCORERS, remedy_of
+from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.samples import class_names_of
+
+NULL = "null"
+"""The word for a missing value."""
+
+Value: TypeAlias = pa.ChunkedArray | pa.Scalar
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Value, Value], Value]] = {
+    ast.Eq: pc.equal,
+    ast.NotEq: pc.not_equal,
+    ast.Lt: pc.less,
+    ast.LtE: pc.less_equal,
+    ast.Gt: pc.greater,
+    ast.GtE: pc.greater_equal,
+}
+
+
+def rows_where(condition: str, table: pa.Table) -> pa.ChunkedArray:
+    """Evaluates a condition on each row of a table.
+
+    A comparison with a missing value is neither true nor false, and such a row is not selected;
+    `rmd is null` and `rmd is not null` select by missing values.
+
+    Args:
+        condition: The condition.
+        table: Columns that it may name; those of text may be dictionary-encoded.
+
+    Returns:
+        Whether the condition is true, without nulls. Shape (rows,).
+
+    Raises:
+        CleaningError: The syntax is not allowed, a column is unknown, or values of different types
+            are compared.
+    """
+    tree = _parse(condition)
+    reader = _Reader(condition, table)
+    try:
+        mask = reader.truth(tree.body)
+    except RecursionError as error:
+        raise _refusal(condition, "has too many levels") from error
+    return pc.fill_null(mask, fill_value=False)
+
+
+def columns_in(condition: str) -> frozenset[str]:
+    """Names of the columns that a condition compares.
+
+    Raises:
+        CleaningError: It is not a Python expression.
+    """
+    nodes = ast.walk(_parse(condition))
+    return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - {NULL}
+
+
+def _parse(condition: str) -> ast.Expression:
+    try:
+        return ast.parse(condition.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise _refusal(condition, f"cannot be read: {reason}") from error
+
+
+def _refusal(condition: str, reason: str) -> CleaningError:
+    return CleaningError(
+        f"the condition {condition!r} {reason}",
+        "write it as in: label_margin > 4 and not (label_name == 'cat' or rmd is null)",
+    )
+
+
+class _Reader:
+    """Evaluates the syntax tree of a condition on a table."""
+
+    def __init__(self, condition: str, table: pa.Table) -> None:
+        self._condition = condition
+        self._table = table
+
+    def truth(self, node: ast.expr) -> pa.ChunkedArray:
+        """Truth of a part of the condition in each row; null where it is unknown."""
+        if isinstance(node, ast.BoolOp):
+            combine = pc.and_kleene if isinstance(node.op, ast.And) else pc.or_kleene
+            return reduce(combine, [self.truth(value) for value in node.values])
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return pc.invert(self.truth(node.operand))
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+            pairs = zip(operands[:-1], node.ops, operands[1:], strict=True)
+            return reduce(pc.and_kleene, [self._compare(*pair) for pair in pairs])
+        if isinstance(node, ast.Constant | ast.Name):
+            raise self._refuse(node, "is not a comparison")
+        raise self._refuse(node, "is not allowed")
+
+    def _compare(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> pa.ChunkedArray:
+        if isinstance(operator, ast.Is | ast.IsNot):
+            return self._is_null(left, right, negated=isinstance(operator, ast.IsNot))
+        if isinstance(operator, ast.In | ast.NotIn):
+            found = self._is_in(left, right)
+            return pc.invert(found) if isinstance(operator, ast.NotIn) else found
+        try:
+            result = _COMPARISONS[type(operator)](self._value(left), self._value(right))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            parts = f"{ast.unparse(left)!r} and {ast.unparse(right)!r}"
+            raise _refusal(
+                self._condition, f"compares {parts}, which are of different types"
+            ) from error
+        if isinstance(result, pa.Scalar):
+            raise _refusal(self._condition, "compares two values, not a column")
+        return result
+
+    def _is_null(self, column: ast.expr, word: ast.expr, *, negated: bool) -> pa.ChunkedArray:
+        if not (isinstance(word, ast.Name) and word.id == NULL):
+            raise self._refuse(word, f"follows 'is', which only {NULL!r} may")
+        if not isinstance(column, ast.Name):
+            raise self._refuse(column, f"is compared with {NULL!r}, which only a column can be")
+        values = self._column(column)
+        return pc.is_valid(values) if negated else pc.is_null(values)
+
+    def _is_in(self, column: ast.expr, group: ast.expr) -> pa.ChunkedArray:
+        if not (isinstance(group, ast.Tuple | ast.List | ast.Set) and group.elts):
+            raise self._refuse(group, "follows 'in', which needs values in parentheses")
+        equal = [self._compare(column, ast.Eq(), value) for value in group.elts]
+        return reduce(pc.or_kleene, equal)
+
+    def _value(self, node: ast.expr) -> Value:
+        if isinstance(node, ast.Name):
+            return self._column(node)
+        sign = 1
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            sign, node = -1, node.operand
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, str) and sign == 1:
+            return pa.scalar(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return pa.scalar(float(sign * value))
+        raise self._refuse(node, "is neither a column, a number nor quoted text")
+
+    def _column(self, node: ast.Name) -> pa.ChunkedArray:
+        if node.id not in self._table.column_names:
+            columns = self._table.column_names
+            remedy = remedy_of(node.id, columns)
+            text = () if node.id in COMPUTED_BY else ("; text is written in quotes",)
+            raise CleaningError(
+                f"the condition {self._condition!r} names the column {node.id!r}, which the score "
+                "file does not have",
+                *remedy,
+                *text,
+            )
+        column = self._table[node.id]
+        if pa.types.is_dictionary(column.type):
+            return column.cast(column.type.value_type)
+        return column
+
+    def _refuse(self, node: ast.expr, reason: str) -> CleaningError:
+        return _refusal(self._condition, f"cannot be used: {ast.unparse(node)!r} {reason}")
+
+
+LISTED = 20
+"""Number of sample ids that a warning lists."""
+
+MARKED_DROP = "marked drop"
+"""Why a sample is dropped that a person marked so; otherwise it is the condition."""
+
+
+@dataclass(frozen=True)
+class CleaningRules:
+    """What decides about the samples. A mark has precedence over both conditions.
+
+    Attributes:
+        marks: Mark of each sample id that a person has looked at.
+        drop: Condition under which a sample is dropped; None for no such condition.
+        relabel: Condition under which a sample that is not dropped gets the class of its
+            `suspected_label`, if the condition is about the suspicion, and otherwise that of its
+            `nearest_label`; None for no such condition.
+        new_classes: Whether marks may relabel to classes that are not in the score file.
+    """
+
+    marks: Mapping[str, MarkedSample]
+    drop: str | None = None
+    relabel: str | None = None
+    new_classes: bool = False
+
+
+@dataclass(frozen=True)
+class ClassCounts:
+    """Numbers of samples of one class.
+
+    Attributes:
+        before: Samples with this label in the score file.
+        dropped: Those of them that are dropped.
+        moved_out: Those of them that get another label.
+        moved_in: Samples of other classes that get this label.
+    """
+
+    before: int
+    dropped: int
+    moved_out: int
+    moved_in: int
+
+    @property
+    def after(self) -> int:
+        """Samples with this label in the cleaned dataset."""
+        return self.before - self.dropped - self.moved_out + self.moved_in
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What is decided about each sample, in the order of the score file.
+
+    Attributes:
+        table: Columns of text: sample_id, label (the final class), original_label, mark (null for a
+            sample that no rule names) and reason (why it is dropped; null if it is kept).
+        classes: Counts of each class.
+        warnings: Warnings, one sentence each.
+    """
+
+    table: pa.Table
+    classes: Mapping[str, ClassCounts]
+    warnings: tuple[str, ...]
+
+    def kept(self) -> pa.Table:
+        """The samples that are kept: sample_id, label, original_label, mark."""
+        return self.table.filter(pc.is_null(self.table["reason"])).drop_columns("reason")
+
+    def dropped(self) -> pa.Table:
+        """The samples that are dropped: sample_id, label, reason."""
+        rows = self.table.filter(pc.is_valid(self.table["reason"]))
+        return rows.select(["sample_id", "original_label", "reason"]).rename_columns(
+            ["sample_id", "label", "reason"]
+        )
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """The columns of the decisions, which the rules change in place."""
+
+    ids: list[str]
+    original: list[str]
+    labels: list[str]
+    marks: list[str | None]
+    reasons: list[str | None]
+
+    def relabel(self, row: int, label: str) -> None:
+        """Gives a sample a class, which may be the one that it has."""
+        self.labels[row] = label
+        self.marks[row] = Mark.KEEP if label == self.original[row] else Mark.RELABEL
+        self.reasons[row] = None
+
+    def drop(self, row: int, reason: str) -> None:
+        """Drops a sample."""
+        self.labels[row] = self.original[row]
+        self.marks[row], self.reasons[row] = Mark.DROP, reason
+
+    def table(self) -> pa.Table:
+        """The columns of `Decisions.table`."""
+        names = ("sample_id", "label", "original_label", "mark", "reason")
+        columns = (self.ids, self.labels, self.original, self.marks, self.reasons)
+        return pa.table([pa.array(column, pa.string()) for column in columns], names)
+
+
+def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
+    """Applies marks and conditions to the samples of a score file.
+
+    Args:
+        scores: All columns of a score file.
+        rules: What decides about the samples.
+
+    Raises:
+        CleaningError: A condition cannot be evaluated, a mark names an unknown class, or no mark
+            belongs to a sample of the score file.
+        ScoreFileError: The column of the class that fits best is absent.
+    """
+    names = class_names_of(scores)
+    _refuse_unknown_classes(rules, list(names.values()))
+    ids: list[str] = scores.table["sample_id"].to_pylist()
+    warnings = _check_ids(rules.marks, ids)
+    original: list[str] = scores.table["label_name"].cast(pa.string()).to_pylist()
+    nothing: list[str | None] = [None] * len(ids)
+    draft = _Draft(ids, original, list(original), nothing, list(nothing))
+    warnings += _relabel_to_likeliest(draft, scores, rules.relabel, names)
+    if rules.drop is not None:
+        for row in np.flatnonzero(rows_where(rules.drop, scores.table)).tolist():
+            draft.drop(row, rules.drop)
+    warnings += _apply_marks(draft, rules.marks)
+    table = draft.table()
+    classes = count_classes(table, list(names.values()))
+    return Decisions(table, classes, (*warnings, *_warn_of_empty(classes)))
+
+
+def count_classes(table: pa.Table, names: Sequence[str]) -> dict[str, ClassCounts]:
+    """Counts of each class that has samples before or after.
+
+    Args:
+        table: The columns original_label, label and reason of decisions.
+        names: Names of the classes in the order of the result; new classes follow.
+    """
+    is_kept = pc.is_null(table["reason"])
+    kept = table.filter(is_kept)
+    before = _count(table["original_label"])
+    after = _count(kept["label"])
+    kept_before = _count(kept["original_label"])
+    stayed = _count(kept.filter(pc.equal(kept["label"], kept["original_label"]))["label"])
+    known = [name for name in names if name in before or name in after]
+    return {
+        name: ClassCounts(
+            before=before[name],
+            dropped=before[name] - kept_before[name],
+            moved_out=kept_before[name] - stayed[name],
+            moved_in=after[name] - stayed[name],
+        )
+        for name in (*known, *sorted((before | after).keys() - set(names)))
+    }
+
+
+def _count(labels: pa.ChunkedArray) -> Counter[str]:
+    return Counter(labels.to_pylist())
+
+
+def _refuse_unknown_classes(rules: CleaningRules, names: Sequence[str]) -> None:
+    wanted = {marked.label for marked in rules.marks.values() if marked.label is not None}
+    unknown = sorted(wanted - set(names))
+    if unknown and not rules.new_classes:
+        raise CleaningError(
+            f"marks relabel to {', '.join(map(repr, unknown))}, but the classes are "
+            f"{', '.join(names)}",
+            "correct the marks, or allow new classes with ",
+            Setting("new_classes", value=True),
+            parameter="marks",
+        )
+
+
+def _check_ids(marks: Mapping[str, MarkedSample], ids: Sequence[str]) -> list[str]:
+    """Warnings about marks of samples that are not in the score file."""
+    known = set(ids)
+    unknown = [sample_id for sample_id in marks if sample_id not in known]
+    if not unknown:
+        return []
+    if len(unknown) == len(marks):
+        raise CleaningError(
+            f"none of the {len(unknown):,} marked samples is in the score file: marked ids look "
+            f"like {unknown[:3]}, those of the scores like {list(ids[:3])}",
+            parameter="marks",
+        )
+    marked = f"{count_of(len(unknown), 'marked sample')} {is_or_are(len(unknown))}"
+    return [f"{marked} not in the score file: {list_names(unknown, LISTED)}"]
+
+
+def _relabel_to_likeliest(
+    draft: _Draft, scores: ScoreFile, condition: str | None, names: Mapping[int, str]
+) -> list[str]:
+    if condition is None:
+        return []
+    rows = np.flatnonzero(rows_where(condition, scores.table))
+    chosen = pa.array(rows)
+    if columns_in(condition) & {*SCORERS["suspicion"].columns}:
+        kind = "suspected"
+        likeliest = scores.column("suspected_label_name").take(chosen).to_pylist()
+    else:
+        kind = "nearest"
+        nearest = scores.column("nearest_label").take(chosen)
+        likeliest = [names.get(label) for label in nearest.to_pylist()]
+    for row, name in zip(rows.tolist(), likeliest, strict=True):
+        if name not in {None, draft.original[row]}:
+            draft.relabel(row, name)
+    unnamed = likeliest.count(None)
+    if not unnamed:
+        return []
+    return [f"{unnamed:,} samples keep their label, because their {kind} class is not known"]
+
+
+def _apply_marks(draft: _Draft, marks: Mapping[str, MarkedSample]) -> list[str]:
+    overruled = 0
+    for row, sample_id in enumerate(draft.ids):
+        if sample_id not in marks:
+            continue
+        marked, before = marks[sample_id], (draft.labels[row], draft.reasons[row])
+        by_condition = draft.marks[row] is not None
+        if marked.mark is Mark.DROP:
+            draft.drop(row, MARKED_DROP)
+        else:
+            draft.relabel(row, marked.label or draft.original[row])
+        overruled += by_condition and before != (draft.labels[row], draft.reasons[row])
+    if not overruled:
+        return []
+    return [f"{overruled:,} samples that a condition selects follow their mark instead"]
+
+
+def _warn_of_empty(classes: Mapping[str, ClassCounts]) -> list[str]:
+    empty = [name for name, counts in classes.items() if not counts.after]
+    return [f"class {name!r} has no samples left" for name in empty]

@@ -1,0 +1,92 @@
+"""Formats of other tools to which scores are exported, one file each.
+
+`EXPORTS` lists them, with those of other packages; what writes one is imported when it is asked
+for.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from difficulty_service.base.errors import CleaningError
+from difficulty_service.base.files import filling
+from difficulty_service.plugins import Export, declared, function_of
+
+if TYPE_CHECKING:
+    from difficulty_service.review.exports.samples import Exported
+    from difficulty_service.review.stored_images import ImageSource
+    from difficulty_service.scores.file import ScoreFile
+
+_HERE = "difficulty_service.review.exports"
+
+_OWN = (
+    Export("csv", "all columns", f"{_HERE}.samples:write_csv"),
+    Export("jsonl", "all columns", f"{_HERE}.samples:write_jsonl"),
+    Export(
+        "cleanlab",
+        "its columns of label issues, as CSV or Parquet",
+        f"{_HERE}.cleanlab:write_cleanlab",
+    ),
+    Export(
+        "huggingface",
+        "images and scores, for `datasets.load_from_disk`",
+        f"{_HERE}.hugging_face:write_hugging_face",
+        is_folder=True,
+    ),
+    Export(
+        "fiftyone",
+        "a FiftyOneImageClassificationDataset",
+        f"{_HERE}.fiftyone:write_fiftyone",
+        is_folder=True,
+        takes_texts=False,
+    ),
+    Export(
+        "labelstudio",
+        "tasks to import, the most doubtful first",
+        f"{_HERE}.label_studio:write_label_studio",
+        is_folder=True,
+    ),
+)
+
+EXPORTS: Mapping[str, Export] = {
+    export.name: export
+    for export in (*_OWN, *declared("difficulty.exports", Export, [each.name for each in _OWN]))
+}
+"""Every format by its name."""
+
+
+def export_file(name: str, scores: "ScoreFile", out: Path) -> "Exported":
+    """Writes scores alone to a file in a format of `EXPORTS`.
+
+    Args:
+        name: Name of the format.
+        scores: The score file.
+        out: The file; it appears whole or not at all.
+    """
+    exported: Exported = function_of(EXPORTS[name].write)(scores, out)
+    return exported
+
+
+def export_folder(name: str, scores: "ScoreFile", images: "ImageSource", out: Path) -> "Exported":
+    """Writes scores and images to a folder in a format of `EXPORTS`.
+
+    Args:
+        name: Name of the format.
+        scores: The score file.
+        images: The dataset that was scored.
+        out: A folder that does not exist or is empty; it appears whole or not at all.
+
+    Raises:
+        CleaningError: The samples are texts, and the format holds images only.
+    """
+    if images.is_text and not EXPORTS[name].takes_texts:
+        others = [other for other, export in EXPORTS.items() if export.takes_texts]
+        raise CleaningError(
+            f"the format {name} holds images, and the samples are texts",
+            f"choose one of {', '.join(others)}",
+            parameter="to",
+        )
+    write = function_of(EXPORTS[name].write)
+    with filling(out) as folder:
+        exported: Exported = write(scores, images, folder, out.absolute())
+    return exported

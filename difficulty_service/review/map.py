@@ -1,0 +1,193 @@
+"""A map on which images with similar features lie close to each other.
+
+Drawing a map needs torch, showing one does not.
+"""
+
+import base64
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from difficulty_service.scores.samples import ScoredSamples
+
+if TYPE_CHECKING:
+    from difficulty_service.features.store import FeatureStore
+    from difficulty_service.gaussians.gaussian import Gaussians
+
+MAX_POINTS = 20_000
+SEED = 0
+EXAGGERATED_STEPS, STEPS = 100, 250
+EDGE = 0.002
+"""Share of the points at each side that are moved to the edge of the map."""
+
+CLASS_COLOURS = 10
+
+TWO_DIRECTIONS = "the two directions in which classes differ most"
+
+
+@dataclass(frozen=True)
+class ImageMap:
+    """Positions of samples on a plane.
+
+    Attributes:
+        rows: Rows of the samples. Shape (points,).
+        positions: Between 0 and 1. Shape (points, 2).
+        method: How they were found, as a phrase.
+        num_samples: Number of samples that they were chosen from.
+    """
+
+    rows: NDArray[np.int64]
+    positions: NDArray[np.float64]
+    method: str
+    num_samples: int
+
+    def data(self, samples: ScoredSamples, address: str | None = None) -> dict[str, object]:
+        """The points as the page's script reads them: packed numbers, ids, names of classes.
+
+        Args:
+            samples: The scores.
+            address: Path below which each image has a page, by its row; None without such pages.
+        """
+        labels = samples.labels[self.rows]
+        order = np.argsort(-np.bincount(labels, minlength=1), kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        coloured = [samples.name_of(int(label)) for label in order[:CLASS_COLOURS]]
+        present = len(np.unique(labels))
+        percentiles = np.nan_to_num(samples.percentiles[self.rows], nan=0.0)
+        return {
+            "address": address,
+            "positions": _packed((self.positions * 65535).round().astype("<u2")),
+            "colours": _packed(np.minimum(rank[labels], CLASS_COLOURS).astype(np.uint8)),
+            "percentiles": _packed((percentiles * 255).round().astype(np.uint8)),
+            "doubtful": _packed(samples.is_doubtful[self.rows].astype(np.uint8)),
+            "classes": coloured[:present],
+            "others": max(0, present - CLASS_COLOURS),
+            "labels": labels.tolist(),
+            "names": {int(label): samples.name_of(int(label)) for label in np.unique(labels)},
+            "rows": self.rows.tolist(),
+            "ids": samples.ids.take(pa.array(self.rows)).to_pylist(),
+        }
+
+
+def has_tsne() -> bool:
+    """Whether openTSNE is installed."""
+    return find_spec("openTSNE") is not None
+
+
+def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
+    """Places samples by the directions in which classes differ most.
+
+    Uses t-SNE where openTSNE is installed, otherwise the first two discriminants.
+
+    Args:
+        samples: The scores.
+        store: Features of the same samples.
+
+    Returns:
+        None where there are fewer than three classes or ten samples to place.
+
+    Raises:
+        FeatureStoreError: A part of the store is damaged.
+        StatisticsError: No Gaussian can be fitted.
+    """
+    from difficulty_service.gaussians.fit_options import FitOptions
+    from difficulty_service.review.directions import discriminants
+    from difficulty_service.scores.fit_store import fit_store
+
+    gaussians = fit_store(store, FitOptions("auto", "auto")).gaussians
+    ids, places = _read(store, gaussians, discriminants(gaussians))
+    rows = pc.index_in(ids, value_set=samples.ids)
+    found = rows.is_valid().to_numpy(zero_copy_only=False)
+    places, rows = places[found], rows.drop_null().cast(pa.int64()).to_numpy()
+    if places.shape[1] < 2 or len(rows) < 10:  # noqa: PLR2004 - a plane, and enough points
+        return None
+    chosen = np.linspace(0, len(rows) - 1, min(len(rows), MAX_POINTS)).astype(np.int64)
+    if not has_tsne():
+        plane, method = places[chosen, :2], TWO_DIRECTIONS
+    else:
+        plane, method = (
+            _tsne(places[chosen]),
+            "t-SNE of the directions between classes",
+        )
+    return ImageMap(rows[chosen], _within_unit(plane), method, len(rows))
+
+
+def place_samples(store: "FeatureStore", gaussians: "Gaussians") -> pa.Table | None:
+    """Positions of up to `MAX_POINTS` samples by the two directions in which classes differ most.
+
+    Args:
+        store: A complete store.
+        gaussians: Gaussians of features of the same kind.
+
+    Returns:
+        The columns sample_id, x and y, both between 0 and 1; None where there are fewer than three
+        classes or ten samples to place.
+    """
+    from difficulty_service.review.directions import discriminants
+
+    directions = discriminants(gaussians)[:, :2]
+    step = _step(store.description.num_samples)
+    ids, plane = _read(store, gaussians, directions, step)
+    if plane.shape[1] < 2 or len(ids) < 10:  # noqa: PLR2004 - a plane, and enough points
+        return None
+    x, y = _within_unit(plane).astype(np.float32).T
+    return pa.table({"sample_id": ids, "x": x, "y": y})
+
+
+def placed_map(placed: pa.Table, samples: ScoredSamples) -> ImageMap:
+    """The map of what `place_samples` has placed."""
+    positions = np.stack([placed[name].to_numpy() for name in ("x", "y")], 1).astype(np.float64)
+    rows = np.arange(0, len(samples), _step(len(samples)))
+    # Scores have the order of the features, so that a million ids need not be searched.
+    if not samples.ids.take(pa.array(rows)).equals(placed["sample_id"].combine_chunks()):
+        # The placed samples are few, so a hash table of them is small, unlike one of all samples.
+        places = pc.index_in(samples.ids, value_set=placed["sample_id"])
+        rows = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+        positions = positions[places.drop_null().to_numpy()]
+    return ImageMap(rows, positions, TWO_DIRECTIONS, len(samples))
+
+
+def _step(num_samples: int) -> int:
+    """Of so many samples each, one is placed."""
+    return -(-num_samples // MAX_POINTS)
+
+
+def _read(
+    store: "FeatureStore", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
+) -> tuple[pa.Array, NDArray[np.float64]]:
+    """Ids and coordinates of every `step`-th sample."""
+    from difficulty_service.review.directions import coordinates
+
+    ids, blocks = zip(*coordinates(store, gaussians, directions, step), strict=True)
+    return pa.concat_arrays(ids), np.concatenate(blocks)
+
+
+def _tsne(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    from openTSNE import TSNE
+
+    embedding = TSNE(
+        perplexity=min(30.0, (len(places) - 1) / 3),
+        initialization="pca",
+        early_exaggeration_iter=EXAGGERATED_STEPS,
+        n_iter=STEPS,
+        random_state=SEED,
+        n_jobs=1,
+    ).fit(places)
+    return np.asarray(embedding, np.float64)
+
+
+def _within_unit(plane: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Positions between 0 and 1, with the outermost points at the edges."""
+    low, high = np.quantile(plane, [EDGE, 1 - EDGE], axis=0)
+    positions: NDArray[np.float64] = ((plane - low) / np.maximum(high - low, 1e-12)).clip(0, 1)
+    return positions
+
+
+def _packed(numbers: NDArray[np.uint8] | NDArray[np.uint16]) -> str:
+    return base64.b64encode(np.ascontiguousarray(numbers).tobytes()).decode()

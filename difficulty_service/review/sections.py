@@ -1,0 +1,217 @@
+"""The contents of the sections of the report, which the templates put into words and charts."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from difficulty_service.review.cards import Card
+from difficulty_service.review.charts import Bar, Scale, densities, histogram, outline, scale_of
+from difficulty_service.review.selection import (
+    SHOWN_CLASSES,
+    ClassFacts,
+    ConfusedPair,
+    Selection,
+    count_confusions,
+)
+from difficulty_service.scores.samples import ScoredSamples
+
+LISTED_CLASSES = 50
+"""Number of classes in the table of classes."""
+
+HISTOGRAM_BINS, CUT_BINS, OUTLINE_BINS = 80, 60, 64
+CUTS = 200
+"""Number of steps of the slider of what speaks against a label."""
+
+SHADES = 9
+"""Number of colours of the table of pairs."""
+
+OUTLINE_WIDTH, OUTLINE_HEIGHT = 400.0, 36.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a reader should know first.
+
+    Attributes:
+        num_samples: Number of samples in the score file.
+        num_compared: Number of samples that could be compared with another class.
+        num_doubtful: Number of samples that another class fits better.
+        by_suspicion: Whether this is by their suspicion, and not by their margin.
+        num_unusual: Number of the other samples that are unlike anything else; None where the
+            score file does not tell.
+        hardest: The hardest class; None where there is only one.
+        easiest: The easiest class; None where there is only one.
+        confused: The most confused pair of classes; None where there is none.
+        median: Median `rmd`.
+        hardest_cut: The `rmd` above which the hardest samples are.
+        scale: The axis of `rmd`; None where the scores do not differ.
+        bars: Histogram of `rmd`.
+    """
+
+    num_samples: int
+    num_compared: int
+    num_doubtful: int
+    by_suspicion: bool
+    num_unusual: int | None
+    hardest: ClassFacts | None
+    easiest: ClassFacts | None
+    confused: ConfusedPair | None
+    median: float
+    hardest_cut: float
+    scale: Scale | None
+    bars: Sequence[Bar]
+
+    @property
+    def num_typical(self) -> int:
+        """Number of samples that are neither doubtful nor unusual."""
+        return self.num_samples - self.num_doubtful - (self.num_unusual or 0)
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The slider that hides the less doubtful samples.
+
+    Attributes:
+        values: Suspicion or margin at each step, from 0 up.
+        counts: Number of samples above each of them.
+        bars: Histogram of the values above 0, with logarithmic heights.
+    """
+
+    values: Sequence[float]
+    counts: Sequence[int]
+    bars: Sequence[Bar]
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """A class in the table of classes: its facts and the outline of its scores."""
+
+    facts: ClassFacts
+    outline: str
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """Number of samples of a label that look like another class, and its shade from 0 to 9."""
+
+    label: int
+    nearest: int
+    count: int
+    shade: int
+
+
+def summarise(
+    samples: ScoredSamples, ranked: Sequence[ClassFacts], selection: Selection
+) -> Summary:
+    """The numbers of the first section."""
+    several = len(ranked) > 1
+    scale = scale_of(samples.rmd)
+    known = samples.rmd[~np.isnan(samples.rmd)]
+    return Summary(
+        num_samples=len(samples),
+        num_compared=int((~np.isnan(samples.margins)).sum()),
+        num_doubtful=selection.num_doubtful,
+        by_suspicion=samples.suspicion is not None,
+        num_unusual=None if samples.agnostic is None else int(samples.is_unusual.sum()),
+        hardest=ranked[0] if several else None,
+        easiest=ranked[-1] if several else None,
+        confused=selection.pairs[0] if selection.pairs else None,
+        median=float(np.median(known)) if len(known) else float("nan"),
+        hardest_cut=samples.hardest_cut,
+        scale=scale,
+        bars=[] if scale is None else histogram(samples.rmd, scale, HISTOGRAM_BINS),
+    )
+
+
+def cuts_of(samples: ScoredSamples) -> Cuts:
+    """The steps of the slider, up to the most doubtful sample."""
+    doubts = np.sort(samples.doubts[samples.is_doubtful])
+    if not len(doubts):
+        return Cuts([0.0], [0], [])
+    largest = float(doubts[-1])
+    values = np.linspace(0, largest, CUTS + 1)
+    # The last step still shows the most doubtful sample.
+    counts = len(doubts) - np.searchsorted(doubts, values, side="left")
+    bars = histogram(doubts, Scale(0, largest), CUT_BINS, logarithmic=True)
+    return Cuts([round(value, 4) for value in values.tolist()], counts.tolist(), bars)
+
+
+def class_rows(
+    samples: ScoredSamples, ranked: Sequence[ClassFacts], scale: Scale | None
+) -> Sequence[ClassRow]:
+    """The classes of the table, the hardest first, with the outlines of their scores."""
+    listed = ranked[:LISTED_CLASSES]
+    if scale is None:
+        return [ClassRow(facts, "") for facts in listed]
+    shapes = densities([samples.rmd[facts.rows] for facts in listed], scale, OUTLINE_BINS)
+    return [
+        ClassRow(facts, outline(shape, OUTLINE_WIDTH, OUTLINE_HEIGHT))
+        for facts, shape in zip(listed, shapes, strict=True)
+    ]
+
+
+def matrix_of(samples: ScoredSamples) -> Sequence[Sequence[MatrixCell]] | None:
+    """Counts of labels and the classes that fit better; None where there are too many classes."""
+    labels = np.unique(samples.labels).tolist()
+    if len(labels) > SHOWN_CLASSES:
+        return None
+    confusions = count_confusions(samples)
+    classes = sorted({*labels, *(pair[1] for pair in confusions)})
+    if not 1 < len(classes) <= SHOWN_CLASSES or not confusions:
+        return None
+    sizes = Counter(samples.labels.tolist())
+    shares = {pair: count / sizes[pair[0]] for pair, count in confusions.items()}
+    largest = max(shares.values())
+
+    def shade(pair: tuple[int, int]) -> int:
+        if pair not in shares:
+            return 0
+        return min(SHADES, 1 + int((shares[pair] / largest) ** 0.5 * SHADES))
+
+    return [
+        [MatrixCell(one, other, confusions[one, other], shade((one, other))) for other in classes]
+        for one in classes
+    ]
+
+
+def review_data(
+    samples: ScoredSamples, cards: Sequence[Card], selection: Selection, key: str
+) -> Mapping[str, Any]:
+    """What the review needs besides the page: names, doubts and typical images by class.
+
+    Args:
+        samples: The scores.
+        cards: The doubtful samples of the page.
+        selection: The samples of all sections.
+        key: Text that tells the dataset from others.
+    """
+    labels = sorted(selection.typical)
+    cuts = cuts_of(samples)
+    return {
+        "key": key,
+        "total": len(samples),
+        "doubt": "margin" if samples.suspicion is None else "suspicion",
+        "names": {label: samples.name_of(label) for label in labels},
+        "typical": {label: list(selection.typical[label]) for label in labels},
+        "cuts": cuts.values,
+        "counts": cuts.counts,
+        "cards": [
+            {
+                "id": card.sample_id,
+                "label": card.label,
+                "nearest": card.nearest,
+                "margin": _rounded(card.margin),
+                "doubt": round(card.doubt, 4),
+                "difficulty": _rounded(card.rmd),
+                "percentile": _rounded(card.percentile),
+            }
+            for card in cards
+        ],
+    }
+
+
+def _rounded(number: float) -> float | None:
+    return None if np.isnan(number) else round(number, 4)

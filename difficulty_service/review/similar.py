@@ -1,0 +1,131 @@
+"""Which images resemble an image most: short vectors of all images, and an exact search in them.
+
+Making the vectors needs torch, searching them does not.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from difficulty_service.base.checksums import DamagedFile, append_checksum, verify_path
+from difficulty_service.base.files import replacing
+
+if TYPE_CHECKING:
+    from difficulty_service.features.store import FeatureStore
+    from difficulty_service.gaussians.gaussian import Gaussians
+
+ROWS_AT_ONCE = 1 << 14
+"""Vectors that are compared at a time, which fit into a processor's cache."""
+
+DECIMALS = 5
+"""Decimals of a cosine that are compared; float16 has fewer."""
+
+
+def write_vectors(
+    path: Path,
+    store: "FeatureStore",
+    gaussians: "Gaussians",
+    num_rows: int,
+    ids: pa.StringArray | None = None,
+) -> bool:
+    """Writes a vector of unit length for each row of a score file, float16, in a NumPy file.
+
+    The memory does not grow with the store.
+
+    Args:
+        path: File to write; it appears whole or not at all.
+        store: A complete store.
+        gaussians: Gaussians of features of the same kind.
+        num_rows: Number of rows of the score file.
+        ids: Ids of the rows; None where they are the samples of the store in its order. A row that
+            the store does not have gets NaN.
+
+    Returns:
+        Whether the store has a sample of the score file; no file is written otherwise.
+
+    Raises:
+        FeatureStoreError: A part of the store is damaged.
+    """
+    from difficulty_service.review.directions import coordinates, similarity_directions
+
+    directions = similarity_directions(gaussians)
+    shape = (num_rows, directions.shape[1])
+    found = first = 0
+    with replacing(path) as temporary:
+        vectors = np.lib.format.open_memmap(temporary, "w+", np.float16, shape)
+        if ids is not None:
+            vectors[:] = np.nan
+        for part_ids, block in coordinates(store, gaussians, directions):
+            rows, known = _rows_of(part_ids, ids, first)
+            lengths = np.linalg.norm(block, axis=1, keepdims=True)
+            vectors[rows] = (block / np.maximum(lengths, 1e-12))[known]
+            first += len(block)
+            found += len(rows)
+        vectors.flush()
+        del vectors
+        append_checksum(temporary)
+    if not found:
+        path.unlink()
+    return found > 0
+
+
+def map_vectors(path: Path) -> NDArray[np.float16]:
+    """Maps a file that `write_vectors` has written.
+
+    Raises:
+        DamagedFile: It has changed since, or has no checksum.
+        OSError: It cannot be read.
+    """
+    if verify_path(path) is None:
+        raise DamagedFile(f"{path} has no checksum")
+    vectors: NDArray[np.float16] = np.load(path, mmap_mode="r")
+    return vectors
+
+
+def _rows_of(
+    part_ids: pa.Array, ids: pa.StringArray | None, first: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Rows of the samples of a part that have one, and which samples these are."""
+    if ids is None or ids.slice(first, len(part_ids)).equals(part_ids):
+        return np.arange(first, first + len(part_ids)), np.ones(len(part_ids), bool)
+    rows = pc.index_in(part_ids, value_set=ids)
+    return rows.drop_null().cast(pa.int64()).to_numpy(), rows.is_valid().to_numpy(
+        zero_copy_only=False
+    )
+
+
+def most_similar(vectors: NDArray[np.float16], row: int, count: int) -> list[int]:
+    """Rows of the vectors with the largest cosines to one of them, without itself.
+
+    The search is exact and its memory is constant; of equal cosines the earlier row comes first.
+
+    Args:
+        vectors: Vectors of unit length, NaN where none is known. Shape (rows, dim).
+        row: Row of the vector.
+        count: Largest number of rows.
+
+    Returns:
+        The rows, the most similar one first; none where the vector of the row is not known.
+    """
+    query = vectors[row].astype(np.float32)
+    rows, cosines = np.empty(0, np.int64), np.empty(0, np.float32)
+    if np.isnan(query).any():
+        return []
+    for start in range(0, len(vectors), ROWS_AT_ONCE):
+        found = vectors[start : start + ROWS_AT_ONCE].astype(np.float32) @ query
+        # Copies get cosines that differ by rounding.
+        found = found.round(DECIMALS)
+        if start <= row < start + len(found):
+            found[row - start] = -np.inf
+        smallest = cosines[-1] if len(cosines) == count else -np.inf
+        places = np.flatnonzero(found > smallest)
+        rows = np.concatenate((rows, start + places))
+        cosines = np.concatenate((cosines, found[places]))
+        order = np.lexsort((rows, -cosines))[:count]
+        rows, cosines = rows[order], cosines[order]
+    nearest: list[int] = rows.tolist()
+    return nearest

@@ -1,0 +1,284 @@
+"""From a score file to a report: facts, pictures and the page.
+
+The report as HTML.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from difficulty_service.base.errors import ReportError
+from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.wording import count_of
+from difficulty_service.review.cards import Pictures, dataset_name, make_cards, read_pictures
+from difficulty_service.review.compared import ComparedColumn, bar_heights
+from difficulty_service.review.explained import (
+    LISTED_FINDINGS,
+    SMALLEST_CLASS,
+    ShownExplanation,
+)
+from difficulty_service.review.html_page import render_template
+from difficulty_service.review.map import ImageMap
+from difficulty_service.review.provenance import describe_provenance
+from difficulty_service.review.sections import (
+    LISTED_CLASSES,
+    class_rows,
+    cuts_of,
+    matrix_of,
+    review_data,
+    summarise,
+)
+from difficulty_service.review.selection import (
+    SHOWN_CLASSES,
+    ClassFacts,
+    Limits,
+    Selection,
+    rank_classes,
+    select,
+)
+from difficulty_service.review.stored_images import ImageSource
+from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.samples import ScoredSamples, to_samples
+
+STYLES = ("base.css", "report.css", "review.css")
+SCRIPTS = ("theme.js", "marks.js", "review.js", "dialog.js", "map.js")
+
+
+def render_page(values: Mapping[str, Any]) -> str:
+    """Fills the template of the report; every value is escaped.
+
+    Args:
+        values: Variables of the template.
+    """
+    return render_template("report.html.j2", values, styles=STYLES, scripts=SCRIPTS)
+
+
+MEGABYTE = 1_000_000
+DEFAULT_MAX_MB = 15.0
+
+SMALLEST_FACTOR = 0.002
+SHRINKING = 0.8
+"""Factors of the number of pictures: the smallest, and the steps towards it."""
+
+LENGTH_OF_NOTE = 300
+"""Bytes for the sentence about pictures that were left out."""
+
+
+@dataclass(frozen=True)
+class ReportParts:
+    """What a report shows besides the scores.
+
+    Attributes:
+        images: The dataset; None for a report without pictures.
+        compared: A column to set beside the difficulty, or None.
+        map: Positions of the samples by their features, or None.
+        explained: What hard samples share in words, or None.
+        max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
+        notes: Sentences that the page shows, such as why there are no pictures.
+    """
+
+    images: ImageSource | None = None
+    compared: ComparedColumn | None = None
+    map: ImageMap | None = None
+    explained: ShownExplanation | None = None
+    max_mb: float = DEFAULT_MAX_MB
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """A report on disk.
+
+    Attributes:
+        path: The file.
+        num_bytes: Its size.
+        num_pictures: Number of pictures in it.
+        warnings: Warnings, one sentence each.
+    """
+
+    path: Path
+    num_bytes: int
+    num_pictures: int
+    warnings: Sequence[str]
+
+
+def require_report_file(path: Path, max_mb: float = DEFAULT_MAX_MB) -> None:
+    """Raises ReportError where `write_report` could not write to a path."""
+    require_output_file(path, (".html", ".htm"), ReportError)
+    if not max_mb > 0:
+        raise ReportError(
+            f"a report of {max_mb:g} MB would hold nothing",
+            "name a size above 0, such as 15",
+            parameter="max_mb",
+        )
+
+
+def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenReport:
+    """Writes a report; the file appears whole or not at all.
+
+    Args:
+        path: File to write, which ends in .html; an existing one is replaced.
+        scores: A score file with the columns of SCHEMA.
+        parts: What it shows besides the scores.
+
+    Raises:
+        ReportError: The name has another ending or is that of a folder, or no sample has a score.
+    """
+    require_report_file(path, parts.max_mb)
+    samples = to_samples(scores)
+    ranked = rank_classes(samples)
+    if not ranked:
+        raise ReportError(
+            "none of the samples has a score, so there is nothing to report",
+            "score the dataset again; the warnings say why there are no scores",
+        )
+    selection = select(samples, ranked, Limits())
+    pictures = _read(samples, selection, parts.images)
+    notes = _problems(pictures)
+
+    def render() -> bytes:
+        shown = replace(parts, notes=(*parts.notes, *notes))
+        values = _values(scores, samples, ranked, selection, pictures, shown)
+        return render_page(values).encode("utf-8", "replace")
+
+    page = render()
+    largest = int(parts.max_mb * MEGABYTE)
+    if len(page) > largest and pictures.uris:
+        wanted = _num_shown(samples, selection, pictures)
+        room = largest - (len(page) - _size(samples, selection, pictures)) - LENGTH_OF_NOTE
+        selection = _fewer(samples, ranked, selection, pictures, room)
+        if _size(samples, selection, pictures) > room:
+            pictures = replace(pictures, uris={})
+        shown = _num_shown(samples, selection, pictures)
+        notes = (
+            *notes,
+            f"{shown:,} of {wanted:,} pictures are shown, so that the file stays below "
+            f"{parts.max_mb:g} MB (--max-mb)",
+        )
+        page = render()
+    with replacing(path) as temporary:
+        temporary.write_bytes(page)
+    return WrittenReport(path, len(page), _num_shown(samples, selection, pictures), notes)
+
+
+def _read(samples: ScoredSamples, selection: Selection, source: ImageSource | None) -> Pictures:
+    if source is None:
+        return Pictures({}, {})
+    ids = {row: samples.ids[row].as_py() for row in dict.fromkeys(selection.rows())}
+    return read_pictures(source, list(ids.values()), {ids[row] for row in selection.doubtful})
+
+
+def _problems(pictures: Pictures) -> tuple[str, ...]:
+    """A sentence about the images that cannot be read, if there are any."""
+    if not pictures.problems:
+        return ()
+    sample_id, reason = next(iter(pictures.problems.items()))
+    number = count_of(len(pictures.problems), "picture")
+    return (f"{number} cannot be shown, the first is {sample_id}: {reason}",)
+
+
+def _fewer(
+    samples: ScoredSamples,
+    ranked: Sequence[ClassFacts],
+    selection: Selection,
+    pictures: Pictures,
+    room: int,
+) -> Selection:
+    """A selection with fewer samples of every kind, whose pictures take at most `room` bytes.
+
+    Where even the smallest selection takes more, it is returned.
+    """
+    factor = max(0.0, room / _size(samples, selection, pictures))
+    while factor > SMALLEST_FACTOR:
+        selection = select(samples, ranked, Limits().scaled(factor))
+        if _size(samples, selection, pictures) <= room:
+            break
+        factor *= SHRINKING
+    return selection
+
+
+def _uris(samples: ScoredSamples, selection: Selection, pictures: Pictures) -> Iterator[str]:
+    """The data URI of every picture on the page, as often as it occurs."""
+    for row in selection.rows():
+        uri = pictures.uris.get(samples.ids[row].as_py())
+        if uri is not None:
+            yield uri
+
+
+def _size(samples: ScoredSamples, selection: Selection, pictures: Pictures) -> int:
+    return sum(map(len, _uris(samples, selection, pictures)))
+
+
+def _num_shown(samples: ScoredSamples, selection: Selection, pictures: Pictures) -> int:
+    return sum(1 for _ in _uris(samples, selection, pictures))
+
+
+def _values(
+    scores: ScoreFile,
+    samples: ScoredSamples,
+    ranked: Sequence[ClassFacts],
+    selection: Selection,
+    pictures: Pictures,
+    parts: ReportParts,
+) -> dict[str, Any]:
+    """Variables of the template."""
+    cards = make_cards(samples, pictures)
+    summary = summarise(samples, ranked, selection)
+    doubtful = cards(selection.doubtful)
+    provenance = scores.provenance
+    shown = ranked[:SHOWN_CLASSES]
+    labels = Counter(card.label for card in doubtful)
+    nearest = Counter(card.nearest for card in doubtful)
+    return {
+        "name": dataset_name(provenance.dataset or "these images"),
+        "backbone": provenance.backbone,
+        "num_classes": len(ranked),
+        "summary": summary,
+        "measure": samples.measure,
+        "kinds": [cards(rows) for rows in selection.kinds],
+        "has_pictures": bool(pictures.uris),
+        "doubtful": doubtful,
+        "cuts": cuts_of(samples),
+        "label_options": [(label, samples.name_of(label)) for label in sorted(labels)],
+        "nearest_options": [(label, samples.name_of(label)) for label in sorted(nearest)],
+        "unusual": cards(selection.unusual),
+        "class_rows": class_rows(samples, ranked, summary.scale),
+        "num_listed_classes": LISTED_CLASSES,
+        "strips": [
+            (facts, cards(selection.hardest[facts.label]), cards(selection.easiest[facts.label]))
+            for facts in shown
+        ],
+        "matrix": matrix_of(samples),
+        "pairs": selection.pairs,
+        "pictured_pairs": [cards(rows) for rows in selection.pictured_pairs],
+        "class_name": samples.name_of,
+        "map": parts.map,
+        "map_data": parts.map.data(samples) if parts.map else None,
+        "explained": parts.explained,
+        "num_listed_findings": LISTED_FINDINGS,
+        "smallest_explained_class": SMALLEST_CLASS,
+        "compared": parts.compared,
+        "compared_heights": bar_heights(parts.compared) if parts.compared else [],
+        "copies": [cards(copies) for copies in selection.copies],
+        "num_copies": len(samples.copy_of) - samples.copy_of.null_count,
+        "near": provenance.near_duplicates,
+        "facts": describe_provenance(provenance),
+        "noun": provenance.noun,
+        "warnings": provenance.warnings,
+        "notes": parts.notes,
+        "elsewhere": cards(dict.fromkeys(selection.typical_elsewhere())),
+        "data": review_data(samples, doubtful, selection, _key(scores, samples)),
+    }
+
+
+def _key(scores: ScoreFile, samples: ScoredSamples) -> str:
+    """The fingerprint of the dataset, or that of the sample ids where it is unknown."""
+    if fingerprint := scores.provenance.fingerprint:
+        return fingerprint
+    digest = hashlib.sha256()
+    for sample_id in samples.ids.to_pylist():
+        digest.update(f"{sample_id}\n".encode())
+    return digest.hexdigest()

@@ -1,1 +1,0 @@
-"""Threads, and how a process is set up before it computes."""

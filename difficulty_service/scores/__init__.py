@@ -1,0 +1,1 @@
+"""The score file: what writes it, reads it, and combines several."""

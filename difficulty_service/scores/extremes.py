@@ -1,0 +1,87 @@
+"""The hardest, the easiest and the most doubtful samples, picked while the scores pass by."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from difficulty_service.base.tables import to_numpy
+from difficulty_service.scores.file import SCHEMA
+
+OTHER_CLASS = {"label_margin": "nearest_label_name", "suspicion": "suspected_label_name"}
+"""Columns that are above 0 where a sample looks more like another class, and that class."""
+
+
+class TopRows:
+    """The rows with the largest values of a column, of all rows seen so far.
+
+    Args:
+        count: Number of rows to keep.
+        column: Column to compare; rows without a value are left out.
+        shown: Other columns to keep.
+        largest: Whether to keep the largest values, or else the smallest.
+
+    Attributes:
+        rows: The columns `shown` and `column`, the largest value first.
+    """
+
+    def __init__(
+        self, count: int, column: str, shown: Sequence[str], *, largest: bool = True
+    ) -> None:
+        self._count = count
+        self._column = column
+        self._order = "descending" if largest else "ascending"
+        schema = pa.schema([SCHEMA.field(name) for name in (*shown, column)])
+        self.rows: pa.Table = pa.Table.from_batches([], schema)
+
+    def update(self, rows: pa.Table) -> None:
+        """Takes more rows into account."""
+        known = rows.select(self.rows.column_names).filter(rows[self._column].is_valid())
+        candidates = pa.concat_tables([self.rows, known.cast(self.rows.schema)])
+        candidates = candidates.unify_dictionaries().combine_chunks()
+        chosen = pc.select_k_unstable(candidates, self._count, [(self._column, self._order)])
+        self.rows = candidates.take(chosen).sort_by([(self._column, "descending")])
+
+
+class Extremes:
+    """The samples at the ends of a score file.
+
+    Args:
+        count: Number of samples to keep of each kind.
+        evidence: Column of OTHER_CLASS that doubtful samples are known by.
+
+    Attributes:
+        evidence: That column.
+    """
+
+    def __init__(self, count: int, evidence: str = "label_margin") -> None:
+        self.evidence = evidence
+        shown = ("sample_id", "label_name")
+        self._hardest = TopRows(count, "rmd", shown)
+        self._easiest = TopRows(count, "rmd", shown, largest=False)
+        self._doubtful = TopRows(count, evidence, (*shown, OTHER_CLASS[evidence]))
+
+    @property
+    def hardest(self) -> pa.Table:
+        """Columns sample_id, label_name and rmd of the hardest samples, from hard to easy."""
+        return self._hardest.rows
+
+    @property
+    def easiest(self) -> pa.Table:
+        """The same of the easiest samples, also from hard to easy."""
+        return self._easiest.rows
+
+    @property
+    def doubtful(self) -> pa.Table:
+        """Samples that look more like another class than their own, the clearest first.
+
+        Columns sample_id, label_name, the name of the other class, and the evidence, which is
+        above 0.
+        """
+        values = to_numpy(self._doubtful.rows[self.evidence].combine_chunks())
+        return self._doubtful.rows[: int((values > 0).sum())]
+
+    def update(self, rows: pa.Table) -> None:
+        """Takes more rows into account."""
+        for each in (self._hardest, self._easiest, self._doubtful):
+            each.update(rows)

@@ -1,0 +1,276 @@
+"""The score file: one row per sample, and where the scores came from.
+
+This schema is the contract between writers and readers of scores; `docs/score-file.md` documents
+it. A file has the columns that were computed, and no others. Larger is harder in every score
+column. The ending of the name chooses the format. Parquet also holds where the scores came from;
+CSV and JSON Lines have a JSON file beside them for that.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+
+from difficulty_service.base.checksums import DamagedFile, dump_checked, load_checked
+from difficulty_service.base.errors import ScoreFileError
+from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.tables import (
+    UNREADABLE,
+    WRITERS,
+    open_parquet,
+    read_csv,
+    read_json_lines,
+)
+from difficulty_service.scores.columns import PLUGGED, require_columns
+from difficulty_service.scores.provenance import Provenance
+
+SCHEMA_VERSION = 2
+METADATA_KEY = b"difficulty"
+REMEDY = "score again, or take a copy of the file"
+
+SCHEMA = pa.schema(
+    [
+        pa.field("sample_id", pa.string(), nullable=False),
+        pa.field("label", pa.int32(), nullable=False),
+        pa.field("label_name", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("md", pa.float64()),
+        pa.field("md_agnostic", pa.float64()),
+        pa.field("rmd", pa.float64()),
+        pa.field("rmd_std", pa.float32()),
+        pa.field("rmd_loo", pa.float64()),
+        pa.field("nearest_label", pa.int32()),
+        pa.field("nearest_label_name", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("label_margin", pa.float64()),
+        pa.field("percentile", pa.float32()),
+        pa.field("duplicate_of", pa.string()),
+        pa.field("near_duplicate_of", pa.string()),
+        pa.field("kmeans", pa.float32()),
+        pa.field("knn", pa.float32()),
+        pa.field("suspicion", pa.float64()),
+        pa.field("label_probability", pa.float32()),
+        pa.field("suspected_label", pa.int32()),
+        pa.field("suspected_label_name", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("agree", pa.float64()),
+        pa.field("loss", pa.float64()),
+        pa.field("doubt", pa.float64()),
+        *(pa.field(scorer.name, pa.float64()) for scorer in PLUGGED),
+    ]
+)
+"""Every column that a file may have, in their order; those that take no nulls are in every file."""
+
+REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
+"""Columns of every file."""
+
+READERS: Mapping[str, Callable[[Path, pa.Schema], pa.Table]] = {
+    ".csv": read_csv,
+    ".jsonl": read_json_lines,
+}
+"""Readers of the formats that have their provenance in a file beside them."""
+
+
+@dataclass(frozen=True)
+class ScoreFile:
+    """The contents of a score file.
+
+    Attributes:
+        table: One row per sample; those columns of SCHEMA that were computed, or some of them.
+        provenance: Where the scores come from; nothing is known where the file beside a CSV or
+            JSON Lines file is gone.
+    """
+
+    table: pa.Table
+    provenance: Provenance
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """One column.
+
+        Raises:
+            ScoreFileError: It is absent; the remedy is what computes it.
+        """
+        require_columns([name], self.table.column_names, "the score file")
+        return self.table[name]
+
+
+def require_score_file_name(path: Path) -> None:
+    """Raises ScoreFileError where `write_scores` could not write to a path."""
+    require_output_file(path, WRITERS, ScoreFileError)
+
+
+def provenance_file(path: Path) -> Path:
+    """The file that holds the provenance of a score file in CSV or JSON Lines."""
+    return path.with_name(f"{path.name}.json")
+
+
+def write_scores(path: Path, parts: pa.Table | Iterable[pa.Table], provenance: Provenance) -> None:
+    """Writes a score file; it appears whole or not at all.
+
+    Args:
+        path: File to write, which ends in .parquet, .csv or .jsonl; an existing one is replaced.
+        parts: One table, or several that become a row group each, with the same columns. These
+            are columns of SCHEMA, in any order; those that were not computed are left out.
+        provenance: Where the scores come from; the schema version is added.
+
+    Raises:
+        ScoreFileError: The name has another ending or is that of a folder, or a column is unknown,
+            missing or cannot take its type.
+    """
+    require_score_file_name(path)
+    description = {"schema_version": SCHEMA_VERSION, **provenance.to_json()}
+    described = json.dumps(description, sort_keys=True, allow_nan=False)
+    remaining = iter([parts] if isinstance(parts, pa.Table) else parts)
+    first = next(remaining, None)
+    fields = _fields(() if first is None else first.column_names)
+    schema = fields.with_metadata({METADATA_KEY: described.encode()})
+    ending = path.suffix.lower()
+    with ExitStack() as stack:
+        temporary = stack.enter_context(replacing(path))
+        if ending in READERS:
+            beside = stack.enter_context(replacing(provenance_file(path)))
+            beside.write_text(dump_checked(description, indent=1, sort_keys=True) + "\n")
+        write = stack.enter_context(WRITERS[ending](temporary, schema))
+        for part in () if first is None else chain([first], remaining):
+            write(_conform(part, fields).replace_schema_metadata(schema.metadata))
+
+
+def to_schema(part: pa.Table) -> pa.Table:
+    """The columns of a table in the order and with the types of SCHEMA.
+
+    Raises:
+        ScoreFileError: A column is unknown, missing or cannot take its type.
+    """
+    return _conform(part, _fields(part.column_names))
+
+
+def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
+    """Reads a score file, or some of its columns.
+
+    Args:
+        path: Score file. A name that ends in .csv or .jsonl is read as such, any other as Parquet.
+        columns: Columns of SCHEMA, or columns that were added to the file; None for those of SCHEMA
+            that the file has.
+
+    Raises:
+        ScoreFileError: The file is missing, is not a score file, has a version that this package
+            does not know, has a provenance with values of another type, or lacks a column; the
+            remedy is then what computes it.
+    """
+    with _opened(path) as opened:
+        present = opened.schema.names
+        names = list(columns or _fields(present).names)
+        require_columns(names, present, str(path))
+        table = opened.read(names)
+    return ScoreFile(table.select(names).replace_schema_metadata(None), opened.provenance)
+
+
+def read_score_schema(path: Path) -> pa.Schema:
+    """Names and types of all columns of a score file; errors as for `read_scores`."""
+    with _opened(path) as opened:
+        return opened.schema.remove_metadata()
+
+
+@dataclass(frozen=True)
+class _OpenScores:
+    """A score file whose columns are still to be read."""
+
+    schema: pa.Schema
+    provenance: Provenance
+    read: Callable[[list[str]], pa.Table]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_OpenScores]:
+    """Opens a score file of any format."""
+    ending = path.suffix.lower()
+    try:
+        if ending in READERS:
+            table = _with_types(READERS[ending](path, SCHEMA))
+            yield _OpenScores(table.schema, _provenance_beside(path), table.select)
+            return
+        with open_parquet(path) as file:
+            described = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+            if described is None:
+                raise ScoreFileError(
+                    f"{path} is not a score file: its metadata lacks the key "
+                    f"{METADATA_KEY.decode()!r}"
+                )
+            provenance = _checked(path, json.loads(described))
+            yield _OpenScores(
+                file.schema_arrow, provenance, lambda columns: file.read(columns=columns)
+            )
+    except FileNotFoundError:
+        raise ScoreFileError(f"there is no score file {path}") from None
+    except DamagedFile as error:
+        raise ScoreFileError(f"{path} is damaged: {error}", REMEDY) from error
+    except UNREADABLE as error:
+        kind = {".csv": "CSV", ".jsonl": "JSON Lines"}.get(ending, "Parquet")
+        raise ScoreFileError(f"{path} cannot be read as {kind}: {error}", REMEDY) from error
+
+
+def _provenance_beside(path: Path) -> Provenance:
+    """The provenance of a file of text; nothing is known where the file that holds it is gone."""
+    beside = provenance_file(path)
+    try:
+        return _checked(beside, load_checked(beside.read_text()))
+    except FileNotFoundError:
+        return Provenance()
+    except ValueError as error:
+        raise ScoreFileError(f"{beside} is damaged: {error}", REMEDY) from error
+
+
+def _checked(path: Path, values: Mapping[str, object]) -> Provenance:
+    """The provenance, if its version is known and its values have their types."""
+    version = values.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ScoreFileError(
+            f"{path} has score schema {version}, but this package reads {SCHEMA_VERSION}",
+            "score again",
+        )
+    try:
+        return Provenance.of(values)
+    except ValueError as error:
+        raise ScoreFileError(f"the provenance of {path} {error}", REMEDY) from error
+
+
+def _with_types(table: pa.Table) -> pa.Table:
+    """Gives the columns of SCHEMA the types that text does not tell."""
+    for index, name in enumerate(table.column_names):
+        if name in SCHEMA.names:
+            table = table.set_column(index, SCHEMA.field(name), table[name].cast(_type_of(name)))
+    return table
+
+
+def _type_of(name: str) -> pa.DataType:
+    return SCHEMA.field(name).type
+
+
+def _fields(names: Iterable[str]) -> pa.Schema:
+    """The part of SCHEMA with these columns and those of every file."""
+    chosen = {*names, *REQUIRED}
+    return pa.schema([field for field in SCHEMA if field.name in chosen])
+
+
+def _conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, with its types."""
+    unknown = sorted(set(part.column_names) - set(SCHEMA.names))
+    if unknown:
+        raise ScoreFileError(f"unknown score columns {unknown}; the schema has {SCHEMA.names}")
+    others = sorted(set(part.column_names) - set(schema.names))
+    if others:
+        raise ScoreFileError(f"the first scores of the file lack the columns {others}")
+    return pa.table([_column(part, field) for field in schema], schema=schema)
+
+
+def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    if field.name not in table.column_names:
+        raise ScoreFileError(f"the scores lack the column {field.name!r}")
+    column = table[field.name]
+    if not field.nullable and column.null_count:
+        raise ScoreFileError(f"column {field.name!r} has {column.null_count} nulls, expected none")
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ScoreFileError(f"column {field.name!r} cannot be {field.type}: {error}") from error

@@ -1,0 +1,246 @@
+"""Gaussians together with the description of the features they were fitted to.
+
+Gaussians on disk: a safetensors file for scoring new data and for merging.
+
+Joins Gaussians that were fitted to several datasets.
+
+Which features may be scored with which Gaussians, by their descriptions.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor
+
+from difficulty_service.base.checked_safetensors import UNREADABLE, read_tensors, write_tensors
+from difficulty_service.base.checksums import DamagedFile
+from difficulty_service.base.errors import FeatureStoreError, Setting, StatisticsError
+from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.wording import list_names
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.gaussians.factor import Factor
+from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.gaussians.gaussian import Gaussians, fit_gaussians
+from difficulty_service.gaussians.moments import Moments, merge
+from difficulty_service.gaussians.ridge import needs_ridge
+
+FORMAT_VERSION = 2
+METADATA_KEY = "difficulty"
+REMEDY = "make it again with `difficulty fit`"
+
+
+def save_gaussians(path: Path, gaussians: Gaussians, fitted_on: FeatureDescription) -> None:
+    """Writes Gaussians and the description of their features atomically."""
+    description = {
+        "format_version": FORMAT_VERSION,
+        "options": vars(gaussians.options),
+        "warnings": gaussians.warnings,
+        "provenance": fitted_on.to_json(),
+    }
+    tensors = {
+        "mean": gaussians.mean,
+        "class_means": gaussians.class_means,
+        **{f"moments.{name}": tensor for name, tensor in vars(gaussians.moments).items()},
+    }
+    if gaussians.centre is not None:
+        tensors["centre"] = gaussians.centre
+    for name, factor in (("within", gaussians.within), ("agnostic", gaussians.agnostic)):
+        tensors[f"{name}.whitening"] = factor.whitening
+        description[name] = {
+            key: value for key, value in vars(factor).items() if key != "whitening"
+        }
+    with replacing(path) as temporary:
+        write_tensors(temporary, tensors, {METADATA_KEY: json.dumps(description, sort_keys=True)})
+
+
+def load_gaussians(path: Path) -> tuple[Gaussians, FeatureDescription]:
+    """Reads Gaussians and the description of the features they were fitted to.
+
+    Raises:
+        StatisticsError: The file is missing or damaged, or of a version that this package does not
+            know.
+    """
+    try:
+        tensors, metadata = read_tensors(path)
+        return _to_gaussians(path, tensors, json.loads(metadata.get(METADATA_KEY, "{}")))
+    except FileNotFoundError:
+        raise StatisticsError(f"there is no Gaussians file {path}") from None
+    except DamagedFile as error:
+        raise StatisticsError(f"{path} is damaged: {error}", REMEDY) from error
+    except UNREADABLE as error:
+        raise StatisticsError(f"{path} is not a whole safetensors file: {error}", REMEDY) from error
+    except FeatureStoreError as error:
+        raise StatisticsError(f"{path} is damaged: {error.problem}", REMEDY) from error
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise StatisticsError(f"{path} is damaged ({error!r})", REMEDY) from error
+
+
+def _to_gaussians(
+    path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]
+) -> tuple[Gaussians, FeatureDescription]:
+    """The Gaussians of a file, and the description of their features."""
+    version = description.get("format_version")
+    if version != FORMAT_VERSION:
+        raise StatisticsError(
+            f"{path} is not a Gaussians file of version {FORMAT_VERSION}: its version is {version}",
+            REMEDY,
+        )
+    moments = Moments(**{name: tensors[f"moments.{name}"] for name in Moments.__dataclass_fields__})
+    within, agnostic = (
+        Factor(tensors[f"{name}.whitening"], **description[name]) for name in ("within", "agnostic")
+    )
+    gaussians = Gaussians(
+        moments=moments,
+        mean=tensors["mean"],
+        class_means=tensors["class_means"],
+        within=within,
+        agnostic=agnostic,
+        options=FitOptions(**description["options"]),
+        warnings=tuple(description["warnings"]),
+        centre=tensors.get("centre"),
+    )
+    return gaussians, FeatureDescription.of(description["provenance"])
+
+
+@dataclass(frozen=True)
+class FittedGaussians:
+    """All that is needed to score features, and to tell whether the scores would make sense.
+
+    Attributes:
+        gaussians: The fitted Gaussians.
+        description: Description of the feature store they were fitted to.
+    """
+
+    gaussians: Gaussians
+    description: FeatureDescription
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings for whoever will score with them, one sentence each, with classes by name."""
+        single = self.gaussians.single_sample_classes
+        if not single:
+            return list(self.gaussians.warnings)
+        names = self.description.class_names
+        return [
+            *self.gaussians.warnings,
+            "classes with a single image, which gets no score: "
+            + list_names([names[label] for label in single]),
+        ]
+
+    @staticmethod
+    def require_file_name(path: Path) -> None:
+        """Raises StatisticsError where Gaussians cannot be written to a path, such as a folder."""
+        require_output_file(path, (".safetensors", ""), StatisticsError)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads a file that `save` wrote.
+
+        Raises:
+            StatisticsError: The file is missing, damaged or not a file of Gaussians.
+        """
+        return cls(*load_gaussians(path))
+
+    def save(self, path: Path) -> None:
+        """Writes a safetensors file; it appears whole or not at all.
+
+        Raises:
+            StatisticsError: `require_file_name` refuses the name.
+        """
+        self.require_file_name(path)
+        save_gaussians(path, self.gaussians, self.description)
+
+
+def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
+    """Gaussians as if they had been fitted to all the datasets at once.
+
+    Args:
+        files: Gaussians of datasets with the same classes and the same kind of features. The
+            shrinkage of the first file applies to all. Where a ridge is needed, it is the smallest
+            one of any file, and features are not scaled to unit length, because each file did so
+            around another point.
+
+    Raises:
+        StatisticsError: The files differ in kind of features, classes or augmentation, and the
+            message names each difference; or their shrinkage needs the features themselves.
+    """
+    fitted = [FittedGaussians.load(file) for file in files]
+    for file, each in zip(files[1:], fitted[1:], strict=True):
+        _require_same_kind(files[0], fitted[0], file, each)
+    options = fitted[0].gaussians.options
+    if options.shrinkage == "ledoit-wolf":
+        raise StatisticsError(
+            "the Ledoit-Wolf intensity needs a pass over the features",
+            "fit the Gaussians with ",
+            Setting("shrinkage", "auto"),
+            ", oas or a number, or merge the stores and fit them once",
+            parameter="shrinkage",
+        )
+    moments = merge([each.gaussians.moments for each in fitted])
+    ridge = 0.0
+    few = options.shrinkage == "auto" and needs_ridge(moments, options.runs)
+    if few or options.shrinkage == "leave-one-out":
+        # The best ridge needs the features; more samples need no larger one than any part did.
+        ridges = [each.gaussians.within.ridge for each in fitted]
+        ridge = min((ridge for ridge in ridges if ridge > 0), default=0.0)
+    merged = fit_gaussians(moments, options, ridge=ridge)
+    return FittedGaussians(merged, _describe([each.description for each in fitted]))
+
+
+def _require_same_kind(
+    first_file: Path, first: FittedGaussians, file: Path, second: FittedGaussians
+) -> None:
+    names = (f"in {first_file}", f"in {file}")
+    different = first.description.kind_and_class_differences(second.description, names)
+    if different:
+        raise StatisticsError(
+            f"{first_file} and {file} were fitted to other features ({'; '.join(different)})"
+        )
+    runs, other_runs = first.gaussians.options.runs, second.gaussians.options.runs
+    if runs != other_runs:
+        raise StatisticsError(
+            f"{file} was fitted to {other_runs} rows per sample, {first_file} to {runs}",
+            "extract both with the same ",
+            Setting("augment_runs"),
+            parameter="augment_runs",
+        )
+
+
+def _describe(descriptions: Sequence[FeatureDescription]) -> FeatureDescription:
+    """The description of the features of merged Gaussians."""
+    prints = "\n".join(each.fingerprint for each in descriptions)
+    first, *others = descriptions
+    return first.joined(others, hashlib.sha256(prints.encode()).hexdigest())
+
+
+def require_same_features(description: FeatureDescription, fitted_on: FeatureDescription) -> None:
+    """Refuses Gaussians that were fitted to another kind of features, or to other classes only.
+
+    Args:
+        description: Description of the features to score.
+        fitted_on: Description of the features that the Gaussians were fitted to.
+
+    Raises:
+        StatisticsError: The features are not of the same kind, and the message names each
+            difference; or no class has the same name, so that no sample would get a score.
+    """
+    different = description.kind_differences(fitted_on, ("in the features", "in the Gaussians"))
+    if different:
+        raise StatisticsError(
+            f"the Gaussians were fitted to other features ({'; '.join(different)})",
+            parameter="gaussians",
+        )
+    names, fitted_names = description.class_names, fitted_on.class_names
+    if set(names).isdisjoint(fitted_names):
+        raise StatisticsError(
+            f"no class of the dataset ({list_names(names)}) is among those that the Gaussians were "
+            f"fitted to ({list_names(fitted_names)}), so no image would get a score",
+            "give Gaussians of the same classes, or leave out ",
+            Setting("gaussians"),
+            " to fit new ones",
+            parameter="gaussians",
+        )

@@ -1,0 +1,181 @@
+"""Where the scores of a file come from: the JSON under the key `difficulty` of its metadata."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Self
+
+from pydantic import Strict
+
+from difficulty_service.base.contract import Contract, Names
+from difficulty_service.features.description import Extraction, FeatureDescription
+
+
+class FittedOn(Contract):
+    """The features that Gaussians were fitted to, as far as a score file names them."""
+
+    dataset: str | None = None
+    """Location of their dataset."""
+    fingerprint: str | None = None
+    """Fingerprint of that dataset."""
+    num_samples: int | None = None
+    """Number of its samples."""
+    corruption: str | None = None
+    """Corruption of its images; only where there is one."""
+
+    @classmethod
+    def of_features(cls, description: FeatureDescription) -> Self:
+        """Those fields of a description that it has."""
+        fields = set(cls.model_fields)
+        return cls.of(description.model_dump(include=fields, exclude_unset=True))
+
+
+class LabelRuleFit(Contract):
+    """What was fitted for `suspicion` or `agree`."""
+
+    ridge: float | None = None
+    """Share of the mean variance of all samples that is added to every direction."""
+    scale: float | None = None
+    """Factor on the squared distances, beta."""
+    likelihood: float | None = None
+    """Mean log-probability of the labels left out, in nats."""
+    landmarks: int | None = None
+    """Number of landmarks; only of `suspicion`, as the following."""
+    width: float | None = None
+    """Width of the kernel around a landmark."""
+    noise_samples: int | None = None
+    """Number of samples from which the confusions of labels were estimated."""
+    noise_gain: float | None = None
+    """Log-probability per sample that the confusions gain, in nats."""
+
+
+class ConsensusInput(Contract):
+    """What tells one input of a consensus from the others; null for what is not known."""
+
+    name: str
+    """Name of the file or of the features."""
+    backbone: str | None
+    """Backbone of the features."""
+    weights_sha256: str | None
+    """SHA-256 of its weights."""
+    features: str | None
+    """Layer that the features are taken from."""
+    feature_dim: int | None
+    """Length of a feature vector."""
+    fingerprint: str | None
+    """Fingerprint of the dataset."""
+    shrinkage: int | float | str | None
+    """Rule or intensity of the shrinkage."""
+
+
+class Consensus(Contract):
+    """What a consensus is made of."""
+
+    mean_of: str
+    """What was averaged: `log-densities` or `ranks`."""
+    inputs: Annotated[tuple[ConsensusInput, ...], Strict(strict=False)]
+    """The inputs, in order."""
+    columns: Mapping[str, str]
+    """Meaning of each column."""
+
+
+class EvaluatedRun(Contract):
+    """The trained classifiers whose predictions were scored."""
+
+    run: str
+    """Folder of the run."""
+    recipe: str
+    """Name of its recipe."""
+    seeds: Mapping[str, str]
+    """SHA-256 of the model of each seed."""
+    columns: Mapping[str, str]
+    """Meaning of each column."""
+
+
+class Provenance(Extraction):
+    """Where scores come from and how they were computed; all of it may be unknown."""
+
+    schema_version: int | None = None
+    """Version of the columns and of these keys, which a file always has."""
+    dataset: str | None = None
+    """Location of the dataset, as the user gave it."""
+    fingerprint: str | None = None
+    """Text that is another one where the samples or their labels are others."""
+    class_names: Names = ()
+    """Name of each class index."""
+    num_samples: int | None = None
+    """Number of samples of the dataset."""
+    shard_size: int | None = None
+    """Largest number of samples of a part of the features."""
+    augment_runs: int | None = None
+    """Number of randomly augmented passes over each image; 0 for one plain pass."""
+    fitted_on: FittedOn | None = None
+    """Dataset, fingerprint, samples and corruption that the Gaussians were fitted to."""
+    shrinkage: int | float | str | None = None
+    """Rule or intensity of the shrinkage."""
+    products: str | None = None
+    """Type that matrix products were computed in."""
+    reliable: bool | None = None
+    """Whether there were samples enough, or shrinkage, to trust the scores."""
+    unit_length: bool | None = None
+    """Whether features were scaled to unit length."""
+    within_intensity: float | None = None
+    """Shrinkage intensity of the covariance within classes."""
+    within_ridge: float | None = None
+    """Its ridge."""
+    within_condition: float | None = None
+    """Its condition number; null where it is singular."""
+    within_rank: int | None = None
+    """Its rank."""
+    agnostic_intensity: float | None = None
+    """Shrinkage intensity of the covariance of all samples."""
+    agnostic_ridge: float | None = None
+    """Its ridge."""
+    agnostic_condition: float | None = None
+    """Its condition number; null where it is singular."""
+    agnostic_rank: int | None = None
+    """Its rank."""
+    num_scored: int | None = None
+    """Number of samples with an `rmd`, or of a classifier's predictions with a `loss`."""
+    num_doubtful: int | None = None
+    """Number of samples with a `suspicion` above 0, or without that column a `label_margin`."""
+    num_duplicates: int | None = None
+    """Number of samples with a `duplicate_of`."""
+    near_duplicates: int | float | None = None
+    """Smallest cosine of near copies that was asked for; null where they were not looked for."""
+    num_near_duplicates: int | None = None
+    """Number of samples with a `near_duplicate_of`; null where they were not looked for."""
+    num_bad_images: int | None = None
+    """Number of samples that could not be read."""
+    suspicion: LabelRuleFit | None = None
+    """What was fitted for `suspicion`: ridge, scale, likelihood, landmarks, width, noise_samples
+    and noise_gain; only with that column."""
+    agree: LabelRuleFit | None = None
+    """What was fitted for `agree`: ridge, scale and likelihood; only with that column."""
+    consensus: Consensus | None = None
+    """In a consensus, mean_of, inputs and the meaning of each of its columns."""
+    predictions: EvaluatedRun | None = None
+    """In a file of `difficulty evaluate`, run, recipe, seeds and the meaning of its columns."""
+
+    @classmethod
+    def of_features(cls, description: FeatureDescription) -> Self:
+        """What scores have of the description of their features."""
+        known = description.to_json()
+        return cls.of({key: value for key, value in known.items() if key != "num_shards"})
+
+    @classmethod
+    def in_common(cls, inputs: Sequence["Provenance"]) -> Self:
+        """What all inputs of a consensus have in common, and where the images of the first are."""
+        first, *others = [each.to_json() for each in inputs]
+        common = {
+            key: value
+            for key, value in first.items()
+            if key != "schema_version" and all(other.get(key) == value for other in others)
+        }
+        if "fingerprint" not in common:
+            # The images of a page or a cleaned list are looked for where the first input has them.
+            places = ("dataset", "dataset_options")
+            common |= {key: first[key] for key in places if key in first}
+        return cls.of(common)
+
+    def updated(self, other: "Provenance") -> Self:
+        """All that either of two knows; what both know is that of the other."""
+        return self.of(self.to_json() | other.to_json())

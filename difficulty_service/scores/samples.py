@@ -1,0 +1,196 @@
+"""The columns of a score file as arrays, which every part of the report reads.
+
+The names of the class indices of a score file.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from difficulty_service.scores.columns import require_columns
+from difficulty_service.scores.file import ScoreFile
+
+
+def class_names_of(scores: ScoreFile) -> dict[int, str]:
+    """Name of each class index that is known, in the order of the indices.
+
+    The rows name the classes that have samples. The other classes of the dataset are named in the
+    metadata, which is used if it agrees with the rows: scores against the Gaussians of another
+    dataset have the class indices of that one.
+
+    Args:
+        scores: Columns `label` and `label_name`, and the provenance.
+    """
+    pairs = scores.table.select(["label", "label_name"]).set_column(
+        1, "label_name", scores.table["label_name"].cast(pa.string())
+    )
+    distinct = pairs.group_by(["label", "label_name"], use_threads=False).aggregate([])
+    used = dict(zip(*(distinct[name].to_pylist() for name in pairs.column_names), strict=True))
+    declared = dict(enumerate(scores.provenance.class_names))
+    agrees = all(declared.get(label) == name for label, name in used.items())
+    return dict(sorted(((declared | used) if agrees else used).items()))
+
+
+HARDEST_SHARE = 0.05
+"""Share of the samples that the report calls the hardest."""
+
+UNUSUAL_SHARE = 0.01
+"""Share of the samples whose `md_agnostic` counts as unlike anything else."""
+
+COLUMNS = (*("sample_id", "label", "label_name", "nearest_label", "label_margin", "percentile"),)
+"""Columns of a score file that the report needs, besides one of MEASURES."""
+
+MEASURES = ("rmd", "loss")
+"""Columns of difficulty; the report is by the first that a score file has."""
+
+SUSPICION, SUSPECTED = "suspicion", "suspected_label"
+"""Columns that tell which samples to check, in which order, where a score file has them."""
+
+AGNOSTIC = "md_agnostic"
+"""Column that tells which samples are unlike anything else, where a score file has it."""
+
+COPIES = ("near_duplicate_of", "duplicate_of")
+"""Columns of copies, where a score file has them; near copies include exact ones."""
+
+
+@dataclass(frozen=True)
+class ScoredSamples:
+    """The scores of all samples; larger is harder.
+
+    Attributes:
+        ids: Id of each sample.
+        labels: Class indices. Shape (samples,).
+        nearest: Indices of the classes that fit best, -1 where none is known; the likeliest other
+            class where a label is suspicious. Shape (samples,).
+        margins: Label margins, NaN where there is none. Shape (samples,).
+        rmd: Relative Mahalanobis distances, or the losses of a classifier in a file without them;
+            NaN where there is none. Shape (samples,).
+        percentiles: Percentiles of `rmd`, NaN where there is none. Shape (samples,).
+        copy_of: Id of the first sample that each one is a copy or near copy of; null for others.
+        names: Name of each class index that occurs.
+        suspicion: Log-odds that each label is wrong, NaN where there are none; None where the
+            score file does not have them. Shape (samples,).
+        agnostic: Distances to all samples, NaN where there is none; None where the score file does
+            not have them. Shape (samples,).
+        measure: Which of MEASURES `rmd` holds.
+    """
+
+    ids: pa.StringArray
+    labels: NDArray[np.int64]
+    nearest: NDArray[np.int64]
+    margins: NDArray[np.float64]
+    rmd: NDArray[np.float64]
+    percentiles: NDArray[np.float64]
+    copy_of: pa.StringArray
+    names: Mapping[int, str]
+    suspicion: NDArray[np.float64] | None = None
+    agnostic: NDArray[np.float64] | None = None
+    measure: str = "rmd"
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def is_doubtful(self) -> NDArray[np.bool_]:
+        """Whether another class fits better than the label: doubts above 0. Shape (samples,)."""
+        return self.doubts > 0
+
+    @property
+    def doubts(self) -> NDArray[np.float64]:
+        """What speaks against each label: suspicion, or else the margin. Shape (samples,)."""
+        return self.margins if self.suspicion is None else self.suspicion
+
+    @cached_property
+    def is_unusual(self) -> NDArray[np.bool_]:
+        """Whether a sample is far from all others, but no other class fits better."""
+        if self.agnostic is None or np.isnan(self.agnostic).all():
+            return np.zeros(len(self), bool)
+        known = self.agnostic[~np.isnan(self.agnostic)]
+        cut = np.quantile(known, 1 - UNUSUAL_SHARE)
+        return (self.agnostic >= cut) & (self.agnostic > known.min()) & ~self.is_doubtful
+
+    @cached_property
+    def hardest_cut(self) -> float:
+        """The `rmd` above which the hardest samples are; NaN where no sample has a score."""
+        known = self.rmd[~np.isnan(self.rmd)]
+        return float(np.quantile(known, 1 - HARDEST_SHARE)) if len(known) else float("nan")
+
+    @cached_property
+    def by_class(self) -> Mapping[int, NDArray[np.int64]]:
+        """Rows of the scored samples of each class, easiest first."""
+        order = np.lexsort((self.rmd, self.labels))
+        order = order[~np.isnan(self.rmd[order])]
+        classes, starts = np.unique(self.labels[order], return_index=True)
+        bounds = pairwise([*starts.tolist(), len(order)])
+        return {
+            label: order[start:end]
+            for label, (start, end) in zip(classes.tolist(), bounds, strict=True)
+        }
+
+    def name_of(self, label: int) -> str:
+        """The name of a class index."""
+        return self.names.get(label, str(label))
+
+
+def columns_to_read(present: Collection[str], *others: str) -> list[str]:
+    """Columns that the report reads of a score file.
+
+    Args:
+        present: Columns of the file.
+        others: More columns, which are read if the file has them.
+    """
+    optional = (SUSPICION, SUSPECTED, AGNOSTIC, *COPIES, *MEASURES, *others)
+    found = [name for name in optional if name in present]
+    # One of them is needed, and its absence an error to whoever reads these columns.
+    measures = [name for name in MEASURES if name in present] or MEASURES[:1]
+    return list(dict.fromkeys((*COLUMNS, *measures, *found)))
+
+
+def to_samples(scores: ScoreFile) -> ScoredSamples:
+    """The arrays of a score file with the columns of `columns_to_read`.
+
+    Raises:
+        ScoreFileError: One of the columns that a report needs is absent.
+    """
+    table = scores.table
+    present = table.column_names
+    require_columns(columns_to_read(present), present, "the score file")
+
+    def numbers(name: str) -> NDArray[np.float64]:
+        column: NDArray[np.float64] = table[name].cast(pa.float64()).fill_null(np.nan).to_numpy()
+        return column
+
+    def indices(name: str) -> NDArray[np.int64]:
+        column: NDArray[np.int64] = table[name].cast(pa.int64()).fill_null(-1).to_numpy()
+        return column
+
+    nearest, suspicion = indices("nearest_label"), None
+    if {SUSPICION, SUSPECTED} <= {*present}:
+        suspicion = numbers(SUSPICION)
+        nearest = np.where(suspicion > 0, indices(SUSPECTED), nearest)
+    measure = next(name for name in MEASURES if name in present)
+    copies = [table[name] for name in COPIES if name in present]
+    none = pa.chunked_array([pa.nulls(len(table), pa.string())])
+    return ScoredSamples(
+        ids=_texts(table["sample_id"]),
+        labels=indices("label"),
+        nearest=nearest,
+        margins=numbers("label_margin"),
+        rmd=numbers(measure),
+        agnostic=numbers(AGNOSTIC) if AGNOSTIC in present else None,
+        percentiles=numbers("percentile"),
+        copy_of=_texts(pc.coalesce(*copies, none)),
+        names=class_names_of(scores),
+        suspicion=suspicion,
+        measure=measure,
+    )
+
+
+def _texts(column: pa.ChunkedArray) -> pa.StringArray:
+    return pa.concat_arrays([pa.array([], pa.string()), *column.cast(pa.string()).chunks])

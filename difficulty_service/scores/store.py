@@ -1,0 +1,372 @@
+"""From a feature store and Gaussians to a score file, a few thousand rows at a time.
+
+Counts over the rows of a score file, and the warnings that follow from them.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from difficulty_service.base.tables import to_numpy
+from difficulty_service.base.wording import count_of, list_names
+from difficulty_service.features.source import FeatureSource
+from difficulty_service.gaussians.factor import Factor
+from difficulty_service.scores.duplicates import Duplicates, find_duplicates, find_near_duplicates
+from difficulty_service.scores.extremes import OTHER_CLASS, Extremes
+from difficulty_service.scores.file import ScoreFile, to_schema, write_scores
+from difficulty_service.scores.fit_store import fit_store_posteriors
+from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
+from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
+from difficulty_service.scores.ranking import unranked_scores, with_percentiles
+from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
+
+KINDS = {"duplicate_of": "an exact copy", "near_duplicate_of": "a near copy"}
+"""What the columns of copies name, for people."""
+
+
+@dataclass
+class RowCounts:
+    """Counts over the rows of a score file.
+
+    Attributes:
+        samples: Number of rows.
+        compared: Number of rows that are compared with other classes, by a label margin.
+        doubtful: Number of rows that look more like another class: label margin above 0.
+        suspicious: Number of rows whose suspicion is above 0; None without that column.
+        duplicates: Number of rows whose features are those of an earlier row.
+        near_duplicates: Number of rows that are near duplicates of an earlier row; None where
+            they were not looked for.
+        unscored: Number of rows without an RMD, by their label.
+    """
+
+    samples: int = 0
+    compared: int = 0
+    doubtful: int = 0
+    suspicious: int | None = None
+    duplicates: int = 0
+    near_duplicates: int | None = None
+    unscored: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def scored(self) -> int:
+        """Number of rows that have an RMD."""
+        return self.samples - self.unscored.total()
+
+    @property
+    def by_evidence(self) -> int:
+        """Number of doubtful rows: by their suspicion, or else by their label margin."""
+        return self.doubtful if self.suspicious is None else self.suspicious
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Counts more rows."""
+        margins = to_numpy(batch["label_margin"])
+        self.samples += len(batch)
+        self.compared += len(batch) - batch["label_margin"].null_count
+        self.doubtful += int((margins > 0).sum())
+        if "suspicion" in batch.schema.names:
+            self.suspicious = (self.suspicious or 0) + int((to_numpy(batch["suspicion"]) > 0).sum())
+        self.unscored.update(batch["label"].filter(batch["rmd"].is_null()).to_pylist())
+
+
+def row_warnings(
+    counts: RowCounts,
+    classes: Classes,
+    store_names: Sequence[str],
+    copies: Mapping[str, Duplicates],
+) -> list[str]:
+    """Sentences about samples without scores, a single class, and copies with different labels.
+
+    Args:
+        counts: Counts over all rows.
+        classes: Classes of the score file.
+        store_names: Class names of the store, for the labels of the copies.
+        copies: The copies that were looked for, by their column.
+    """
+    sentences = []
+    if counts.unscored:
+        names = list_names([classes.names[label] for label in sorted(counts.unscored)])
+        sentences.append(
+            f"no score for {counts.unscored.total():,} of {count_of(counts.samples, 'image')}, "
+            f"because the Gaussians were fitted to fewer than two images of their class: {names}"
+        )
+    if not counts.compared and counts.scored:
+        sentences.append(
+            "there is no second class to compare with, so rmd and label_margin tell nothing: "
+            "md_agnostic tells how unusual an image is"
+        )
+    if counts.doubtful > counts.compared / 2:
+        sentences.append(
+            "more than half of the images look more like another class than their own "
+            "(label_margin above 0), so these features hardly tell the classes apart; a stronger "
+            "backbone may do better"
+        )
+    for column, found in copies.items():
+        if found.conflict:
+            first, second = found.conflict
+            sentences.append(
+                f"{count_of(found.num_conflicting, 'image')} have {KINDS[column]} with another "
+                f"label, the first are {first.sample_id} ({store_names[first.label]}) and "
+                f"{second.sample_id} ({store_names[second.label]})"
+            )
+    return sentences
+
+
+ROWS_PER_GROUP = 1 << 16
+"""Rows of a row group of the score file."""
+
+EXTREMES_KEPT = 20
+"""Number of samples at each end that the summary of a score file holds."""
+
+
+@dataclass(frozen=True)
+class ScoreSummary:
+    """Summary of a score file.
+
+    Attributes:
+        num_samples: Number of rows of the score file.
+        num_scored: Number of rows that have an RMD.
+        num_compared: Number of rows that are compared with other classes, by a label margin.
+        evidence: Column that is above 0 where a sample looks more like another class: `suspicion`
+            where it was asked for, `label_margin` elsewhere.
+        num_doubtful: Number of rows that look more like another class: evidence above 0.
+        num_duplicates: Number of rows whose features are those of an earlier row.
+        num_near_duplicates: Number of rows that are near duplicates of an earlier row; None where
+            they were not looked for.
+        modality: What the samples are: image or text.
+        warnings: Warnings for the reader of the scores, one sentence each.
+        hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
+        easiest: The easiest samples, from hard to easy.
+        doubtful: The samples that look most like another class than their own, the clearest
+            first: sample_id, label_name, the name of the other class, and the evidence.
+    """
+
+    num_samples: int
+    num_scored: int
+    num_compared: int
+    evidence: str
+    num_doubtful: int
+    num_duplicates: int
+    num_near_duplicates: int | None
+    modality: str
+    warnings: tuple[str, ...]
+    hardest: pa.Table
+    easiest: pa.Table
+    doubtful: pa.Table
+
+    @property
+    def other_class(self) -> str:
+        """Column with the name of the class that a doubtful sample looks like."""
+        return OTHER_CLASS[self.evidence]
+
+
+def score_store(
+    store: FeatureSource,
+    fitted: FittedGaussians,
+    scorers: Sequence[str],
+    out: Path,
+    near_duplicates: float | None = None,
+) -> ScoreSummary:
+    """Scores a store and writes the score file.
+
+    The memory does not grow with the store, unless a scorer is asked for that needs all features at
+    once, or near duplicates.
+
+    Args:
+        store: A complete store.
+        fitted: Gaussians fitted to this store or to another one.
+        scorers: Names of `SCORERS`; the Mahalanobis columns are
+            always there.
+        out: Score file to write; its folder also holds the unranked scores meanwhile.
+        near_duplicates: Smallest cosine of near duplicates, in (0, 1]; None to look for none.
+
+    Raises:
+        FeatureStoreError: The description of the store lacks a key.
+        ScoreFileError: The score file cannot have this name.
+        StatisticsError: The Gaussians were fitted to another kind of features or to other classes
+            only, or the smallest cosine is outside (0, 1].
+    """
+    suspicious = "suspicion" in scorers
+    extremes = Extremes(EXTREMES_KEPT, "suspicion" if suspicious else "label_margin")
+    rows = _Rows(store, fitted, scorers, near_duplicates)
+    with unranked_scores(out.parent) as unranked:
+        for batch in rows:
+            unranked.append(batch)
+        copies, description = rows.finish()
+        tables = grouped(unranked.ranked(), ROWS_PER_GROUP)
+        write_scores(out, _complete_tables(tables, copies, extremes), description)
+    return ScoreSummary(
+        num_samples=rows.counts.samples,
+        num_scored=rows.counts.scored,
+        num_compared=rows.counts.compared,
+        evidence=extremes.evidence,
+        num_doubtful=rows.counts.by_evidence,
+        num_duplicates=rows.counts.duplicates,
+        num_near_duplicates=rows.counts.near_duplicates,
+        modality=description.modality,
+        warnings=description.warnings,
+        hardest=extremes.hardest,
+        easiest=extremes.easiest,
+        doubtful=extremes.doubtful,
+    )
+
+
+def score_in_memory(
+    store: FeatureSource,
+    fitted: FittedGaussians,
+    scorers: Sequence[str],
+    near_duplicates: float | None = None,
+) -> ScoreFile:
+    """Like `score_store`, with the contents of the score file as the result.
+
+    Raises:
+        StatisticsError: As for `score_store`.
+    """
+    rows = _Rows(store, fitted, scorers, near_duplicates)
+    batches = list(rows)
+    copies, description = rows.finish()
+    ordered = np.concatenate([to_numpy(batch["rmd"].drop_null()) for batch in batches])
+    ordered.sort()
+    table = pa.Table.from_batches(with_percentiles(batches, ordered))
+    for name, duplicates in copies.items():
+        table = table.append_column(name, duplicates.column(0, len(table)))
+    return ScoreFile(to_schema(table), description)
+
+
+class _Rows:
+    """The rows of a score file but for their percentiles and copies, and what is known of all.
+
+    Attributes:
+        counts: Counts over the rows that were taken so far.
+    """
+
+    def __init__(
+        self,
+        store: FeatureSource,
+        fitted: FittedGaussians,
+        scorers: Sequence[str],
+        near_duplicates: float | None,
+    ) -> None:
+        store.description.require_scorable()
+        require_same_features(store.description, fitted.description)
+        self.counts = RowCounts()
+        self._store, self._fitted, self._scorers = store, fitted, scorers
+        self._classes = match_classes(store.class_names, fitted.description.class_names)
+        self._hashes = bytearray()
+        self._near_duplicates = near_duplicates
+        self._posteriors: Mapping[str, Any] = {}  # a LabelRuleFit each
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Batches of a few thousand rows, in the order of the store."""
+        left_out = self._store.description.is_of_same_samples(self._fitted.description)
+        gaussians, classes = self._fitted.gaussians, self._classes
+        posteriors = fit_store_posteriors(self._store, self._scorers, gaussians.matmul_dtype)
+        fits = {} if posteriors is None else posteriors.description
+        self._posteriors = {name: LabelRuleFit.of(fit) for name, fit in fits.items()}
+        for batch in score_rows(
+            self._store, gaussians, classes, self._scorers, left_out=left_out, posteriors=posteriors
+        ):
+            self.counts.update(batch)
+            yield _take_hashes(batch, self._hashes)
+
+    def finish(self) -> tuple[dict[str, Duplicates], Provenance]:
+        """The copies that were looked for, by their column, and the metadata of the score file."""
+        copies: dict[str, Duplicates] = {}
+        if self._store.runs == 1:  # crops of copies differ
+            hashes = np.frombuffer(self._hashes, np.uint64)
+            copies["duplicate_of"] = found = find_duplicates(self._store, hashes)
+            self.counts.duplicates = len(found.positions)
+        threshold = self._near_duplicates
+        if threshold is not None:
+            near = find_near_duplicates(self._store, self.counts.samples, threshold)
+            copies["near_duplicate_of"] = near
+            self.counts.near_duplicates = len(near.positions)
+        warnings = [
+            *self._store.warnings,
+            *self._store.description.precision_warnings(self._fitted.description, "the Gaussians"),
+            *self._fitted.gaussians.warnings,
+            *row_warnings(self.counts, self._classes, self._store.class_names, copies),
+        ]
+        known = provenance(self._store, self._fitted, self._classes, self.counts, warnings)
+        looked_for = Provenance(near_duplicates=threshold, **self._posteriors)
+        return copies, known.updated(looked_for)
+
+
+def _take_hashes(batch: pa.RecordBatch, hashes: bytearray) -> pa.RecordBatch:
+    """Moves the hashes of the features from a batch, which may have none, to `hashes`."""
+    if HASH_COLUMN not in batch.schema.names:
+        return batch
+    hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
+    return batch.drop_columns([HASH_COLUMN])
+
+
+def provenance(
+    store: FeatureSource,
+    fitted: FittedGaussians,
+    classes: Classes,
+    counts: RowCounts,
+    warnings: Sequence[str],
+) -> Provenance:
+    """Where scores come from and how they were computed."""
+    gaussians = fitted.gaussians
+    within, agnostic = gaussians.within, gaussians.agnostic
+    return Provenance.of_features(store.description).updated(
+        Provenance(
+            class_names=tuple(classes.names),
+            fitted_on=FittedOn.of_features(fitted.description),
+            shrinkage=gaussians.options.shrinkage,
+            products=gaussians.options.matmul_dtype,
+            reliable=gaussians.reliable,
+            unit_length=gaussians.centre is not None,
+            within_intensity=within.intensity,
+            within_ridge=within.ridge,
+            within_condition=_condition(within),
+            within_rank=within.rank,
+            agnostic_intensity=agnostic.intensity,
+            agnostic_ridge=agnostic.ridge,
+            agnostic_condition=_condition(agnostic),
+            agnostic_rank=agnostic.rank,
+            num_scored=counts.scored,
+            num_doubtful=counts.by_evidence,
+            num_duplicates=counts.duplicates,
+            num_near_duplicates=counts.near_duplicates,
+            num_bad_images=store.description.num_samples - counts.samples,
+            warnings=tuple(warnings),
+        )
+    )
+
+
+def _condition(factor: Factor) -> float | None:
+    """The condition number, of which a singular covariance has none that JSON can hold."""
+    return factor.condition if math.isfinite(factor.condition) else None
+
+
+def _complete_tables(
+    tables: Iterable[pa.Table], copies: Mapping[str, Duplicates], extremes: Extremes
+) -> Iterator[pa.Table]:
+    """The row groups of a score file with all columns; `extremes` sees each of them."""
+    start = 0
+    for table in tables:
+        num_rows = len(table)
+        for name, duplicates in copies.items():
+            table = table.append_column(name, duplicates.column(start, num_rows))
+        start += len(table)
+        extremes.update(table)
+        yield table
+
+
+def grouped(batches: Iterable[pa.RecordBatch], num_rows: int) -> Iterator[pa.Table]:
+    """Joins consecutive batches into tables of at least `num_rows` rows; the last may be short."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= num_rows:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)

@@ -1,1 +1,0 @@
-"""From features to Gaussians and to the rows of a score file."""

@@ -1,1 +1,0 @@
-"""Moments, Gaussians and distances, computed on arrays."""

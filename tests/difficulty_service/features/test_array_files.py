@@ -1,0 +1,146 @@
+"""Features that other programs saved are read with their labels, without running their code."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.features.array_files import is_array_file, read_array_file
+
+LABELS = ["cat", "dog"] * 3
+
+
+@pytest.fixture
+def features() -> NDArray[np.float32]:
+    return np.arange(18, dtype=np.float32).reshape(6, 3)
+
+
+def write_npz(folder: Path, x: NDArray[np.float32]) -> Path:
+    np.savez(folder / "a.npz", features=x, labels=LABELS, ids=[f"id{row}" for row in range(6)])
+    return folder / "a.npz"
+
+
+def write_short_names(folder: Path, x: NDArray[np.float32]) -> Path:
+    np.savez_compressed(folder / "a.npz", X=x, y=np.array(LABELS))
+    return folder / "a.npz"
+
+
+def write_npy(folder: Path, x: NDArray[np.float32]) -> Path:
+    np.save(folder / "features.npy", x)
+    np.save(folder / "labels.npy", LABELS)
+    return folder / "features.npy"
+
+
+def write_lists(folder: Path, x: NDArray[np.float32]) -> Path:
+    pq.write_table(pa.table({"embedding": x.tolist(), "label": LABELS}), folder / "a.parquet")
+    return folder / "a.parquet"
+
+
+def write_fixed_lists(folder: Path, x: NDArray[np.float32]) -> Path:
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), 3)
+    table = pa.table({"anything": vectors, "class": pa.array(LABELS).dictionary_encode()})
+    pq.write_table(table, folder / "a.parquet")
+    return folder / "a.parquet"
+
+
+@pytest.mark.parametrize(
+    "write", [write_npz, write_short_names, write_npy, write_lists, write_fixed_lists]
+)
+def test_features_and_labels_are_read(
+    write: Callable[[Path, Any], Path], tmp_path: Path, features: NDArray[np.float32]
+) -> None:
+    path = write(tmp_path, features)
+
+    source = read_array_file(path)
+
+    assert is_array_file(path)
+    assert source.open_part(0).features().tolist() == features.tolist()
+    assert source.class_names == ("cat", "dog")
+    assert source.labels.tolist() == [0, 1] * 3
+    assert source.description.dataset == str(path)
+
+
+def test_ids_in_the_file_are_those_of_the_samples(
+    tmp_path: Path, features: NDArray[np.float32]
+) -> None:
+    source = read_array_file(write_npz(tmp_path, features))
+
+    assert source.sample_ids.to_pylist() == [f"id{row}" for row in range(6)]
+
+
+@pytest.mark.parametrize("name", ["other.npy", "other.txt"])
+def test_labels_from_another_file_take_precedence(
+    name: str, tmp_path: Path, features: NDArray[np.float32]
+) -> None:
+    labels = tmp_path / name
+    if labels.suffix == ".npy":
+        np.save(labels, [7, 7, 7, 9, 9, 9])
+    else:
+        labels.write_text("7\n7\n7\n9\n9\n9\n")
+
+    source = read_array_file(write_npy(tmp_path, features), labels)
+
+    assert source.class_names == ("7", "9")
+
+
+def test_an_empty_line_is_a_sample_without_a_label(
+    tmp_path: Path, features: NDArray[np.float32]
+) -> None:
+    (tmp_path / "labels.txt").write_text("a\n\na\nb\nb\nb\n")
+
+    source = read_array_file(write_npy(tmp_path, features), tmp_path / "labels.txt")
+
+    assert source.sample_ids.to_pylist() == ["0", "2", "3", "4", "5"]
+
+
+def test_missing_labels_are_named_with_the_remedy(
+    tmp_path: Path, features: NDArray[np.float32]
+) -> None:
+    np.save(tmp_path / "features.npy", features)
+
+    with pytest.raises(
+        DatasetError, match=r"features.npy holds no labels; .* their file as labels"
+    ):
+        read_array_file(tmp_path / "features.npy")
+
+
+def test_pickled_objects_are_not_loaded(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", features=np.array([{}], dtype=object), allow_pickle=True)
+
+    with pytest.raises(DatasetError, match="allow_pickle=False"):
+        read_array_file(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy"])
+def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"")
+
+    with pytest.raises(DatasetError, match=f"{name} cannot be read"):
+        read_array_file(tmp_path / name)
+
+
+def test_an_archive_without_features_lists_what_it_holds(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", weights=[1.0])
+
+    with pytest.raises(DatasetError, match=r"\['weights'\]"):
+        read_array_file(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"image": [b"png"], "label": [0], "box": [[0.0, 1.0]]},
+        {"path": ["a.png"], "label": [0], "box": [[0.0, 1.0]]},
+        {"label": [0]},
+    ],
+)
+def test_a_table_of_images_is_no_file_of_features(table: dict[str, Any], tmp_path: Path) -> None:
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+
+    assert not is_array_file(tmp_path / "a.parquet")

@@ -1,0 +1,56 @@
+"""Unit vectors around a centre, and features that have no direction."""
+
+import numpy as np
+import pytest
+import torch
+
+from difficulty_service.base.errors import StatisticsError
+from difficulty_service.gaussians.chunks import TensorChunks, TransformedChunks
+from difficulty_service.gaussians.feature_map import require_spread, scale_to_unit_length
+from difficulty_service.gaussians.moments import accumulate_moments, compute_moments
+
+FEATURES = torch.randn(50, 4, generator=torch.Generator().manual_seed(0)) + 5
+CENTRE = FEATURES.double().mean(dim=0)
+
+
+def test_every_feature_vector_is_one_away_from_the_centre_in_its_own_direction() -> None:
+    offsets = FEATURES.double().numpy() - CENTRE.numpy()
+
+    scaled = scale_to_unit_length(FEATURES, CENTRE)
+
+    expected = offsets / np.linalg.norm(offsets, axis=1, keepdims=True)
+    np.testing.assert_allclose(scaled, expected, rtol=1e-12)
+
+
+def test_features_at_the_centre_become_zero() -> None:
+    features = torch.stack([CENTRE, CENTRE * (1 + 1e-9), CENTRE + 1])
+
+    lengths = scale_to_unit_length(features, CENTRE).norm(dim=1)
+
+    torch.testing.assert_close(lengths, torch.tensor([0.0, 0.0, 1.0]).double())
+
+
+def test_chunks_are_scaled_as_the_whole_is() -> None:
+    labels, pilot = torch.arange(50) % 3, torch.zeros(4).double()
+    source = TransformedChunks(
+        TensorChunks(FEATURES, labels), lambda block, _: scale_to_unit_length(block, CENTRE)
+    )
+
+    moments = accumulate_moments(source, pilot, 3, matmul_dtype=torch.float64)
+
+    whole = scale_to_unit_length(FEATURES, CENTRE)
+    expected = compute_moments(whole, labels, pilot, 3, matmul_dtype=torch.float64)
+    torch.testing.assert_close(moments.scatter, expected.scatter)
+    assert torch.equal(moments.counts, expected.counts)
+    require_spread(moments)
+
+
+def test_unit_vectors_without_spread_are_an_error() -> None:
+    same = torch.full((9, 4), 0.1)
+    vectors = scale_to_unit_length(same, same.double().mean(dim=0) * (1 + 1e-12))
+    pilot = torch.zeros(4).double()
+
+    moments = compute_moments(vectors, torch.zeros(9).long(), pilot, 1, matmul_dtype=torch.float64)
+
+    with pytest.raises(StatisticsError, match="all features are the same"):
+        require_spread(moments)

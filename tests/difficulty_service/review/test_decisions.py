@@ -1,0 +1,176 @@
+"""What marks and conditions decide about the samples of a score file."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from difficulty_service.base.errors import CleaningError, ScoreFileError
+from difficulty_service.review.decisions import MARKED_DROP, ClassCounts, CleaningRules, decide
+from difficulty_service.review.marks import Mark, MarkedSample
+from difficulty_service.scores.file import ScoreFile
+
+MakeScores = Callable[..., ScoreFile]
+
+DROP, KEEP = MarkedSample(Mark.DROP), MarkedSample(Mark.KEEP)
+TO_CAT = MarkedSample(Mark.RELABEL, "cat")
+
+
+def test_marks_drop_relabel_and_keep(make_scores: MakeScores) -> None:
+    decided = decide(make_scores(), CleaningRules({"a": DROP, "b": TO_CAT, "c": KEEP}))
+
+    assert decided.kept().to_pydict() == {
+        "sample_id": ["b", "c", "d", "e", "f"],
+        "label": ["cat", "cat", "cat", "dog", "dog"],
+        "original_label": ["bird", "cat", "cat", "dog", "dog"],
+        "mark": ["relabel", "keep", None, None, None],
+    }
+    assert decided.dropped().to_pylist() == [
+        {"sample_id": "a", "label": "bird", "reason": MARKED_DROP}
+    ]
+
+
+def test_conditions_drop_and_relabel_to_the_nearest_class(make_scores: MakeScores) -> None:
+    rules = CleaningRules({}, drop="label_margin > 1", relabel="label_margin >= 0")
+
+    decided = decide(make_scores(), rules)
+
+    assert decided.kept()["label"].to_pylist() == ["bird", "bird", "cat", "dog", "bird"]
+    assert decided.dropped().to_pydict() == {
+        "sample_id": ["f"],
+        "label": ["dog"],
+        "reason": ["label_margin > 1"],
+    }
+
+
+def test_a_mark_has_precedence_over_both_conditions(make_scores: MakeScores) -> None:
+    marks = {"e": KEEP, "f": KEEP, "a": KEEP, "d": DROP}
+    rules = CleaningRules(marks, drop="label_margin > 1", relabel="label_margin >= 0")
+
+    decided = decide(make_scores(), rules)
+
+    kept = decided.kept().to_pydict()
+    assert dict(zip(kept["sample_id"], kept["label"], strict=True))["f"] == "dog"
+    assert dict(zip(kept["sample_id"], kept["label"], strict=True))["e"] == "dog"
+    assert decided.dropped()["sample_id"].to_pylist() == ["d"]
+    assert "3 samples that a condition selects follow their mark instead" in decided.warnings
+
+
+def test_the_counts_of_each_class_add_up(make_scores: MakeScores) -> None:
+    decided = decide(make_scores(), CleaningRules({"a": DROP, "b": TO_CAT, "e": TO_CAT}))
+
+    assert decided.classes == {
+        "bird": ClassCounts(before=2, dropped=1, moved_out=1, moved_in=0),
+        "cat": ClassCounts(before=2, dropped=0, moved_out=0, moved_in=2),
+        "dog": ClassCounts(before=2, dropped=0, moved_out=1, moved_in=0),
+    }
+    assert [counts.after for counts in decided.classes.values()] == [0, 4, 1]
+    assert decided.warnings == ("class 'bird' has no samples left",)
+
+
+def test_a_mark_with_the_present_class_keeps_the_sample(make_scores: MakeScores) -> None:
+    decided = decide(make_scores(), CleaningRules({"c": TO_CAT}))
+
+    assert decided.table["mark"].to_pylist() == [None, None, "keep", None, None, None]
+
+
+def test_an_unknown_class_is_refused_unless_new_classes_are_allowed(
+    make_scores: MakeScores,
+) -> None:
+    marks = {"a": MarkedSample(Mark.RELABEL, "eagle")}
+
+    with pytest.raises(CleaningError, match=r"'eagle', but the classes are bird, cat, dog"):
+        decide(make_scores(), CleaningRules(marks))
+    decided = decide(make_scores(), CleaningRules(marks, new_classes=True))
+
+    assert decided.classes["eagle"] == ClassCounts(0, 0, 0, 1)
+
+
+def test_a_class_without_samples_that_the_file_names_is_known(make_scores: MakeScores) -> None:
+    scores = make_scores(class_names=["bird", "cat", "dog", "fox"])
+
+    decided = decide(scores, CleaningRules({"a": MarkedSample(Mark.RELABEL, "fox")}))
+
+    assert decided.classes["fox"].after == 1
+
+
+def test_class_indices_of_another_dataset_do_not_get_wrong_names(make_scores: MakeScores) -> None:
+    # Against the Gaussians of another dataset the indices are those of that dataset.
+    scores = make_scores(["a", "b", "c"], class_names=["cat", "bird", "ant"])
+
+    decided = decide(scores, CleaningRules({}, relabel="label_margin >= -2"))
+
+    assert decided.table["label"].to_pylist() == ["bird", "cat", "cat"]
+
+
+@pytest.mark.parametrize("condition", ["suspicion > 0", "not label_probability > 0.5"])
+def test_a_condition_on_the_suspicion_relabels_to_the_suspected_class(
+    make_scores: MakeScores, condition: str
+) -> None:
+    scores = make_scores()
+    suspicion = pa.array([2.0, -1.0, 3.0, None, -2.0, 1.0])
+    suspected = pa.array(["dog", "cat", "bird", None, "cat", None]).dictionary_encode()
+    table = scores.table
+    for name, column in (
+        ("suspicion", suspicion),
+        ("label_probability", pc.divide(1, pc.add(1, pc.exp(suspicion)))),
+        ("suspected_label_name", suspected),
+    ):
+        table = table.append_column(name, column)
+
+    decided = decide(replace(scores, table=table), CleaningRules({}, relabel=condition))
+
+    assert decided.table["label"].to_pylist() == ["dog", "bird", "bird", "cat", "dog", "dog"]
+    assert decided.warnings == (
+        "1 samples keep their label, because their suspected class is not known",
+    )
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        CleaningRules({}, drop="suspicion > 0"),
+        CleaningRules({}, relabel="label_margin > 0 and suspicion > 0"),
+    ],
+)
+def test_a_condition_on_scores_that_were_not_asked_for_is_refused(
+    make_scores: MakeScores, rules: CleaningRules
+) -> None:
+    with pytest.raises(CleaningError, match=r"'suspicion', which .*; score with scorers='suspic"):
+        decide(make_scores(), rules)
+
+
+def test_a_class_to_relabel_to_that_is_absent_is_named(make_scores: MakeScores) -> None:
+    scores = make_scores()
+    table = scores.table.append_column("suspicion", [[1.0] * len(scores.table)])
+
+    with pytest.raises(ScoreFileError, match=r"no suspected_label_name; .*scorers='suspicion'"):
+        decide(replace(scores, table=table), CleaningRules({}, relabel="suspicion > 0"))
+
+
+def test_samples_whose_nearest_class_has_no_name_keep_their_label(make_scores: MakeScores) -> None:
+    scores = make_scores(list("abcd"), class_names=[])
+
+    decided = decide(scores, CleaningRules({}, relabel="label_margin >= 0"))
+
+    assert decided.table["label"].to_pylist() == ["bird", "bird", "cat", "cat"]
+    assert decided.warnings == (
+        "1 samples keep their label, because their nearest class is not known",
+    )
+
+
+def test_marks_of_unknown_samples_are_listed_and_the_others_used(make_scores: MakeScores) -> None:
+    unknown = {f"x{number:02d}": DROP for number in range(22)}
+
+    decided = decide(make_scores(), CleaningRules({**unknown, "a": DROP}))
+
+    assert decided.dropped()["sample_id"].to_pylist() == ["a"]
+    assert "22 marked samples are not in the score file: x00, x01" in decided.warnings[0]
+    assert decided.warnings[0].endswith("x19 and 2 more")
+
+
+def test_marks_of_which_none_belongs_to_a_sample_are_refused(make_scores: MakeScores) -> None:
+    with pytest.raises(CleaningError, match=r"none of the 1 marked samples.*'x'.*'a', 'b', 'c'"):
+        decide(make_scores(), CleaningRules({"x": DROP}))

@@ -1,0 +1,116 @@
+"""Files of marks, as people, spreadsheets and programs write them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from difficulty_service.base.errors import CleaningError
+from difficulty_service.review.marks import Mark, MarkedSample, Marks, read_marks
+
+EXPECTED = {
+    "a.png": MarkedSample(Mark.DROP),
+    "b.png": MarkedSample(Mark.RELABEL, "café"),
+    "c.png": MarkedSample(Mark.KEEP),
+}
+LINES = (
+    "sample_id,mark,label,note",
+    'a.png,drop,,"two lines\nof text"',
+    "b.png, Relabel ,café,",
+    "c.png,keep,cat,",
+)
+
+
+def read(tmp_path: Path, content: bytes, known: set[str] | None = None) -> Marks:
+    path = tmp_path / "marks.csv"
+    path.write_bytes(content)
+    return read_marks(path, known or set())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "separator", "line_end"),
+    [
+        ("utf-8", ",", "\n"),
+        ("utf-8-sig", ";", "\r\n"),
+        ("utf-16", "\t", "\r\n"),
+    ],
+)
+def test_marks_are_read_as_spreadsheets_write_them(
+    tmp_path: Path, encoding: str, separator: str, line_end: str
+) -> None:
+    text = line_end.join(line.replace(",", separator) for line in LINES)
+
+    marks = read(tmp_path, text.encode(encoding))
+
+    assert marks == Marks(EXPECTED, ())
+
+
+def test_a_line_that_names_the_separator_is_skipped(tmp_path: Path) -> None:
+    marks = read(tmp_path, b"sep=;\r\nsample_id;mark\r\na.png;drop\r\n")
+
+    assert marks.samples == {"a.png": MarkedSample(Mark.DROP)}
+
+
+def test_a_file_in_the_code_page_of_windows_is_read_with_a_warning(tmp_path: Path) -> None:
+    marks = read(tmp_path, "\n".join(LINES).encode("cp1252"))
+
+    assert marks.samples == EXPECTED
+    assert "is not UTF-8; it is read as Windows-1252" in marks.warnings[0]
+
+
+def test_the_last_mark_of_a_sample_counts_and_empty_marks_do_not(tmp_path: Path) -> None:
+    marks = read(tmp_path, b"sample_id,mark\na,drop\nb,\na,keep\nb,drop\na,\n")
+
+    assert marks.samples == {"a": MarkedSample(Mark.KEEP), "b": MarkedSample(Mark.DROP)}
+    assert "1 samples are marked more than once" in marks.warnings[0]
+    assert "2 lines" in marks.warnings[1]
+
+
+def test_the_quote_before_a_formula_is_removed_unless_it_belongs_to_the_id(tmp_path: Path) -> None:
+    content = b"sample_id,mark,label\n'=a,drop,\n'-b,drop,\n'c,relabel,'@home\n"
+
+    marks = read(tmp_path, content, known={"=a", "'-b", "'c"})
+
+    assert marks.samples == {
+        "=a": MarkedSample(Mark.DROP),
+        "'-b": MarkedSample(Mark.DROP),
+        "'c": MarkedSample(Mark.RELABEL, "@home"),
+    }
+
+
+def test_marks_are_read_from_parquet(tmp_path: Path) -> None:
+    table = pa.table({"sample_id": [1, 2], "mark": ["drop", "relabel"], "label": [None, "cat"]})
+    pq.write_table(table, tmp_path / "marks.parquet")
+
+    marks = read_marks(tmp_path / "marks.parquet", {"1", "2"})
+
+    assert marks.samples == {
+        "1": MarkedSample(Mark.DROP),
+        "2": MarkedSample(Mark.RELABEL, "cat"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"id,mark\na,drop\n", "no column 'sample_id'; its columns are id, mark"),
+        (b"sample_id\na\n", "no column 'mark'"),
+        (b"", "no column 'sample_id'; its columns are none"),
+        (b"sample_id,mark\na,keep\nb,remove\n", "line 3: the mark 'remove' is unknown"),
+        (b"sample_id,mark,label\na,relabel,\n", "line 2: the mark is relabel, but"),
+        (b"sample_id,mark\na,relabel\n", "line 2: the mark is relabel, but"),
+        (b'sample_id,mark\n"a,drop\n', "cannot be read as CSV"),
+    ],
+)
+def test_a_file_that_is_not_of_marks_is_refused(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    with pytest.raises(CleaningError, match=message):
+        read(tmp_path, content)
+
+
+def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    for name in ("marks.csv", "marks.parquet"):
+        with pytest.raises(CleaningError, match=rf"{name} cannot be read"):
+            read_marks(tmp_path / name, set())

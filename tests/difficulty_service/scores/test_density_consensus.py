@@ -1,0 +1,263 @@
+"""Features of several backbones become one score file by the mean of their log-densities."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from torch import Tensor
+
+from difficulty_service.base.errors import DifficultyError, ScoreFileError
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import create_store, open_store
+from difficulty_service.gaussians.label_noise import log_class_prior
+from difficulty_service.gaussians.products import Workspace
+from difficulty_service.pipeline import ScoreRequest, score_features
+from difficulty_service.scorers.suspicion import POSTERIORS
+from difficulty_service.scores.consensus import consensus_of
+from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
+from difficulty_service.scores.fit_store import fit_store_posteriors
+
+NAMES = ("cat", "dog", "owl")
+SAMPLES, SHARD = 700, 400
+
+
+def make_store(
+    folder: Path,
+    seed: int,
+    rows: Sequence[int] = range(SAMPLES),
+    names: Sequence[str] = NAMES,
+    dim: int = 8,
+) -> Path:
+    """Features of some of 700 samples, whose labels do not depend on the seed; 8 % are wrong."""
+    truth = torch.randint(0, 3, (SAMPLES,), generator=torch.Generator().manual_seed(7))
+    labels = truth.clone()
+    labels[::13] = (labels[::13] + 1) % 3
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(SAMPLES, dim, generator=generator)
+    features += 0.6 * torch.randn(3, dim, generator=generator)[truth]
+    number = torch.tensor([names.index(name) for name in NAMES])
+    description = {
+        "class_names": list(names),
+        "dataset": "photos",
+        "num_shards": 2,
+        "shard_size": SHARD,
+        "num_samples": len(rows),
+        "augment_runs": 0,
+        "fingerprint": "f",
+        "seed": 0,
+        "backbone": f"backbone-{seed}",
+    }
+    store = create_store(folder, FeatureDescription.of(description))
+    chosen = torch.tensor(list(rows))
+    for shard, part in enumerate((chosen[:SHARD], chosen[SHARD:])):
+        ids = [f"s{row}" for row in part.tolist()]
+        runs = torch.zeros(len(part), dtype=torch.int64)
+        store.write_part(shard, Part(ids, number[labels[part]], runs, features[part]), [])
+    return folder
+
+
+def score(store: Path, out: Path, *scorers: str) -> ScoreFile:
+    score_features(open_store(store), ScoreRequest(out, scorers))
+    return read_scores(out)
+
+
+def numbers(file: ScoreFile, column: str) -> NDArray[np.float64]:
+    values: NDArray[np.float64] = file.table[column].cast(pa.float64()).to_numpy()
+    return values
+
+
+def test_the_consensus_of_a_backbone_with_itself_is_its_own_score(tmp_path: Path) -> None:
+    one, other = (make_store(tmp_path / name, seed=1) for name in ("one", "other"))
+    own = score(one, tmp_path / "scores.parquet", *POSTERIORS)
+
+    result = consensus_of([one, other])
+
+    for column in ("md", "rmd", "rmd_loo", "suspicion", "label_probability", "agree", "percentile"):
+        np.testing.assert_allclose(
+            numbers(result, column), numbers(own, column), rtol=1e-4, atol=1e-4, err_msg=column
+        )
+    for column in ("sample_id", "label", "label_name", "suspected_label", "suspected_label_name"):
+        assert result.table[column].to_pylist() == own.table[column].to_pylist()
+
+
+def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tensor]]:
+    """Ids, labels and densities of a whole store at once."""
+    opened = open_store(store)
+    posteriors = fit_store_posteriors(opened, POSTERIORS, torch.float32)
+    assert posteriors is not None
+    assert posteriors.agree is not None
+    assert posteriors.suspicion is not None
+    parts = [opened.read_part(shard) for shard in range(opened.num_parts)]
+    ids = [each for part in parts for each in part.sample_ids]
+    labels = torch.cat([part.labels for part in parts]).long()
+    features = torch.cat([part.features for part in parts])
+    densities = {}
+    for name, rule, feature_map in (
+        ("agree", posteriors.agree, posteriors.feature_map),
+        ("suspicion", posteriors.suspicion, posteriors.suspicion_map),
+    ):
+        mapped = feature_map(features, Workspace())[:, : len(rule.densities.mean)]
+        blocks = rule.densities.log_densities(mapped, labels, Workspace())
+        found = torch.cat([block.double() for _, block in blocks])
+        densities[name] = found * (rule.sharp if name == "suspicion" else rule.choice.scale)
+    return ids, labels, densities
+
+
+def test_the_runs_of_a_sample_are_averaged(tmp_path: Path) -> None:
+    plain = open_store(make_store(tmp_path / "plain", seed=1))
+    folders = [tmp_path / name for name in ("one", "other")]
+    for folder in folders:
+        store = create_store(
+            folder,
+            FeatureDescription.of(
+                {**plain.description.to_json(), "augment_runs": 2, "shard_size": SHARD}
+            ),
+        )
+        generator = torch.Generator().manual_seed(3)
+        for shard in range(2):
+            part = plain.read_part(shard)
+            features = part.features.repeat_interleave(2, dim=0)
+            features += 0.2 * torch.randn(features.shape, generator=generator)
+            ids = [each for each in part.sample_ids for _ in range(2)]
+            runs = torch.arange(len(ids)) % 2 + 1
+            labels = part.labels.repeat_interleave(2)
+            store.write_part(shard, Part(ids, labels, runs, features), [])
+    own = score(folders[0], tmp_path / "scores.parquet", *POSTERIORS)
+
+    result = consensus_of(folders)
+
+    for column in ("rmd", "suspicion", "agree"):
+        np.testing.assert_allclose(
+            numbers(result, column), numbers(own, column), rtol=1e-4, atol=1e-4, err_msg=column
+        )
+
+
+def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: Path) -> None:
+    stores = [make_store(tmp_path / "one", seed=1), make_store(tmp_path / "two", seed=2, dim=12)]
+    ids, labels, first = naive_log_densities(stores[0])
+    _, _, second = naive_log_densities(stores[1])
+
+    result = consensus_of(stores)
+
+    assert result.table["sample_id"].to_pylist() == ids
+    prior = log_class_prior(torch.from_numpy(np.bincount(labels))).numpy()
+    agree = ((first["agree"] + second["agree"]) / 2).numpy()
+    ranking = ((first["suspicion"] + second["suspicion"]) / 2).numpy() + prior
+    posterior = np.exp(ranking - ranking.max(axis=1, keepdims=True))
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    noise = np.ones((3, 3))
+    for row, label in enumerate(labels.tolist()):
+        noise[label] += posterior[row]
+    gain = 0.0
+    for row, label in enumerate(labels.tolist()):
+        others = noise.copy()
+        others[label] -= posterior[row]
+        noisy = (posterior[row] * (others / others.sum(axis=0))[label]).sum()
+        gain += np.log(noisy / posterior[row, label])
+    noise = noise / noise.sum(axis=0) if gain > 0 else np.ones((3, 3))
+    for row, label in enumerate(labels.tolist()):
+        weights = np.exp(ranking[row] - ranking[row].max()) * noise[label]
+        wrong = weights.sum() - weights[label]
+        others = np.delete(agree[row], label)
+        joint = np.exp(agree[row] + prior - (agree[row] + prior).max())
+        expected = {
+            "suspicion": np.log(wrong / weights[label]),
+            "agree": np.log((joint.sum() - joint[label]) / joint[label]),
+            "label_margin": 2 * (others.max() - agree[row, label]),
+        }
+        for column, value in expected.items():
+            assert numbers(result, column)[row] == pytest.approx(value, rel=2e-3, abs=2e-3), column
+        weights[label] = 0
+        assert result.table["suspected_label"][row].as_py() == weights.argmax()
+
+
+def test_two_backbones_find_more_wrong_labels_by_densities_than_by_ranks_or_alone(
+    tmp_path: Path,
+) -> None:
+    stores = [make_store(tmp_path / str(seed), seed) for seed in (1, 2)]
+    wrong = np.arange(SAMPLES) % 13 == 0
+
+    def auroc(file: ScoreFile, column: str) -> float:
+        ranks = rankdata(numbers(file, column))
+        pairs = wrong.sum() * (~wrong).sum()
+        return float((ranks[wrong].sum() - wrong.sum() * (wrong.sum() + 1) / 2) / pairs)
+
+    files = [score(store, store.with_suffix(".parquet"), "suspicion") for store in stores]
+    worse, better = sorted(auroc(file, "suspicion") for file in files)
+
+    by_densities = consensus_of(stores)
+    by_ranks = consensus_of([store.with_suffix(".parquet") for store in stores])
+
+    assert auroc(by_densities, "suspicion") > better + 0.01
+    assert auroc(by_densities, "suspicion") > auroc(by_ranks, "suspicion") > worse + 0.01
+
+
+@pytest.mark.parametrize("kind", ["features", "scores"])
+def test_samples_are_matched_by_id_and_classes_by_name(tmp_path: Path, kind: str) -> None:
+    rows = [row for row in reversed(range(SAMPLES)) if row not in {5, 600}]
+    one = make_store(tmp_path / "one", 1, range(SAMPLES - 1))
+    two = make_store(tmp_path / "two", 2, rows, names=("owl", "cat", "dog"))
+    same = make_store(tmp_path / "same", 2, sorted(rows))
+    inputs = [one, two, same]
+    if kind == "scores":
+        for store in inputs:
+            score(store, store.with_suffix(".parquet"), *POSTERIORS)
+        inputs = [store.with_suffix(".parquet") for store in inputs]
+
+    shuffled, ordered = consensus_of(inputs[:2]), consensus_of([inputs[0], inputs[2]])
+
+    ids = [f"s{row}" for row in range(SAMPLES - 1) if row not in {5, 600}]
+    assert shuffled.table["sample_id"].to_pylist() == ids
+    # The landmarks of suspicion depend on the order of the samples, the Gaussians do not.
+    for column in ("label_name", "label", "nearest_label_name", "nearest_label"):
+        assert shuffled.table[column].to_pylist() == ordered.table[column].to_pylist()
+    assert shuffled.provenance.class_names == tuple(NAMES)
+    first, second = shuffled.provenance.warnings
+    assert f"2 samples of {inputs[0]} are not in every other input and left out: s5, s6" in first
+    assert f"1 sample of {inputs[1]} is not in every other input and left out: s699" in second
+
+
+def test_the_provenance_names_the_inputs_and_what_the_columns_mean(tmp_path: Path) -> None:
+    stores = [make_store(tmp_path / str(seed), seed) for seed in (1, 2)]
+
+    result = consensus_of(stores)
+    write_scores(tmp_path / "consensus.parquet", result.table, result.provenance)
+
+    provenance = read_scores(tmp_path / "consensus.parquet").provenance
+    assert provenance.backbone == "backbone-1 + backbone-2"
+    assert (provenance.dataset, provenance.fingerprint) == ("photos", "f")
+    made = provenance.consensus
+    assert made.mean_of == "log-densities"
+    assert [each.name for each in made.inputs] == [str(store) for store in stores]
+    filled = {
+        name
+        for name in result.table.column_names
+        if result.table[name].null_count < SAMPLES and name not in {"sample_id", "percentile"}
+    }
+    assert {*made.columns} == {name for name in filled if "label_name" not in name} - {"label"}
+
+
+def test_features_of_a_single_class_have_no_consensus_about_labels(tmp_path: Path) -> None:
+    rows = [
+        row
+        for row, label in enumerate(naive_log_densities(make_store(tmp_path / "all", 1))[1])
+        if label == 0
+    ]
+    stores = [make_store(tmp_path / str(seed), seed, rows) for seed in (1, 2)]
+
+    with pytest.raises(DifficultyError, match="one class, cat"):
+        consensus_of(stores)
+
+
+def test_features_and_score_files_cannot_be_mixed(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "one", seed=1)
+    score(store, tmp_path / "scores.parquet")
+
+    with pytest.raises(ScoreFileError, match=r"one holds features and .*scores.parquet does not"):
+        consensus_of([store, tmp_path / "scores.parquet"])

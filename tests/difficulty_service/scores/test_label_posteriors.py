@@ -1,0 +1,140 @@
+"""What the score file of a feature store has of `suspicion` and `agree`."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+import torch
+from torch import Tensor
+
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.gaussians.chunks import TensorChunks
+from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.pipeline import ScoreRequest, score_features
+from difficulty_service.scorers.suspicion import POSTERIORS, PosteriorOptions, fit_posteriors
+from difficulty_service.scores.file import ScoreFile, read_scores
+from difficulty_service.scores.fit_store import fit_store
+
+NAMES = ["cat", "dog", "owl"]
+SAMPLES, SHARD, DIM = 1300, 700, 8
+
+
+def features_and_labels() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 3, (SAMPLES,), generator=generator)
+    centres = 2 * torch.randn(3, DIM, generator=generator)
+    return torch.randn(SAMPLES, DIM, generator=generator) + centres[labels], labels
+
+
+def make_store(folder: Path, **changes: object) -> FeatureStore:
+    description = {
+        "class_names": NAMES,
+        "dataset": "photos",
+        "num_shards": 2,
+        "shard_size": SHARD,
+        "num_samples": SAMPLES,
+        "augment_runs": 0,
+        "fingerprint": "f",
+        "seed": 0,
+        "backbone": "builtin",
+    } | changes
+    features, labels = features_and_labels()
+    store = create_store(folder, FeatureDescription.of(description))
+    for shard, rows in enumerate((slice(0, SHARD), slice(SHARD, SAMPLES))):
+        count = len(labels[rows])
+        ids = [f"s{rows.start + row}" for row in range(count)]
+        part = Part(ids, labels[rows], torch.zeros(count, dtype=torch.int64), features[rows])
+        store.write_part(shard, part, [])
+    return store
+
+
+def score(store: FeatureStore, *scorers: str, **options: object) -> ScoreFile:
+    out = store.folder / "scores.parquet"
+    score_features(store, ScoreRequest(out, scorers, **options))
+    return read_scores(out)
+
+
+def test_a_store_gets_the_numbers_of_features_in_memory(tmp_path: Path) -> None:
+    features, labels = features_and_labels()
+    options = PosteriorOptions(POSTERIORS, 3, matmul_dtype=torch.float64)
+    posteriors = fit_posteriors(TensorChunks(features, labels), options)
+    expected = posteriors.columns(features, labels)
+
+    scores = score(
+        make_store(tmp_path), "suspicion", "agree", fit=FitOptions(matmul_dtype="float64")
+    )
+
+    for name in ("suspicion", "agree"):
+        np.testing.assert_allclose(scores.table[name].to_numpy(), expected[name], rtol=1e-6)
+    np.testing.assert_allclose(
+        scores.table["label_probability"].to_numpy(), expected["label_probability"], rtol=1e-6
+    )
+    assert scores.table["suspected_label"].to_pylist() == expected["suspected_label"].tolist()
+    for name in POSTERIORS:
+        written = getattr(scores.provenance, name).to_json()
+        assert written == pytest.approx(posteriors.description[name])
+
+
+def test_the_other_columns_stay_as_they_are(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    without = score(store, "rmd")
+
+    scores = score(store, "rmd", "suspicion")
+
+    added = {"suspicion", "label_probability", "suspected_label", "suspected_label_name"}
+    assert {*scores.table.column_names} - {*without.table.column_names} == added
+    for name in without.table.column_names:
+        assert scores.table[name].equals(without.table[name])
+    assert without.provenance.suspicion is None
+
+
+def test_doubtful_samples_are_counted_by_suspicion_where_it_is_asked_for(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+
+    for scorer, column in (("rmd", "label_margin"), ("suspicion", "suspicion")):
+        scores = score(store, scorer)
+        above = pc.sum(pc.greater(scores.table[column], 0)).as_py()
+        assert scores.provenance.num_doubtful == above > 0
+
+
+def test_the_seed_of_the_features_chooses_the_landmarks(tmp_path: Path) -> None:
+    first, again, other = (
+        score(make_store(tmp_path / str(turn), seed=seed), "suspicion").table["suspicion"]
+        for turn, seed in enumerate((0, 0, 1))
+    )
+
+    assert first.equals(again)
+    assert not first.equals(other)
+
+
+def test_the_suspected_label_goes_by_the_classes_of_the_gaussians(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "here")
+    fitted = fit_store(
+        make_store(tmp_path / "there", class_names=["owl", "cat", "dog"]), FitOptions()
+    )
+
+    table = score(store, "suspicion", fitted=fitted).table
+    own = score(store, "suspicion").table
+
+    names = table["suspected_label_name"].to_pylist()
+    assert names == own["suspected_label_name"].to_pylist()
+    order = {"owl": 0, "cat": 1, "dog": 2}
+    assert table["suspected_label"].to_pylist() == [order[name] for name in names]
+
+
+def test_nothing_is_suspected_where_there_is_one_class(tmp_path: Path) -> None:
+    features, labels = features_and_labels()
+    store = make_store(tmp_path)
+    for shard, rows in enumerate((slice(0, SHARD), slice(SHARD, SAMPLES))):
+        part = store.read_part(shard)
+        alone = Part(part.sample_ids, 0 * labels[rows], part.runs, features[rows])
+        store.write_part(shard, alone, [])
+
+    table = score(store, "suspicion", "agree").table
+
+    for name in ("suspicion", "label_probability", "suspected_label", "agree"):
+        assert table[name].null_count == SAMPLES
+    assert table["suspected_label_name"].null_count == SAMPLES

@@ -1,1 +1,0 @@
-"""The trainer from Python: recipes whose parts are objects of the calling program."""
