@@ -22,7 +22,8 @@ def extract(difficulty: Command, tmp_path: Path, builtin: tuple[str, ...]) -> Ca
     """Extracts a dataset into a store in small shards; gives the output, or the error."""
 
     def run(dataset: Path, *options: object, store: str = "store") -> str:
-        words = ("extract", dataset, "--out", tmp_path / store, "--shard-size", 6, *options)
+        small = () if "--shard-size" in options else ("--shard-size", 6)
+        words = ("extract", dataset, "--out", tmp_path / store, *small, *options)
         done = difficulty(*words, *builtin)
         return done.stdout if done.returncode == 0 else done.stderr
 
