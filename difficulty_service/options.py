@@ -37,7 +37,7 @@ def known_scorers(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in SCORERS:
             raise ValueError(
-                f"{name!r} is no scorer; {_did_you_mean(name, SCORERS)}expected some of "
+                f"{name!r} is no scorer; {did_you_mean(name, SCORERS)}expected some of "
                 f"{', '.join(SCORERS)}"
             )
     if not names or len(set(names)) < len(names):
@@ -54,7 +54,7 @@ def known_corruption(text: str) -> str:
     name, separator, level = text.partition(":")
     if separator and name not in STRENGTHS:
         raise ValueError(
-            f"no corruption {name!r}; {_did_you_mean(name, STRENGTHS)}choose one of "
+            f"no corruption {name!r}; {did_you_mean(name, STRENGTHS)}choose one of "
             f"{', '.join(STRENGTHS)}"
         )
     if level not in {"1", "2", "3", "4", "5"}:
@@ -62,7 +62,8 @@ def known_corruption(text: str) -> str:
     return text
 
 
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like another one, as a question; empty where none is."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}? " if close else ""
 

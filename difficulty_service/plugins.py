@@ -16,8 +16,8 @@ import pkgutil
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, TypeVar
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,13 @@ class Scorer:
         if not self.columns:
             object.__setattr__(self, "columns", (self.name,))
 
+    @property
+    def fault(self) -> str | None:
+        """Why another package cannot offer it; None if it can."""
+        if self.compute is None or self.columns != (self.name,):
+            return "it must say what computes the one column of its name"
+        return None
+
 
 @dataclass(frozen=True)
 class Export:
@@ -64,6 +71,7 @@ class Export:
     write: str
     is_folder: bool = False
     takes_texts: bool = True
+    fault: ClassVar[str | None] = None
 
 
 Declared = TypeVar("Declared", Scorer, Export)
@@ -89,10 +97,19 @@ def declared(group: str, kind: type[Declared], taken: Collection[str]) -> Iterat
         if plugin.name in taken:
             found, problem = None, "the name is taken"
         if isinstance(found, kind) and found.name == plugin.name and plugin.name.isidentifier():
-            yield found
-            continue
+            if found.fault is None:
+                yield found
+                continue
+            problem = found.fault
         text = f"{plugin.name} of {plugin.value}, in {group}, is left out: {problem}"
         warnings.warn(text, stacklevel=2)
+
+
+def entry_point_of(group: str, name: str) -> EntryPoint | None:
+    """The entry point that the prefix of `PREFIX:NAME` stands for; None if no package has it."""
+    prefix, colon, _ = name.partition(":")
+    matches = entry_points(group=group, name=prefix) if colon else ()
+    return next(iter(matches), None)
 
 
 def function_of(path: str) -> Callable[..., Any]:

@@ -23,6 +23,7 @@ ENTRY_POINTS = """
 [difficulty.scorers]
 largest = plugged_difficulty:LARGEST
 label = plugged_difficulty:LARGEST
+idle = plugged_difficulty:IDLE
 
 [difficulty.datasets]
 squares = plugged_difficulty:open_squares
@@ -40,6 +41,7 @@ DECLARATIONS = '''
 from difficulty_service.plugins import Export, Scorer
 
 LARGEST = Scorer("largest", "largest feature of a sample", compute="plugged_work:largest_feature")
+IDLE = Scorer("idle", "what nothing computes")
 IDS = Export("ids", "the ids alone, one a line", "plugged_work:write_ids")
 
 
@@ -247,6 +249,13 @@ def test_a_plug_in_that_takes_the_name_of_a_column_is_left_out_with_a_warning(
     done = difficulty(installed, "score", "--help")
 
     assert "label of plugged_difficulty:LARGEST, in difficulty.scorers, is left out" in done.stderr
+
+
+def test_a_scorer_that_nothing_computes_is_left_out_with_a_warning(installed: Path) -> None:
+    done = difficulty(installed, "score", "--help")
+
+    assert "idle of plugged_difficulty:IDLE, in difficulty.scorers, is left out" in done.stderr
+    assert "idle" not in done.stdout
 
 
 def test_a_dataset_that_its_package_cannot_read_is_one_clear_error(installed: Path) -> None:

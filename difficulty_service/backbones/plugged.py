@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from difficulty_service.base.errors import BackboneError, DifficultyError, Setting
+from difficulty_service.plugins import entry_point_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,9 +52,7 @@ class PluggedNetwork(Protocol):
 
 def find_plugin(name: str) -> EntryPoint | None:
     """The entry point that the prefix of a name stands for; None if no package has it."""
-    prefix, colon, _ = name.partition(":")
-    matches = entry_points(group=PLUGIN_GROUP, name=prefix) if colon else ()
-    return next(iter(matches), None)
+    return entry_point_of(PLUGIN_GROUP, name)
 
 
 def plugin_patterns() -> list[str]:

@@ -1,6 +1,5 @@
 """`difficulty export`: scores in, the format of another tool out."""
 
-import difflib
 from pathlib import Path
 from typing import Annotated
 
@@ -10,15 +9,14 @@ from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_warnings
 from difficulty_service.cli.scored_images import find_images
 from difficulty_service.cli.wrong_call import WrongCall, options
-from difficulty_service.options import ScoredImages
+from difficulty_service.options import ScoredImages, did_you_mean
 from difficulty_service.review.exports import EXPORTS
 
 
 def known_format(_type: object, name: str) -> None:
     """Raises ValueError for the name of no format."""
     if name not in EXPORTS:
-        close = difflib.get_close_matches(name, EXPORTS, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = did_you_mean(name, EXPORTS)
         raise ValueError(f"{name!r} is no format; {hint}expected one of {', '.join(EXPORTS)}")
 
 

@@ -6,7 +6,7 @@ one parameter: it takes what follows the colon, and returns a `PluggedDataset` o
 """
 
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from difficulty_service.base.errors import DatasetError, DifficultyError
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.plugins import entry_point_of
 
 PLUGIN_GROUP = "difficulty.datasets"
 
@@ -39,9 +40,8 @@ class PluggedDataset(Protocol):
 
 def find_plugin(location: str) -> EntryPoint | None:
     """The entry point that the prefix of a location stands for; None if no package has it."""
-    prefix, colon, rest = location.partition(":")
-    matches = entry_points(group=PLUGIN_GROUP, name=prefix) if colon else ()
-    return None if rest.startswith("//") else next(iter(matches), None)
+    is_address = location.partition(":")[2].startswith("//")
+    return None if is_address else entry_point_of(PLUGIN_GROUP, location)
 
 
 def open_plugged(location: str, options: DatasetOptions) -> Dataset:
