@@ -29,9 +29,7 @@ from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import (
-    ARROW_UNREADABLE as UNREADABLE,
-)
-from difficulty_service.base.tables import (
+    UNREADABLE,
     map_arrow,
     write_arrow,
 )

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from api.worker.cache_size import shrink
 from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import ARROW_UNREADABLE as UNREADABLE
-from difficulty_service.base.tables import map_arrow
+from difficulty_service.base.tables import UNREADABLE, map_arrow
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.store import PREVIOUS_FOLDER, FeatureStore
 

@@ -148,6 +148,15 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""Precisions of a network by their names; beside them `auto` is the one that suits a device."""
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """The precision of a name of `PRECISIONS`, or for `auto` the one that suits a device."""
+    return best_precision(device) if name == "auto" else PRECISIONS[name]
+
+
 def best_precision(device: torch.device) -> torch.dtype:
     """bf16 on a GPU with the hardware for it, otherwise fp32."""
     recent = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)

@@ -74,7 +74,7 @@ POSITION_KEY = b"checksum_at"
 """Metadata key: position of the checksum, which tells a file that lost it from a rewritten one."""
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, MemoryError)
-"""Errors that `open_parquet` and reading from it raise for damaged files."""
+"""Errors that `open_parquet`, reading from it and `map_arrow` raise for damaged files."""
 
 
 @contextmanager
@@ -258,9 +258,6 @@ A program that writes the table again keeps the metadata of the schema, but not 
 END_BYTES = 10
 """An Arrow file ends with the length of its footer, 4 bytes, and the magic number."""
 
-ARROW_UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, MemoryError)
-"""Errors that `map_arrow` raises for damaged files."""
-
 
 def write_arrow(path: Path, batch: pa.RecordBatch, without: str | None = None) -> None:
     """Writes a record batch without compression, and a checksum.
@@ -294,7 +291,7 @@ def map_arrow(path: Path) -> tuple[pa.RecordBatch, bool]:
 
     Raises:
         DamagedFile: The checksum is lost or does not match.
-        ARROW_UNREADABLE: The file is missing, or is not an Arrow IPC file.
+        UNREADABLE: The file is missing, or is not an Arrow IPC file.
     """
     checksum = verify_path(path)
     with pa.memory_map(str(path)) as source:

@@ -80,10 +80,9 @@ def run_benchmark(
             loaded.
     """
     from difficulty_service.backbones import BACKBONES
-    from difficulty_service.backbones.backbone import choose_device
+    from difficulty_service.backbones.backbone import choose_device, choose_precision
     from difficulty_service.base.threads import num_workers
     from difficulty_service.cli.console import err, out, print_table
-    from difficulty_service.cli.extraction import choose_precision
     from difficulty_service.extraction.speed import HEIGHT, SECONDS, WIDTH, measure_speed
 
     device = choose_device(device_name)

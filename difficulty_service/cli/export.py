@@ -10,7 +10,7 @@ from difficulty_service.cli.console import print_warnings
 from difficulty_service.cli.scored_images import find_images
 from difficulty_service.cli.wrong_call import WrongCall, options
 from difficulty_service.options import ScoredImages, did_you_mean
-from difficulty_service.review.exports import EXPORTS
+from difficulty_service.review.exports import EXPORTS, export_file, export_folder
 
 
 def known_format(_type: object, name: str) -> None:
@@ -43,7 +43,6 @@ def export(
         scores: Score file.
     """
     from difficulty_service.review.clean import check_new_folder, check_output
-    from difficulty_service.review.exports import export_file, export_folder
     from difficulty_service.scores.file import read_scores
 
     score_file = read_scores(scores)

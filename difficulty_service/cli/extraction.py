@@ -76,7 +76,7 @@ def choose_machine(
     extraction: Extraction, cluster: "ClusterOptions | None"
 ) -> "tuple[torch.device, torch.dtype]":
     """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
-    from difficulty_service.backbones.backbone import choose_device
+    from difficulty_service.backbones.backbone import choose_device, choose_precision
 
     precision = extraction.machine.precision
     if extraction.dataset.modality == "text" and precision == "auto":
@@ -107,14 +107,3 @@ def with_precision(
     if settled.reason is not None:
         err.print(f"the network computes in {settled.reason}", markup=False)
     return replace(request, network=settled.network, options=settled.options)
-
-
-def choose_precision(precision: str, device: "torch.device") -> "torch.dtype":
-    """The dtype that is named, or for `auto` the one that suits the device."""
-    import torch
-
-    from difficulty_service.backbones.backbone import best_precision
-
-    if precision == "auto":
-        return best_precision(device)
-    return torch.bfloat16 if precision == "bf16" else torch.float32

@@ -23,9 +23,7 @@ from torch.utils.dlpack import from_dlpack
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import CONTENT_BYTES, replacing
 from difficulty_service.base.tables import (
-    ARROW_UNREADABLE as UNREADABLE,
-)
-from difficulty_service.base.tables import (
+    UNREADABLE,
     map_arrow,
     strings_to_arrow,
     write_arrow,

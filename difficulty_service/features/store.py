@@ -13,8 +13,7 @@ from pathlib import Path
 from difficulty_service.base.checksums import dump_checked
 from difficulty_service.base.errors import FeatureStoreError, Setting
 from difficulty_service.base.files import remove_leftovers, replacing
-from difficulty_service.base.tables import ARROW_UNREADABLE as UNREADABLE
-from difficulty_service.base.tables import map_arrow
+from difficulty_service.base.tables import UNREADABLE, map_arrow
 from difficulty_service.features.description import (
     DESCRIPTION_FILE,
     FORMAT_KEY,

@@ -3,6 +3,7 @@
 `consensus`: scores or features of several backbones in, their common scores out.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from difficulty_service.audit.score_comparison import ScoreComparison, columns_of
@@ -39,17 +40,10 @@ def compare_scores(
             no order.
         ScoreFileError: A score file cannot be read.
     """
-    comparison = compare(
-        _contents(first, score_column), _contents(second, score_column), score_column, top
-    )
+    columns = columns_of(score_column)
+    comparison = compare(_contents(first, columns), _contents(second, columns), score_column, top)
     warn(comparison.warnings)
     return comparison
-
-
-def _contents(scores: Scores | str | Path, score_column: str) -> ScoreFile:
-    if isinstance(scores, Scores):
-        return ScoreFile(scores.table, scores.provenance)
-    return read_scores(Path(scores), columns_of(score_column))
 
 
 FEWEST = 2
@@ -74,7 +68,7 @@ def consensus(*inputs: Scores | str | Path) -> Scores:
         raise ScoreFileError(f"a consensus of {len(inputs)} inputs", "give at least two")
     if any(isinstance(each, Scores) for each in inputs):
         result = rank_consensus(
-            {f"input {number}": _whole(each) for number, each in enumerate(inputs, start=1)}
+            {f"input {number}": _contents(each) for number, each in enumerate(inputs, start=1)}
         )
     else:
         result = consensus_of([Path(str(each)) for each in inputs])
@@ -83,7 +77,8 @@ def consensus(*inputs: Scores | str | Path) -> Scores:
     return scores
 
 
-def _whole(scores: Scores | str | Path) -> ScoreFile:
+def _contents(scores: Scores | str | Path, columns: Sequence[str] | None = None) -> ScoreFile:
+    """What scores hold, or some columns of a score file."""
     if isinstance(scores, Scores):
         return ScoreFile(scores.table, scores.provenance)
-    return read_scores(Path(scores))
+    return read_scores(Path(scores), columns)

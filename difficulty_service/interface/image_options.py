@@ -9,10 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_type_hints
 
-import torch
 from pydantic import ValidationError
 
-from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
+from difficulty_service.backbones.backbone import (
+    PRECISIONS,
+    BackboneOptions,
+    choose_device,
+    choose_precision,
+)
 from difficulty_service.base.errors import (
     BackboneError,
     ConfigError,
@@ -27,8 +31,6 @@ from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode
 from difficulty_service.interface.options import require_known
 from difficulty_service.options import DatasetScoring, ReadingOptions
 from difficulty_service.pipeline import ExtractProgress
-
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class EncoderOptions(TypedDict, total=False):
@@ -143,7 +145,7 @@ def network_options(options: Mapping[str, Any]) -> BackboneOptions:
         weights=None if weights is None else str(weights),
         features=options.get("features", "penultimate"),
         device=device,
-        precision=best_precision(device) if precision == "auto" else PRECISIONS[precision],
+        precision=choose_precision(precision, device),
         flip=options.get("flip", False),
     )
 
