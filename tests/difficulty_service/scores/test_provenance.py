@@ -13,7 +13,7 @@ from difficulty_service.features.description import FeatureDescription
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "score-file.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "score-file.md"
 
 WRITTEN = (
     '{"agnostic_condition": 3.5, "agnostic_intensity": 0.0, "agnostic_rank": 2, '
