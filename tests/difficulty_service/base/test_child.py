@@ -21,7 +21,7 @@ from difficulty_service.base.child import Child
 
 def serve(connections, folder):
     (folder / "started").touch()
-    time.sleep(60)
+    time.sleep(600)
 
 
 if __name__ == "__main__":
@@ -29,6 +29,16 @@ if __name__ == "__main__":
     print(child.pid, flush=True)
     time.sleep(60 if len(sys.argv) < 3 else 0)
 """
+
+THREAD_PROGRAM = PROGRAM.replace(
+    "    child = Child(serve, pathlib.Path(sys.argv[1]))",
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        child = pool.submit(Child, serve, pathlib.Path(sys.argv[1])).result()
+""",
+)
 
 WATCHED_PROGRAM = """
 import multiprocessing, os, pathlib, sys, time
@@ -100,8 +110,8 @@ def test_a_child_that_ends_by_itself_says_how() -> None:
 
     with pytest.raises(EOFError):
         child.connections[0].recv_bytes()
-    child.kill()
 
+    assert child.finish()
     assert child.ending == "with exit code 3"
 
 
@@ -138,9 +148,21 @@ def test_a_child_ends_when_its_parent_is_killed_also_where_it_hangs(
     if frozen:
         os.kill(child, signal.SIGSTOP)
     parent.kill()
+
+    wait_until_gone(child)  # which keeps the other end of what the parent printed to
     parent.communicate()
 
-    wait_until_gone(child)
+
+def test_a_child_that_a_thread_has_started_outlives_the_thread_and_ends_with_its_parent(
+    tmp_path: Path,
+) -> None:
+    parent, child = start(THREAD_PROGRAM, tmp_path)
+
+    os.kill(child, 0)  # it is there
+    parent.kill()
+
+    wait_until_gone(child)  # which keeps the other end of what the parent printed to
+    parent.communicate()
 
 
 def test_a_parent_that_ends_need_not_close_its_child(tmp_path: Path) -> None:
