@@ -37,7 +37,7 @@ from difficulty_service.datasets.storage import is_uri
 from difficulty_service.features.description import is_store, read_description
 from difficulty_service.features.errors_file import ERRORS_FILE, BadImage, read_errors, write_errors
 from difficulty_service.options import ReadingOptions
-from difficulty_service.scores.columns import require_columns
+from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.samples import columns_to_read, to_samples
 

@@ -82,7 +82,7 @@ class JobCreate(DatasetScoring):
                     "dataset": {"root": "photos", "path": "train"},
                     "backbone": "clip-vit-b16",
                     "scorers": ["rmd", "suspicion"],
-                    "augment_runs": 4,
+                    "limit": 10000,
                 }
             ]
         },
@@ -106,7 +106,11 @@ class JobCreate(DatasetScoring):
     @model_validator(mode="after")
     def _has_no_image_options_for_texts(self) -> Self:
         usual = type(self).model_fields
-        wrong = [name for name in IMAGES_ONLY if getattr(self, name) != usual[name].default]
+        wrong = [
+            name
+            for name in IMAGES_ONLY
+            if name in usual and getattr(self, name) != usual[name].default
+        ]
         if self.text_column is not None and wrong:
             raise ValueError(f"text_column: {' and '.join(wrong)} apply to images only")
         return self

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from difficulty_service.options import RunOptions
+
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Size = Annotated[int, Field(ge=1024)]
@@ -146,6 +148,16 @@ class Settings(BaseSettings):
         if self.database_url is not None:
             return self.database_url
         return SecretStr(f"sqlite:///{(self.data_dir / 'difficulty.sqlite').resolve()}")
+
+    @property
+    def machine(self) -> RunOptions:
+        """What the operator chose of the options of a run."""
+        return RunOptions(
+            device=self.device,
+            max_pixels=self.max_pixels,
+            engine=self.engine,
+            ray_address=self.ray_address,
+        )
 
     @cached_property
     def artifact_root(self) -> str:

@@ -26,6 +26,7 @@ from streamed import CLASSES, DIM, in_child, make_store
 
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.features.store import open_store
+from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
 
 KINDS = ("rmd", "rmd,agree", "rmd,suspicion", "rmd,suspicion,agree")
@@ -33,7 +34,7 @@ KINDS = ("rmd", "rmd,agree", "rmd,suspicion", "rmd,suspicion,agree")
 
 def score(scorers: str, folder: Path) -> None:
     """Writes a score file with the columns of some scorers."""
-    request = ScoreRequest(folder / "scores.parquet", scorers.split(","))
+    request = ScoreRequest(folder / "scores.parquet", ScoringOptions(scorers=[scorers]))
     score_features(open_store(folder), request)
 
 

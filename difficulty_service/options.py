@@ -5,21 +5,19 @@ with its type, bounds, default and one sentence. What only the owner of a machin
 (device, memory, threads, files) is an option of the command line only, and comes last.
 """
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
-from difficulty_service.gaussians.fit_options import ShrinkageRule
+from difficulty_service.base.wording import did_you_mean
+from difficulty_service.gaussians.fit_options import FitOptions, ShrinkageRule
 from difficulty_service.images.corruption_strengths import STRENGTHS
-from difficulty_service.scores.columns import SCORERS
-
-SHRINKAGE_RULES: tuple[str, ...] = get_args(ShrinkageRule)
-"""Rules of shrinkage, besides an intensity."""
+from difficulty_service.score_columns import SCORERS
 
 MOST_SAMPLES = 10**12
 LARGEST_SEED = 2**31 - 1
@@ -60,12 +58,6 @@ def known_corruption(text: str) -> str:
     if level not in {"1", "2", "3", "4", "5"}:
         raise ValueError(f"{text!r} is not a name and a level from 1 to 5, such as fog:3")
     return text
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like another one, as a question; empty where none is."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}? " if close else ""
 
 
 def parse_actors(text: str) -> tuple[int, int]:
@@ -121,8 +113,8 @@ class Options(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
-        for field in cls.model_fields.values():
-            field.description = " ".join((field.description or "").split())
+        for each in cls.model_fields.values():
+            each.description = " ".join((each.description or "").split())
 
 
 def panel(title: str) -> Parameter:
@@ -180,6 +172,11 @@ class EncodingOptions(Options):
     on_error: Literal["skip", "stop"] = "skip"
     """What happens where an image cannot be read: it is skipped and listed, or the run ends."""
 
+    @property
+    def num_views(self) -> int:
+        """Number of times that each image is encoded."""
+        return max(1, self.augment_runs)
+
 
 class ScorerOptions(Options):
     """What is computed of the features."""
@@ -209,6 +206,11 @@ class FittingOptions(Options):
     matmul_dtype: Literal["auto", "float32", "float64"] = "auto"
     """dtype of the matrix products; auto: float64 where float32 would not do."""
 
+    @property
+    def fit(self) -> FitOptions:
+        """The same for `gaussians`."""
+        return FitOptions(self.shrinkage, self.matmul_dtype)
+
 
 @panel("Scoring")
 class ScoringOptions(FittingOptions, ScorerOptions):
@@ -225,7 +227,10 @@ class DatasetScoring(ScoringOptions, EncodingOptions, ReadingOptions):
 FIT_ONLY = tuple(FittingOptions.model_fields)
 """Options that would change nothing where the Gaussians are fitted already."""
 
-IMAGES_ONLY = ("image_column", "flip", "corrupt", "augment_runs")
+IMAGES_ONLY = (
+    *("image_column", "flip", "corrupt", "augment_runs"),
+    *("weights", "features", "preprocess", "max_pixels"),
+)
 """Options that would change nothing where the samples are texts."""
 
 
@@ -294,6 +299,45 @@ class RunOptions(MachineOptions):
 
     ray_actors: Annotated[Actors | None, Parameter(metavar="MIN:MAX")] = None
     """Start up to MAX actors, of which MIN must find room; default: as many as fit."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ExtractionOptions:
+    """How the samples of a dataset become features."""
+
+    dataset: ListingOptions = field(default_factory=ListingOptions)
+    encoding: EncodingOptions = field(default_factory=EncodingOptions)
+    network: NetworkOptions = field(default_factory=NetworkOptions)
+    machine: RunOptions = field(default_factory=RunOptions)
+
+    @property
+    def given(self) -> set[str]:
+        """Names of the options that were given."""
+        models = (self.dataset, self.encoding, self.network, self.machine)
+        return set().union(*(model.model_fields_set for model in models))
+
+    @property
+    def useless(self) -> set[str]:
+        """Names of the given options that change nothing for samples of this kind."""
+        if self.dataset.modality == "image":
+            return {"text_column"} if self.dataset.text_column is not None else set()
+        models = (self.dataset, self.encoding, self.network, self.machine)
+        usual = {
+            name: field.default
+            for each in models
+            for name, field in type(each).model_fields.items()
+        }
+        values = {name: value for each in models for name, value in each}
+        return {
+            name for name in self.given.intersection(IMAGES_ONLY) if values[name] != usual[name]
+        }
+
+    @property
+    def text_column(self) -> str | None:
+        """The column with the texts; None where the samples are images."""
+        is_text = self.dataset.modality == "text"
+        return (self.dataset.text_column or "text") if is_text else None
 
 
 @panel("Output")

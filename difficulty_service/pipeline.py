@@ -1,17 +1,26 @@
 """The whole path: a dataset to features, features to Gaussians, Gaussians to a score file.
 
 `score_dataset` runs all of it. Its stages are `extract_dataset` and `score_features`, which fits
-with `fit_store` unless Gaussians are given and scores with `score_store`.
+with `fit_store` unless Gaussians are given and scores with `score_store`. What a person leaves open
+is settled here and nowhere else: `plan_extraction` chooses the device, `extract_dataset` the
+backbone and its precision, once the dataset is open.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from difficulty_service.backbones import Loader, load_backbone
-from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones import DEFAULT_BACKBONE, Loader, load_backbone
+from difficulty_service.backbones.backbone import (
+    BackboneOptions,
+    choose_device,
+    choose_precision,
+)
+from difficulty_service.backbones.default import default_backbone
+from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.extraction.description import describe_features
@@ -20,6 +29,7 @@ from difficulty_service.extraction.engines.local import Engine, LocalEngine
 from difficulty_service.extraction.extracted_shard import warn_of_unreadable_classes
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.part_writer import PartWriter, set_aside_changed
+from difficulty_service.extraction.precision import settle_precision
 from difficulty_service.extraction.shard_subset import ShardSubset
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
@@ -33,8 +43,7 @@ from difficulty_service.features.previous import (
 )
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.features.store import FeatureStore
-from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.scorers.near_duplicates import require_threshold
+from difficulty_service.options import ExtractionOptions, ScoringOptions, parse_actors
 from difficulty_service.scores.file import require_score_file_name
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
@@ -49,7 +58,8 @@ class ExtractRequest:
     Attributes:
         location: Location of the dataset.
         out: Folder of the feature store.
-        backbone: Name of the backbone.
+        backbone: Name of the backbone; None for that of the Gaussians that will score the features,
+            or else the best that can be had.
         dataset: Settings by which to read the dataset.
         network: Device, precision and weights of the backbone.
         options: Settings by which images become features.
@@ -63,7 +73,7 @@ class ExtractRequest:
 
     location: str
     out: Path
-    backbone: str
+    backbone: str | None
     dataset: DatasetOptions = field(default_factory=DatasetOptions)
     network: BackboneOptions = field(default_factory=BackboneOptions)
     options: ExtractOptions = field(default_factory=ExtractOptions)
@@ -81,23 +91,13 @@ class ScoreRequest:
 
     Attributes:
         out: Score file to write.
-        scorers: Some of `rmd`, `kmeans`, `knn`, `suspicion` and `agree`; `rmd` is always there.
-        fit: Settings by which to fit Gaussians to the features.
-        fitted: Gaussians to score against instead; None to fit them.
-        near_duplicates: Smallest cosine of near duplicates, in (0, 1]; None to look for none.
-
-    Raises:
-        StatisticsError: The smallest cosine is outside (0, 1].
+        options: How features become scores.
+        fitted: Gaussians to score against; None to fit them.
     """
 
     out: Path
-    scorers: Sequence[str] = ("rmd",)
-    fit: FitOptions = field(default_factory=FitOptions)
+    options: ScoringOptions = field(default_factory=ScoringOptions)
     fitted: FittedGaussians | None = None
-    near_duplicates: float | None = None
-
-    def __post_init__(self) -> None:
-        require_threshold(self.near_duplicates)
 
 
 @dataclass(frozen=True)
@@ -158,17 +158,128 @@ class Callbacks:
     """Functions that are called during a run; whatever they raise ends it.
 
     Attributes:
+        settled: Called when all is chosen that the request left open.
         progress: Called before the first image and after every batch.
         extracted: Called when the features are complete.
         fitted: Called when Gaussians have been fitted; not called where they are given.
     """
 
     progress: Callable[[ExtractProgress], None] = ignore
+    settled: Callable[["SettledExtraction"], None] = ignore
     extracted: Callable[[ExtractedDataset], None] = ignore
     fitted: Callable[[FittedGaussians], None] = ignore
 
 
 NO_CALLBACKS = Callbacks()
+
+
+@dataclass(frozen=True)
+class SettledExtraction:
+    """What an extraction will do where its request left that open.
+
+    Attributes:
+        request: The request, with a backbone and a precision.
+        backbone: Name of the backbone.
+        warnings: Why the backbone is not the usual one, one sentence each.
+        precision_reason: The precision and why it is that one; None for that of the device.
+    """
+
+    request: ExtractRequest
+    backbone: str
+    warnings: Sequence[str]
+    precision_reason: str | None
+
+
+def plan_extraction(location: str, out: Path, chosen: ExtractionOptions) -> ExtractRequest:
+    """What was chosen about the features of a dataset, on the device that it will run on.
+
+    Args:
+        location: Location of the dataset.
+        out: Folder of the feature store.
+        chosen: What a person chose.
+
+    Raises:
+        BackboneError: This machine has no such device.
+        EngineError: The cluster has none, or does not answer.
+        ConfigError: There is no such corruption.
+    """
+    encoding, network, machine = chosen.encoding, chosen.network, chosen.machine
+    cluster = None
+    if machine.engine == "ray":
+        actors = (1, None) if machine.ray_actors is None else parse_actors(machine.ray_actors)
+        cluster = ClusterOptions(machine.ray_address, *actors)
+    device, precision = _choose_machine(chosen, cluster)
+    corruption = None
+    if encoding.corrupt is not None:
+        # Imported here, because SciPy takes time that other runs need not spend.
+        from difficulty_service.images.corruptions import parse_corruption
+
+        corruption = parse_corruption(encoding.corrupt, encoding.seed)
+    values = {name: value for model in (encoding, network, machine) for name, value in model}
+    values |= {"device": device, "precision": precision, "corruption": corruption}
+    values["stop_on_error"] = encoding.on_error == "stop"
+    values["open_precision"] = machine.precision == "auto"
+    reading = chosen.dataset.model_dump(exclude={"modality"})
+    return ExtractRequest(
+        location=location,
+        out=out,
+        backbone=network.backbone,
+        dataset=DatasetOptions(**reading | {"text_column": chosen.text_column}),
+        network=BackboneOptions(**_named_in(BackboneOptions, values)),
+        options=ExtractOptions(**_named_in(ExtractOptions, values)),
+        resume=machine.resume,
+        cluster=cluster,
+    )
+
+
+def _named_in(kind: type[BackboneOptions | ExtractOptions], values: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Those of some options that a class has fields for."""
+    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
+
+
+def _choose_machine(
+    chosen: ExtractionOptions, cluster: ClusterOptions | None
+) -> tuple[torch.device, torch.dtype]:
+    """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
+    precision = chosen.machine.precision
+    if chosen.dataset.modality == "text" and precision == "auto":
+        # Encoders of texts are fast enough in float32, and the built-in one has nothing else.
+        precision = "fp32"
+    if cluster is None:
+        device = choose_device(chosen.machine.device)
+        return device, choose_precision(precision, device)
+    from difficulty_service.extraction.engines.ray_cluster import choose_on_cluster
+
+    device, best = choose_on_cluster(chosen.machine.device, cluster)
+    return device, best if precision == "auto" else choose_precision(precision, device)
+
+
+def _settle(
+    dataset: Dataset,
+    request: ExtractRequest,
+    fitted_on: FeatureDescription | None,
+    load: Loader,
+    compared: Callable[[], None],
+) -> SettledExtraction:
+    """Chooses the backbone and the precision that a request leaves open."""
+    warnings: Sequence[str] = ()
+    name = request.backbone or (None if fitted_on is None else fitted_on.backbone)
+    if not name and dataset.modality == "text":
+        name = BUILTIN_TEXT
+    elif not name and {"weights", "features"} & set(request.network.given):
+        name = DEFAULT_BACKBONE
+    elif not name:
+        name, warnings = default_backbone()
+    settled = settle_precision(
+        ExtractionTask(dataset, name, request.network, request.options),
+        request.out if request.resume else None,
+        fitted_on,
+        alone=request.cluster is None and request.subset.num_subsets == 1,
+        load=load,
+        compared=compared,
+    )
+    request = replace(request, backbone=name, network=settled.network, options=settled.options)
+    return SettledExtraction(request, name, warnings, settled.reason)
 
 
 def score_dataset(
@@ -191,11 +302,11 @@ def score_dataset(
         MissingPackage: A scorer needs a package that is not installed.
         DifficultyError: As for `extract_dataset` and `score_features`.
     """
-    require_packages(scoring.scorers, scoring.near_duplicates)  # before hours of extraction
+    require_packages(scoring.options)  # before hours of extraction
     require_score_file_name(scoring.out)
     fitted_on = scoring.fitted.description if scoring.fitted else None
     dataset = dataset or open_dataset(extraction.location, extraction.dataset)
-    extracted = extract_dataset(dataset, extraction, callbacks.progress, load, fitted_on)
+    extracted = extract_dataset(dataset, extraction, callbacks, load, fitted_on)
     callbacks.extracted(extracted)
     return ScoredDataset(extracted, score_features(extracted.store, scoring, callbacks))
 
@@ -209,26 +320,24 @@ def score_features(
         ScoreFileError: The score file cannot have this name.
         StatisticsError: The features allow no trustworthy Gaussian, or differ from those given.
     """
-    require_packages(request.scorers, request.near_duplicates)
+    require_packages(request.options)
     require_score_file_name(request.out)
     fitted = request.fitted
     if fitted is None:
-        fitted = fit_store(store, request.fit)
+        fitted = fit_store(store, request.options.fit)
         callbacks.fitted(fitted)
-    return score_store(store, fitted, request.scorers, request.out, request.near_duplicates)
+    return score_store(store, fitted, request.out, request.options)
 
 
-def extract(
-    request: ExtractRequest, progress: Callable[[ExtractProgress], None] = ignore
-) -> ExtractedDataset:
+def extract(request: ExtractRequest, callbacks: Callbacks = NO_CALLBACKS) -> ExtractedDataset:
     """Opens the dataset at the location and extracts it; see `extract_dataset`."""
-    return extract_dataset(open_dataset(request.location, request.dataset), request, progress)
+    return extract_dataset(open_dataset(request.location, request.dataset), request, callbacks)
 
 
 def extract_dataset(
     dataset: Dataset,
     request: ExtractRequest,
-    progress: Callable[[ExtractProgress], None] = ignore,
+    callbacks: Callbacks = NO_CALLBACKS,
     load: Loader = load_backbone,
     fitted_on: FeatureDescription | None = None,
 ) -> ExtractedDataset:
@@ -237,7 +346,7 @@ def extract_dataset(
     Args:
         dataset: The dataset at the location of the request.
         request: Settings of the extraction, and the folder for the features.
-        progress: Called before the first image and after every batch.
+        callbacks: Of these, `settled` and `progress` are called.
         load: Loads the backbone.
         fitted_on: Description of the features of the Gaussians that will score these features;
             features of another kind are refused before the first image is read.
@@ -250,9 +359,13 @@ def extract_dataset(
         ImageError: An image is bad, and the options say to stop at one.
         StatisticsError: The features are not of the kind that `fitted_on` describes.
     """
+    nothing = ExtractProgress(len(dataset.labels), 0, 0)
+    settled = _settle(dataset, request, fitted_on, load, lambda: callbacks.progress(nothing))
+    callbacks.settled(settled)
+    request = settled.request
     # The driver of a cluster only describes the backbone, and may have no GPU.
     here = replace(request.network, device=torch.device("cpu"))
-    backbone = load(request.backbone, here if request.cluster else request.network)
+    backbone = load(settled.backbone, here if request.cluster else request.network)
     task = ExtractionTask(dataset, backbone.name, request.network, request.options)
     description = describe_features(task, backbone, request.location, request.dataset)
     if fitted_on is not None:
@@ -266,12 +379,12 @@ def extract_dataset(
         total = sum(len(dataset.shard_positions(shard)) for shard in shards)
         done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
         state = ExtractProgress(total, done, len(store.bad_images()))
-        progress(state)
+        callbacks.progress(state)
 
         def on_batch(images: int, bad_images: int) -> None:
             nonlocal state
             state = replace(state, done=state.done + images, bad=state.bad + bad_images)
-            progress(state)
+            callbacks.progress(state)
 
         previous = open_previous(store) if missing else None
         writer = PartWriter(store, dataset, previous)

@@ -13,7 +13,7 @@ from difficulty_service.options import (
     ScoringOptions,
     sentence_of,
 )
-from difficulty_service.scores.columns import SCORERS
+from difficulty_service.score_columns import SCORERS
 
 PAGE = Path(__file__).with_suffix(".md")
 

@@ -15,9 +15,9 @@ from api.schemas import JobCreate
 from api.settings import Settings
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.cli import create_app as create_command_line
-from difficulty_service.interface.image_options import ImageOptions
+from difficulty_service.interface.options import ImageOptions
 from difficulty_service.options import DatasetScoring, sentence_of
-from difficulty_service.scores.columns import SCORERS
+from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.file import SCHEMA
 from docs.options import PAGE, page
 

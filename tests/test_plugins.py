@@ -278,7 +278,7 @@ from typing import get_type_hints
 from fastapi.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
-from difficulty_service.interface.image_options import ImageOptions
+from difficulty_service.interface.options import ImageOptions
 from docs.options import page
 
 sentence = "Sharpen images first, as an unsharp mask does."

@@ -42,9 +42,9 @@ class ProblemSchema(BaseModel):
                     "type": "/problems/invalid-request",
                     "title": "A field of the request is wrong",
                     "status": 422,
-                    "detail": "augment_runs: Input should be less than or equal to 64",
+                    "detail": "limit: Input should be greater than or equal to 1",
                     "remedy": "correct the fields named; /openapi.json has their schema",
-                    "field": "augment_runs",
+                    "field": "limit",
                 }
             ]
         },

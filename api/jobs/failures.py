@@ -109,7 +109,7 @@ def remedy_for_clients(error: DifficultyError, names: Mapping[str, str]) -> str 
 
 
 def _as_field_or_variable(setting: Setting) -> str:
-    """`"shrinkage": "auto"` where a job request has the field, else the operator's variable."""
+    """`"split": "test"` where a job request has the field, else the operator's variable."""
     if (field := JobCreate.model_fields.get(setting.parameter)) is not None:
         given = [setting.value] if get_origin(field.annotation) is Sequence else setting.value
         value = "" if setting.value is None else f": {json.dumps(given, default=str)}"

@@ -216,9 +216,9 @@ class BackbonePool:
         self._backbones.clear()
 
     def _running_backbone(self, description: FeatureDescription) -> RunningBackbone:
-        made_by = description.backbone, description.features, description.precision
-        key = (*map(str, made_by), str(description.flip))
-        running = self._backbones.get(key, lambda: self._load(description))
+        options = BackboneOptions.as_described(description, self._device)
+        key = str(description.backbone), str(options)
+        running = self._backbones.get(key, lambda: self._load(description, options))
         if running.backbone.weights_sha256 != description.weights_sha256:
             raise Problem(
                 409,
@@ -228,14 +228,7 @@ class BackbonePool:
             )
         return running
 
-    def _load(self, description: FeatureDescription) -> RunningBackbone:
-        precision: torch.dtype = getattr(torch, str(description.precision))
-        options = BackboneOptions(
-            features=description.features or "penultimate",
-            device=self._device,
-            precision=precision,
-            flip=bool(description.flip),
-        )
+    def _load(self, description: FeatureDescription, options: BackboneOptions) -> RunningBackbone:
         backbone = load_backbone(str(description.backbone), options)
         if isinstance(backbone.preprocessing, TextPreprocessing):
             return self._running(backbone, lambda texts: texts.to(self._device))
@@ -243,7 +236,8 @@ class BackbonePool:
         preprocessing = image_preprocessing(backbone)
         prepare(_one_pixel, preprocessing, description.mode or "fast", self._max_pixels)
         return self._running(
-            backbone, lambda views: normalise(views.to(self._device), preprocessing, precision)
+            backbone,
+            lambda views: normalise(views.to(self._device), preprocessing, options.precision),
         )
 
     def _running(self, backbone: Backbone, place: Callable[[Tensor], Tensor]) -> RunningBackbone:

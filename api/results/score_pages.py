@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from api.http.decimals import parse_decimal
 from api.jobs.failures import remedy_for_clients
-from difficulty_service.scores.columns import absent_column
+from difficulty_service.score_columns import absent_column
 from difficulty_service.scores.file import METADATA_KEY, SCHEMA
 
 BATCH_ROWS = 1 << 16

@@ -111,7 +111,7 @@ class JobProcess:
             Stopped: The job must stop; it still runs.
             AttemptFailed: It exceeded a limit and was killed, or its process died.
         """
-        limits = time_limits(self._settings, running.job.request)
+        limits = time_limits(self._settings, running.job.options)
         beat, heard = Beat(), time.monotonic()
         while True:
             try:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import torch
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
@@ -36,24 +35,25 @@ from api.worker.feature_cache import FeatureCache
 from api.worker.job_messages import Stage
 from api.worker.job_observer import Observer, Reporter
 from difficulty_service.backbones import Loader, load_backbone
-from difficulty_service.backbones.backbone import BackboneOptions, best_precision, choose_device
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import write_parquet
-from difficulty_service.extraction.engines.cluster import ClusterOptions
-from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.errors_file import write_errors
 from difficulty_service.features.store import FeatureStore
-from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.gaussian import Gaussians
-from difficulty_service.images.corruptions import parse_corruption
-from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS
+from difficulty_service.options import (
+    ExtractionOptions,
+    ListingOptions,
+    NetworkOptions,
+    ReadingOptions,
+)
 from difficulty_service.pipeline import (
     Callbacks,
     ExtractedDataset,
     ExtractRequest,
     ScoredDataset,
     ScoreRequest,
+    plan_extraction,
     score_dataset,
 )
 from difficulty_service.review.map import place_samples
@@ -129,13 +129,8 @@ def run_job(
     with work_folder(settings.work_dir, job.id, job.attempt) as folder:
         location = find_dataset(job, settings, engine)
         extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
-        scoring = ScoreRequest(
-            folder / SCORES_FILE,
-            job.options.scorers,
-            FitOptions(job.options.shrinkage, job.options.matmul_dtype),
-            _fetch_gaussians(job, engine, artifacts, folder),
-            job.options.near_duplicates,
-        )
+        gaussians = _fetch_gaussians(job, engine, artifacts, folder)
+        scoring = ScoreRequest(folder / SCORES_FILE, job.options, gaussians)
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
         )
@@ -155,7 +150,7 @@ def run_job(
                 cache.keep(extracted.store, job.id)
             reporter.enter(Stage.FITTING)
 
-        callbacks = Callbacks(reporter.update, keep_features, save_gaussians)
+        callbacks = Callbacks(reporter.update, extracted=keep_features, fitted=save_gaussians)
         with _deleted_if_unusable(extraction.out):
             observer.enter(Stage.LISTING)
             dataset = open_job_dataset(job, location, settings)
@@ -210,38 +205,15 @@ def _fetch_gaussians(
 
 
 def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path) -> ExtractRequest:
-    cluster = None
-    if settings.engine == "ray":
-        from difficulty_service.extraction.engines.ray_cluster import choose_on_cluster
-
-        cluster = ClusterOptions(settings.ray_address)
-        device, precision = choose_on_cluster(settings.device, cluster)
-    else:
-        device = choose_device(settings.device)
-        precision = best_precision(device)
-    options, corruption = job.options, None
-    if options.corrupt is not None:
-        corruption = parse_corruption(options.corrupt, options.seed)
-    if job.is_text:
-        precision = torch.float32  # the built-in encoder of texts has no other
-    return ExtractRequest(
-        location=source.name,
-        out=out,
-        backbone=job.request["backbone"],
-        network=BackboneOptions(
-            device=device,
-            precision=precision,
-            flip=options.flip,
-        ),
-        options=ExtractOptions(
-            corruption=corruption,
-            augment_runs=options.augment_runs,
-            seed=options.seed,
-            max_pixels=DEFAULT_MAX_PIXELS if job.is_text else settings.max_pixels,
-            stop_on_error=options.on_error == "stop",
-        ),
-        cluster=cluster,
+    """What the tenant chose, on the machine that the operator chose."""
+    reading = job.options.model_dump(include=set(ReadingOptions.model_fields))
+    chosen = ExtractionOptions(
+        ListingOptions(modality="text" if job.is_text else "image", **reading),
+        job.options,
+        NetworkOptions(backbone=job.request["backbone"]),
+        settings.machine,
     )
+    return plan_extraction(source.name, out, chosen)
 
 
 @contextmanager

@@ -1,18 +1,17 @@
 """How long each stage of a job may take before its process is killed."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from api.jobs.failures import Failure
 from api.settings import Settings
 from api.worker.job_messages import Beat, Stage
 from difficulty_service.base.wording import list_names
+from difficulty_service.options import EncodingOptions
 
 SHOWN = 3
 
 SECONDS_PER_VIEW = 1.0
-"""Time that each augmented view of an image adds to the limit of the image."""
+"""Time that each further view of an image adds to the limit of the image."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,9 @@ class TimeLimits:
     stage: float
 
 
-def time_limits(settings: Settings, request: Mapping[str, Any]) -> TimeLimits:
-    """The limits of the job of a request; an image of which many views are made may take longer."""
-    views = int(request.get("augment_runs", 0)) * SECONDS_PER_VIEW
+def time_limits(settings: Settings, options: EncodingOptions) -> TimeLimits:
+    """The limits of a job; an image of which many views are made may take longer."""
+    views = (options.num_views - 1) * SECONDS_PER_VIEW
     return TimeLimits(
         settings.listing_seconds, settings.image_seconds + views, settings.stage_seconds
     )

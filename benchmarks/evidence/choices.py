@@ -15,6 +15,7 @@ from benchmarks.evidence.label_sets import TEST_SET, LabelSet, label_samples
 from benchmarks.evidence.measures import auroc_with_error, rank_agreement
 from difficulty_service.features.store import open_store
 from difficulty_service.interface.score import score
+from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scorers import suspicion
 from difficulty_service.scores.file import read_scores
@@ -97,7 +98,7 @@ def augmented(study: Study, runs: int) -> Result:
     _, targets = label_samples(study, images, TEST_SET)
     store = open_store(study.store(TEST_SET.source, "builtin", runs))
     out = study.folder / f"augmented-{runs}.parquet"
-    request = ScoreRequest(out, ("suspicion", "agree"))
+    request = ScoreRequest(out, ScoringOptions(scorers=("suspicion", "agree")))
     _, cost = measured(lambda: score_features(store, request))
     table = read_scores(out).table
     people = {

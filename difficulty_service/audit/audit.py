@@ -23,7 +23,7 @@ from difficulty_service.audit.columns import (
     require_other_columns,
 )
 from difficulty_service.base.errors import AuditError
-from difficulty_service.scores.columns import require_columns
+from difficulty_service.score_columns import require_columns
 
 Numbers = NDArray[np.float64]
 Agreement = RankAgreement | FlagAgreement | ErrorRateByBin

@@ -141,7 +141,9 @@ def find_features(scores: ScoreFile, folder: Path, encoder: TextEncoder) -> Feat
         PROJECTED,
     )
     of_scores = known.fingerprint == scores.provenance.fingerprint
-    return open_store(folder) if is_of_encoder and of_scores and not known.augment_runs else None
+    return (
+        open_store(folder) if is_of_encoder and of_scores and not known.has_augmentation else None
+    )
 
 
 def explain_scores(

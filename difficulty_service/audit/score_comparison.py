@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from difficulty_service.audit.agreement import rank_agreement, ranks
 from difficulty_service.audit.columns import match_ids
 from difficulty_service.base.errors import AuditError
-from difficulty_service.scores.columns import require_columns
+from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
 

@@ -188,7 +188,7 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
         name: One of `BACKBONES`, `open_clip:ARCH/TAG`, `timm:NAME`, an encoder of texts, or
             `PREFIX:NAME` where an installed package offers backbones with that prefix, such as
             `run:FOLDER`.
-        options: Weights file, kind of features, device, precision and flip.
+        options: Weights file, kind of features, device and precision.
 
     Raises:
         BackboneError: The name or kind of features is unknown, or the weights are missing or do

@@ -1,8 +1,8 @@
 """The interface of all backbones, and the options that one is built with."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Protocol
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -102,6 +102,29 @@ class BackboneOptions:
     precision: torch.dtype = torch.float32
     flip: bool = False
     random: bool = False
+
+    def describe(self) -> dict[str, Any]:
+        """JSON values of what features depend on, for provenance."""
+        dtype = str(self.precision).removeprefix("torch.")
+        return {"features": self.features, "precision": dtype, "flip": self.flip}
+
+    @classmethod
+    def as_described(cls, features: object, device: torch.device) -> Self:
+        """Options for features such as those of a description, which has the keys of `describe`."""
+        known = {name: getattr(features, name) for name in cls().describe()}
+        known["precision"] = getattr(torch, str(known["precision"]))
+        known = {name: value for name, value in known.items() if value is not None}
+        return cls(device=device, **known)
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the options, beside the machine's, that are not the usual ones."""
+        machine = ("device", "precision", "random")
+        return [
+            field.name
+            for field in fields(self)
+            if field.name not in machine and getattr(self, field.name) != field.default
+        ]
 
 
 def image_preprocessing(backbone: Backbone) -> Preprocessing:

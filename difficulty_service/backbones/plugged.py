@@ -80,7 +80,7 @@ def load_plugged(name: str, plugin: EntryPoint, options: "BackboneOptions") -> "
     Args:
         name: Its name, with the prefix.
         plugin: The entry point of the prefix.
-        options: Device, precision and flip.
+        options: Device and precision.
 
     Raises:
         BackboneError: The plug-in has no such network, or the options name weights or projected

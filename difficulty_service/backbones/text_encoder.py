@@ -62,7 +62,7 @@ def refuse_image_options(name: str, options: BackboneOptions) -> None:
         )
     if options.features != "penultimate":
         raise no_projection(name)
-    if options.flip:
+    for option in options.given:
         raise BackboneError(
-            "flip does not apply to texts", "leave out ", Setting("flip"), parameter="flip"
+            f"{option} does not apply to texts", "leave out ", Setting(option), parameter=option
         )

@@ -20,7 +20,7 @@ DifficultyError
 └── MissingPackage         an optional package is not installed
 
 A remedy names parameters as data, because the library is used from the command line, over HTTP and
-from Python, and each of these spells the setting `shrinkage = auto` differently.
+from Python, and each of these spells the setting `split = test` differently.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Setting:
     """A parameter in a remedy, with or without a recommended value.
 
     Attributes:
-        parameter: Name of the keyword argument, such as `shrinkage` or `batch_size`.
+        parameter: Name of the keyword argument, such as `split` or `batch_size`.
         value: Recommended value; None if the reader has to choose one.
     """
 
@@ -41,7 +41,7 @@ class Setting:
 
 
 def as_keyword(setting: Setting) -> str:
-    """Spells a setting as in Python: `shrinkage='auto'`, or `split` without a value."""
+    """Spells a setting as in Python: `split='test'`, or `split` without a value."""
     if setting.value is None:
         return setting.parameter
     return f"{setting.parameter}={setting.value!r}"

@@ -1,11 +1,16 @@
-"""Numbers and lists in sentences.
+"""Numbers and lists in sentences, and what is wrong with a value.
 
 Compares the descriptions of two stores, Gaussians, runs or machines.
 """
 
+import difflib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 SHOWN = 5
 """Number of names in a sentence, after which the others are counted."""
@@ -73,3 +78,31 @@ def _short(values: Mapping[str, Any], key: str) -> str:
         return "none"
     text = json.dumps(values[key], ensure_ascii=False, default=str)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like another one, as a question; empty where none is."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}? " if close else ""
+
+
+def explain_invalid(error: "ValidationError", spell: Callable[[str, Any], str]) -> str:
+    """Each option with its value and what was expected, the alternatives of one joined by `or`.
+
+    Args:
+        error: What the models say of some values.
+        spell: Function from an option and its value to how a caller writes them.
+    """
+    reasons: dict[str, list[str]] = {}
+    suggestions = []
+    for each in error.errors(include_url=False):
+        call, value = spell(str(each["loc"][0]), each["input"]), each["input"]
+        expected = each["msg"].removeprefix("Input ").removeprefix("Value error, ")
+        reasons.setdefault(call if expected.startswith("should") else f"{call}:", []).append(
+            expected
+        )
+        if each["type"] == "literal_error" and isinstance(value, str):
+            suggestions.append(did_you_mean(value, re.findall("'(.+?)'", each["ctx"]["expected"])))
+    sentences = [f"{call} {' or '.join(expected)}" for call, expected in reasons.items()]
+    sentence = "; ".join(sentences).replace(" or should ", " or ")
+    return "; ".join(filter(None, [sentence, "".join(suggestions).strip()]))

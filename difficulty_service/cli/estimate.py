@@ -36,17 +36,15 @@ def estimate(
         store: What `difficulty extract` wrote, or features in .npz, .npy or Parquet.
         marks: Marks of samples chosen at random, as for `difficulty clean`: keep is a right label,
             relabel and drop are a wrong one.
-        share: Share of the labels to flip at a time.
-        repeats: Number of times to flip and fit.
+        share: Share of the labels to change at a time.
+        repeats: Number of times to change labels and fit.
         seed: Seed of the flips.
     """
     from difficulty_service.features.array_files import open_features
-    from difficulty_service.gaussians.fit_options import FitOptions
     from difficulty_service.review.label_flips import FlipOptions, flip_and_score
     from difficulty_service.review.wrong_labels import estimate_cuts
 
-    fit = FitOptions(fitting.shrinkage, fitting.matmul_dtype)
-    flipped = flip_and_score(open_features(store), fit, FlipOptions(share, repeats, seed))
+    flipped = flip_and_score(open_features(store), fitting.fit, FlipOptions(share, repeats, seed))
     reviewed = {} if marks is None else read_reviewed(marks, list(flipped.sample_ids))
     report_estimates(estimate_cuts(flipped, reviewed), has_marks=bool(reviewed), seed=seed)
 

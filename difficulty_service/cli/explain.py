@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 from difficulty_service.cli.console import err, print_table, print_warnings
 from difficulty_service.cli.console import out as console
-from difficulty_service.cli.extract import build_request, report_extraction, with_backbone
-from difficulty_service.cli.extraction import Extraction
+from difficulty_service.cli.extract import build_request, report_extraction, report_settled
 from difficulty_service.cli.interruption import exit_when_interrupted
 from difficulty_service.cli.scored_images import find_images, reading_of
-from difficulty_service.options import MachineOptions, NetworkOptions, RunOptions, ScoredImages
+from difficulty_service.options import (
+    ExtractionOptions,
+    MachineOptions,
+    NetworkOptions,
+    RunOptions,
+    ScoredImages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,9 +71,9 @@ def explain(
     phrases = read_attributes(attributes or SHIPPED_ATTRIBUTES)
     score_file = read_explained(scores)
     network = NetworkOptions(backbone=backbone or choose_clip(score_file), features="projected")
-    extraction = Extraction(network=network, machine=RunOptions(**machine.model_dump()))
+    extraction = ExtractionOptions(network=network, machine=RunOptions(**machine.model_dump()))
     request = build_request(images.images or "", scores.with_suffix(".projected"), extraction)
-    encoder = load_text_encoder(request.backbone, request.network)
+    encoder = load_text_encoder(str(request.backbone), request.network)
     scored = scores.with_suffix(".features")
     store = find_features(score_file, scored, encoder)
     if store is None:
@@ -87,13 +92,13 @@ def explain(
 def extract_images(source: "ImageSource", request: "ExtractRequest") -> "FeatureStore":
     """Features of the images in the space that they share with words; resumes an earlier run."""
     from difficulty_service.cli.progress import ImageProgressBar
-    from difficulty_service.pipeline import extract_dataset
+    from difficulty_service.pipeline import Callbacks, extract_dataset
 
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
-        request = with_backbone(request, request.backbone)
         err.print(f"features go to {request.out}", markup=False)
-        extracted = extract_dataset(source.dataset, request, bar.update)
+        callbacks = Callbacks(bar.update, report_settled)
+        extracted = extract_dataset(source.dataset, request, callbacks)
     report_extraction(request, extracted)
     return extracted.store
 

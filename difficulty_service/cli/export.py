@@ -5,11 +5,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.base.wording import did_you_mean
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_warnings
 from difficulty_service.cli.scored_images import find_images
 from difficulty_service.cli.wrong_call import WrongCall, options
-from difficulty_service.options import ScoredImages, did_you_mean
+from difficulty_service.options import ScoredImages
 from difficulty_service.review.exports import EXPORTS, export_file, export_folder
 
 

@@ -1,35 +1,26 @@
 """`difficulty extract`: a dataset in, a folder of features out."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from difficulty_service.cli.console import err, out, print_table, print_warnings
-from difficulty_service.cli.extraction import (
-    Extraction,
-    choose_machine,
-    read_corruption,
-    refuse_other_modality,
-    with_precision,
-)
 from difficulty_service.cli.interruption import exit_when_interrupted
 from difficulty_service.cli.score_report import report_dataset
-from difficulty_service.cli.wrong_call import WrongCall
-from difficulty_service.options import parse_actors
+from difficulty_service.cli.wrong_call import WrongCall, options
+from difficulty_service.options import ExtractionOptions
 
 if TYPE_CHECKING:
     from difficulty_service.cli.progress import ImageProgressBar
     from difficulty_service.extraction.shard_subset import ShardSubset
     from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.features.previous import Reuse
-    from difficulty_service.pipeline import ExtractedDataset, ExtractRequest
-    from difficulty_service.scores.fitted_gaussians import FittedGaussians
+    from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, SettledExtraction
 
 
 def extract(
@@ -39,7 +30,7 @@ def extract(
     out: Path,
     shard: Annotated[str | None, Parameter(metavar="I/N")] = None,
     profile: bool = False,
-    extraction: Extraction = Extraction(),
+    extraction: ExtractionOptions = ExtractionOptions(),
 ) -> None:
     """Turns every image or text of a dataset into a feature vector.
 
@@ -54,18 +45,17 @@ def extract(
         profile: Show how long each stage was busy, and which is slowest.
     """
     request = build_request(dataset, out, extraction)
-    choose = partial(choose_backbone, extraction)
     if shard is not None:
         request = replace(request, subset=parse_subset(shard))
     if not profile:
-        run_extract(request, choose)
+        run_extract(request)
         return
     if request.cluster is not None:
         raise WrongCall("--profile needs --engine local")
     from difficulty_service.extraction.stage_clock import StageClock
 
     clock = StageClock()
-    run_extract(replace(request, clock=clock), choose)
+    run_extract(replace(request, clock=clock))
     print_profile(clock)
 
 
@@ -94,99 +84,49 @@ def parse_subset(text: str) -> "ShardSubset":
     return ShardSubset(int(match[1]), int(match[2]))
 
 
-def build_request(dataset: str, out: Path, extraction: Extraction) -> "ExtractRequest":
+def build_request(dataset: str, out: Path, extraction: ExtractionOptions) -> "ExtractRequest":
     """The request for the pipeline that the options of the command line describe.
 
-    Its backbone is the default one where none is named; `choose_backbone` has the last word.
+    Raises:
+        WrongCall: Options do not go together.
     """
-    from difficulty_service.backbones import DEFAULT_BACKBONE
-    from difficulty_service.backbones.backbone import BackboneOptions
-    from difficulty_service.datasets.sample import DatasetOptions
-    from difficulty_service.extraction.engines.cluster import ClusterOptions
-    from difficulty_service.extraction.task import ExtractOptions
-    from difficulty_service.pipeline import ExtractRequest
+    from difficulty_service.pipeline import plan_extraction
 
-    encoding, network, machine = extraction.encoding, extraction.network, extraction.machine
-    cluster = None
-    if machine.engine == "ray":
-        actors = (1, None) if machine.ray_actors is None else parse_actors(machine.ray_actors)
-        cluster = ClusterOptions(machine.ray_address, *actors)
-    elif machine.ray_address or machine.ray_actors:
+    machine = extraction.machine
+    if machine.engine == "local" and (machine.ray_address or machine.ray_actors):
         raise WrongCall("--ray-address and --ray-actors need --engine ray")
-    refuse_other_modality(extraction)
-    device, precision = choose_machine(extraction, cluster)
-    reading = extraction.dataset.model_dump(exclude={"modality"})
-    return ExtractRequest(
-        location=dataset,
-        out=out,
-        backbone=network.backbone or DEFAULT_BACKBONE,
-        dataset=DatasetOptions(**reading | {"text_column": extraction.text_column}),
-        network=BackboneOptions(
-            weights=machine.weights,
-            features=network.features,
-            device=device,
-            precision=precision,
-            flip=encoding.flip,
-        ),
-        options=ExtractOptions(
-            batch_size=machine.batch_size,
-            augment_runs=encoding.augment_runs,
-            seed=encoding.seed,
-            corruption=read_corruption(encoding),
-            mode=network.preprocess,
-            max_pixels=machine.max_pixels,
-            stop_on_error=encoding.on_error == "stop",
-            workers=machine.workers,
-            open_precision=machine.precision == "auto",
-        ),
-        resume=machine.resume,
-        cluster=cluster,
-    )
+    if useless := extraction.useless:
+        if extraction.dataset.modality == "image":
+            raise WrongCall("--text-column needs --modality text")
+        raise WrongCall(f"{options(useless)} would change nothing with --modality text")
+    return plan_extraction(dataset, out, extraction)
 
 
-def choose_backbone(extraction: Extraction, fitted: "FittedGaussians | None" = None) -> str:
-    """The backbone that is named, else that of the Gaussians, else the best that can be had.
-
-    Args:
-        extraction: Options of the command line. Weights and a kind of features are those of the
-            default backbone where they come without a name.
-        fitted: Gaussians to score against, if they are given.
-    """
-    from difficulty_service.backbones import DEFAULT_BACKBONE
-    from difficulty_service.backbones.default import default_backbone
-    from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
-
-    fitted_to = None if fitted is None else fitted.description.backbone
-    named = extraction.network.backbone or fitted_to
-    if named:
-        return str(named)
-    if extraction.dataset.modality == "text":
-        return BUILTIN_TEXT
-    if extraction.machine.weights is not None or extraction.network.features != "penultimate":
-        return DEFAULT_BACKBONE
-    name, warnings = default_backbone()
-    print_warnings(warnings)
-    return name
-
-
-def run_extract(request: "ExtractRequest", choose: Callable[[], str]) -> None:
-    """Extracts with a progress bar and prints what came out.
-
-    Args:
-        request: The dataset and its settings.
-        choose: Chooses the backbone, once the dataset is open.
-    """
+def run_extract(request: "ExtractRequest") -> None:
+    """Extracts with a progress bar and prints what came out."""
     from difficulty_service.datasets import open_dataset
-    from difficulty_service.pipeline import extract_dataset
+    from difficulty_service.pipeline import Callbacks, extract_dataset
+
+    def on_settled(settled: "SettledExtraction") -> None:
+        report_settled(settled)
+        err.print(f"features go to {request.out}", markup=False)
 
     with show_extraction(request) as bar:
         dataset = open_dataset(request.location, request.dataset)
         report_dataset(dataset)
-        request = with_precision(with_backbone(request, choose()), dataset)
-        err.print(f"features go to {request.out}", markup=False)
-        extracted = extract_dataset(dataset, request, bar.update)
+        extracted = extract_dataset(dataset, request, Callbacks(bar.update, on_settled))
     report_extraction(request, extracted)
     print_warnings(extracted.store.warnings)
+
+
+def report_settled(settled: "SettledExtraction") -> None:
+    """Prints the backbone, its device and, where it was chosen here, its precision."""
+    print_warnings(settled.warnings)
+    request = settled.request
+    where = f"{request.network.device}{' of a Ray cluster' if request.cluster else ''}"
+    err.print(f"the features are those of {settled.backbone}, on {where}", markup=False)
+    if settled.precision_reason is not None:
+        err.print(f"the network computes in {settled.precision_reason}", markup=False)
 
 
 @contextmanager
@@ -198,13 +138,6 @@ def show_extraction(request: "ExtractRequest") -> "Iterator[ImageProgressBar]":
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
         yield bar
-
-
-def with_backbone(request: "ExtractRequest", backbone: str) -> "ExtractRequest":
-    """The request with this backbone, whose name and device are printed."""
-    where = f"{request.network.device}{' of a Ray cluster' if request.cluster else ''}"
-    err.print(f"the features are those of {backbone}, on {where}", markup=False)
-    return replace(request, backbone=backbone)
 
 
 def report_reuse(reuse: "Reuse", num_features: int, samples: str) -> None:

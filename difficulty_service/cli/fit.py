@@ -26,13 +26,11 @@ def fit(
         out: Safetensors file to write.
     """
     from difficulty_service.features.array_files import open_features
-    from difficulty_service.gaussians.fit_options import FitOptions
     from difficulty_service.scores.fit_store import fit_store
     from difficulty_service.scores.fitted_gaussians import FittedGaussians
 
     FittedGaussians.require_file_name(out)
-    options = FitOptions(fitting.shrinkage, fitting.matmul_dtype)
-    fitted = fit_store(open_features(store), options)
+    fitted = fit_store(open_features(store), fitting.fit)
     fitted.save(out)
     report_fit(fitted, verbose=output.verbose)
     print_warnings(fitted.warnings)
@@ -53,7 +51,4 @@ def report_fit(fitted: "FittedGaussians", *, verbose: bool) -> None:
         f"{options.matmul_dtype}"
     )
     for name, factor in (("within classes", gaussians.within), ("of all", gaussians.agnostic)):
-        console.print(
-            f"covariance {name}: condition number {factor.condition:.2g}, rank {factor.rank}, "
-            f"shrinkage {factor.intensity:.2g}, ridge {factor.ridge:.2g}"
-        )
+        console.print(f"covariance {name}: {factor.summary}")

@@ -1,7 +1,5 @@
 """`difficulty score`: a dataset or its features in, a score file out."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,20 +8,23 @@ from cyclopts import Parameter
 from difficulty_service.cli.console import err
 from difficulty_service.cli.extract import (
     build_request,
-    choose_backbone,
     report_extraction,
+    report_settled,
     show_extraction,
-    with_backbone,
 )
-from difficulty_service.cli.extraction import Extraction, with_precision
 from difficulty_service.cli.fit import report_fit
 from difficulty_service.cli.report import check_report_file, write_score_report
 from difficulty_service.cli.score_report import print_next_steps, report_dataset, report_scores
 from difficulty_service.cli.wrong_call import WrongCall, options
-from difficulty_service.options import FIT_ONLY, ScoringOptions, VerboseOption
+from difficulty_service.options import FIT_ONLY, ExtractionOptions, ScoringOptions, VerboseOption
 
 if TYPE_CHECKING:
-    from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, ScoreRequest
+    from difficulty_service.pipeline import (
+        ExtractedDataset,
+        ExtractRequest,
+        ScoreRequest,
+        SettledExtraction,
+    )
     from difficulty_service.scores.store import ScoreSummary
 
 
@@ -37,7 +38,7 @@ def score(
     report: Path | None = None,
     scoring: ScoringOptions = ScoringOptions(),
     output: VerboseOption = VerboseOption(),
-    extraction: Extraction = Extraction(),
+    extraction: ExtractionOptions = ExtractionOptions(),
 ) -> None:
     """Scores how hard each sample is; larger is harder.
 
@@ -56,7 +57,6 @@ def score(
     from difficulty_service.features.array_files import is_array_file, open_features
     from difficulty_service.features.description import is_store
     from difficulty_service.features.store import holds_only_parts
-    from difficulty_service.gaussians.fit_options import FitOptions
     from difficulty_service.pipeline import Callbacks, ScoreRequest, score_features
     from difficulty_service.scores.file import require_score_file_name
     from difficulty_service.scores.fitted_gaussians import FittedGaussians
@@ -69,13 +69,7 @@ def score(
     if report is not None:
         check_report_file(report)
     fitted = None if gaussians is None else FittedGaussians.load(gaussians)
-    request = ScoreRequest(
-        out,
-        list(scoring.scorers),
-        FitOptions(scoring.shrinkage, scoring.matmul_dtype),
-        fitted,
-        scoring.near_duplicates,
-    )
+    request = ScoreRequest(out, scoring, fitted)
     is_file = is_array_file(Path(source))
     if labels is not None and not is_file:
         raise WrongCall(f"--labels needs a file of features, which {source} is not")
@@ -89,8 +83,7 @@ def score(
         summary = score_features(features, request, callbacks)
     else:
         to_extract = build_request(source, out.with_suffix(".features"), extraction)
-        choose = partial(choose_backbone, extraction, fitted)
-        summary = run_score(to_extract, request, choose, verbose=output.verbose)
+        summary = run_score(to_extract, request, verbose=output.verbose)
     report_scores(summary, out, verbose=output.verbose)
     if report is not None and summary.num_scored:
         write_score_report(out, report)
@@ -98,37 +91,31 @@ def score(
 
 
 def run_score(
-    extraction: "ExtractRequest",
-    scoring: "ScoreRequest",
-    choose: Callable[[], str],
-    *,
-    verbose: bool,
+    extraction: "ExtractRequest", scoring: "ScoreRequest", *, verbose: bool
 ) -> "ScoreSummary":
     """Runs the whole pipeline with a progress bar and prints what each stage made.
 
     Args:
         extraction: The dataset, and the settings of its features.
         scoring: Settings by which to score them.
-        choose: Chooses the backbone, once the dataset is open.
         verbose: Whether to print the statistics of the fit.
     """
     from difficulty_service.datasets import open_dataset
     from difficulty_service.pipeline import Callbacks, score_dataset
 
     with show_extraction(extraction) as bar:
-        dataset = open_dataset(extraction.location, extraction.dataset)
-        report_dataset(dataset)
-        extraction = with_backbone(extraction, choose())
-        extraction = with_precision(extraction, dataset, scoring.fitted)
-        err.print(f"features go to {extraction.out}, scores to {scoring.out}", markup=False)
+
+        def on_settled(settled: "SettledExtraction") -> None:
+            report_settled(settled)
+            err.print(f"features go to {extraction.out}, scores to {scoring.out}", markup=False)
 
         def on_extracted(extracted: "ExtractedDataset") -> None:
             bar.close()
             report_extraction(extraction, extracted)
 
+        dataset = open_dataset(extraction.location, extraction.dataset)
+        report_dataset(dataset)
         callbacks = Callbacks(
-            bar.update,
-            on_extracted,
-            lambda fitted: report_fit(fitted, verbose=verbose),
+            bar.update, on_settled, on_extracted, lambda fitted: report_fit(fitted, verbose=verbose)
         )
         return score_dataset(extraction, scoring, callbacks, dataset).scores

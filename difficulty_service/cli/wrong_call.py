@@ -4,14 +4,10 @@ Settings that an error suggests, as options of the command line.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
 
 from difficulty_service.base.errors import Setting
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
 
 
 class WrongCall(Exception):
@@ -40,34 +36,28 @@ def describe_wrong_call(error: CycloptsError | WrongCall) -> str:
         # Imported here, because only models have bounds, and they have loaded it.
         from pydantic import ValidationError
 
+        from difficulty_service.base.wording import explain_invalid
+
         if isinstance(error.__cause__, ValidationError):
-            return describe_invalid_options(error.__cause__)
+            return explain_invalid(error.__cause__, spell_option)
     return " ".join(str(error).split())
 
 
-def describe_invalid_options(error: "ValidationError") -> str:
-    """Each option with its value and what was expected, the alternatives of one joined by `or`."""
-    reasons: dict[str, list[str]] = {}
-    for each in error.errors(include_url=False):
-        name, value = option(str(each["loc"][0])), each["input"]
-        given = " ".join(value) if isinstance(value, list) else value
-        expected = each["msg"].removeprefix("Input ").removeprefix("Value error, ")
-        call = f"{name} {given}" if expected.startswith("should") else f"{name} {given}:"
-        reasons.setdefault(call, []).append(expected)
-    return "; ".join(f"{call} {' or '.join(expected)}" for call, expected in reasons.items())
+def spell_option(name: str, value: object) -> str:
+    """An option and its value, as the command line has them."""
+    return f"{option(name)} {' '.join(value) if isinstance(value, list) else value}"
 
 
 OPTIONS = {
     "min_actors": "--ray-actors",
     "max_actors": "--ray-actors",
-    "mode": "--preprocess",
     "subset": "--shard",
 }
 """Options that have another name than the parameter they set."""
 
 
 def as_option(setting: Setting) -> str:
-    """A setting as the command line writes it: `--shrinkage auto`, `--no-resume`."""
+    """A setting as the command line writes it: `--split test`, `--no-resume`."""
     name = OPTIONS.get(setting.parameter, option(setting.parameter))
     if setting.value is None or setting.value is True:
         return name

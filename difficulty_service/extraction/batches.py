@@ -18,9 +18,7 @@ from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.known_images import KnownImages
-from difficulty_service.images.header import read_encoded
 from difficulty_service.images.preparation import (
-    Augmentation,
     normalise,
     prepare,
     prepare_runs,
@@ -159,11 +157,7 @@ def _prepare_sample(
     content = None
     try:
         is_text = isinstance(backbone.preprocessing, TextPreprocessing)
-        data = (
-            read_text(sample.open)
-            if is_text
-            else read_encoded(sample.open, task.options.max_pixels)
-        )
+        data = read_text(sample.open) if is_text else task.options.read(sample.open)
         content = content_digest(data)
         row = task.known.find_content(content, sample.sample_id) if task.known else None
         image = Image(sample.sample_id, sample.label, content, stamp, row)
@@ -194,25 +188,9 @@ def _views(
     if isinstance(preprocessing, TextPreprocessing):
         return [preprocessing.prepare(data.decode())]
     opener: ImageOpener = partial(io.BytesIO, data)
-    if not options.augment_runs:
-        return [
-            prepare(
-                opener,
-                preprocessing,
-                options.mode,
-                options.max_pixels,
-                options.corruption,
-            )
-        ]
-    return prepare_runs(
-        opener,
-        preprocessing,
-        sample_id,
-        Augmentation(runs=options.augment_runs, seed=options.seed),
-        options.mode,
-        options.max_pixels,
-        options.corruption,
-    )
+    if options.augmentation is None:
+        return [prepare(opener, preprocessing, *options.reading)]
+    return prepare_runs(opener, preprocessing, sample_id, options.augmentation, *options.reading)
 
 
 def encode_batch(

@@ -21,7 +21,6 @@ def describe_features(
         reading: Options by which the dataset was read.
     """
     dataset, network, options = task.dataset, task.network, task.options
-    of_images = given(mode=options.mode, decoder=options.decoder, max_pixels=options.max_pixels)
     return FeatureDescription(
         dataset=location,
         dataset_options=RecordedOptions.of_options(reading),
@@ -32,18 +31,16 @@ def describe_features(
         shard_size=dataset.shard_size,
         backbone=backbone.name,
         weights_sha256=backbone.weights_sha256,
-        features=network.features,
         feature_dim=backbone.feature_dim,
-        precision=str(network.precision).removeprefix("torch."),
-        flip=network.flip,
         preprocessing=backbone.preprocessing.describe(),
         augment_runs=options.augment_runs,
         seed=options.seed,
         package_version=version("difficulty-service"),
+        **network.describe(),
         **given(
             containers=dataset.containers,
             precision_pilot=options.precision_pilot,
             corruption=options.corruption and str(options.corruption),
         ),
-        **(given(modality="text") if dataset.modality == "text" else of_images),
+        **({"modality": "text"} if dataset.modality == "text" else options.describe()),
     )

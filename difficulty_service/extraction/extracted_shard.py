@@ -31,12 +31,14 @@ class ExtractedShard:
     reused: list[Image]
 
 
-def join_batches(batches: Sequence[Batch], feature_dim: int, augment_runs: int) -> ExtractedShard:
+def join_batches(
+    batches: Sequence[Batch], feature_dim: int, run_numbers: Sequence[int]
+) -> ExtractedShard:
     """The batches of a shard, or the first of them, as one."""
     images = [image for batch in batches for image in batch.new]
     features = [batch.values for batch in batches if batch.values is not None]
     part = make_part(
-        images, torch.cat(features) if features else torch.empty(0, feature_dim), augment_runs
+        images, torch.cat(features) if features else torch.empty(0, feature_dim), run_numbers
     )
     return ExtractedShard(
         part,
@@ -45,23 +47,22 @@ def join_batches(batches: Sequence[Batch], feature_dim: int, augment_runs: int) 
     )
 
 
-def make_part(images: Sequence[Image], features: torch.Tensor, augment_runs: int) -> Part:
+def make_part(images: Sequence[Image], features: torch.Tensor, run_numbers: Sequence[int]) -> Part:
     """A part.
 
     Args:
         images: The images of the part, in order.
         features: The runs of an image together. Shape (images * runs, dim).
-        augment_runs: Number of augmented runs over each image; 0 for one plain run.
+        run_numbers: Number of each augmented run over an image, from 1; 0 for one plain run.
     """
-    numbers = range(1, augment_runs + 1) if augment_runs else [0]
     labels = torch.tensor([image.label for image in images], dtype=torch.int64)
     return Part(
-        sample_ids=[image.sample_id for image in images for _ in numbers],
-        labels=labels.repeat_interleave(len(numbers)),
-        runs=torch.tensor(list(numbers), dtype=torch.int64).repeat(len(images)),
+        sample_ids=[image.sample_id for image in images for _ in run_numbers],
+        labels=labels.repeat_interleave(len(run_numbers)),
+        runs=torch.tensor(list(run_numbers), dtype=torch.int64).repeat(len(images)),
         features=features,
-        contents=[image.content for image in images for _ in numbers],
-        stamps=[image.stamp for image in images for _ in numbers],
+        contents=[image.content for image in images for _ in run_numbers],
+        stamps=[image.stamp for image in images for _ in run_numbers],
     )
 
 

@@ -69,8 +69,8 @@ class PartWriter:
     ) -> Part:
         """The part of a shard with both its new and its known features, in order."""
         rows = np.array([image.known_row for image in extracted.reused], dtype=np.int64)
-        augment_runs = self.store.description.augment_runs
-        reused = make_part(extracted.reused, previous.read_features(rows), augment_runs)
+        run_numbers = self.store.description.run_numbers
+        reused = make_part(extracted.reused, previous.read_features(rows), run_numbers)
         return _merge(extracted.part, reused, ranks)
 
 

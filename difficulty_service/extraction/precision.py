@@ -6,7 +6,7 @@ others, so some images of the dataset are encoded in both precisions before the 
 Some images of a dataset in both precisions: how fast they are, and whether ranks agree.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,9 @@ class Encoded:
     rate: float
 
 
-def compare_precisions(task: ExtractionTask, load: Loader) -> PrecisionPilot:
+def compare_precisions(
+    task: ExtractionTask, load: Loader, compared: Callable[[], None] = lambda: None
+) -> PrecisionPilot:
     """How both precisions do on some images.
 
     The first block warms both networks up, and ends the comparison where bfloat16 is no faster.
@@ -63,21 +65,22 @@ def compare_precisions(task: ExtractionTask, load: Loader) -> PrecisionPilot:
     Args:
         task: A dataset of at least 512 images, and how to extract its features.
         load: Loads the backbone.
+        compared: Called after each batch.
 
     Raises:
         BackboneError: The pretrained weights are missing.
     """
-    options = replace(task.options, augment_runs=0, stop_on_error=False)
+    options = task.options.plain()
     task = replace(task, dataset=spread_blocks(task.dataset), options=options)
     tasks = [
         replace(task, network=replace(task.network, precision=precision))
         for precision in (torch.float32, torch.bfloat16)
     ]
-    loaded = [load(each.backbone, each.network) for each in tasks]
-    first = [_encode(*each, range(1)) for each in zip(tasks, loaded, strict=True)]
+    both_ways = [(each, load(each.backbone, each.network), compared) for each in tasks]
+    first = [_encode(*each, range(1)) for each in both_ways]
     if first[1].rate <= first[0].rate:
         return _pilot(first, None)
-    rest = [_encode(*each, range(1, NUM_BLOCKS)) for each in zip(tasks, loaded, strict=True)]
+    rest = [_encode(*each, range(1, NUM_BLOCKS)) for each in both_ways]
     both = [_joined(*each) for each in zip(first, rest, strict=True)]
     return _pilot(both, rank_agreement(both[0], both[1]))
 
@@ -145,9 +148,12 @@ def rank_agreement(full: Encoded, half: Encoded) -> float:
     return min(found) if np.isfinite(found).all() else 0.0
 
 
-def _encode(task: ExtractionTask, backbone: Backbone, shards: range) -> Encoded:
+def _encode(
+    task: ExtractionTask, backbone: Backbone, compared: Callable[[], None], shards: range
+) -> Encoded:
     clock = StageClock()
-    parts = [each.part for _, each in extract_shards(task, backbone, shards, clock=clock)]
+    extracted = extract_shards(task, backbone, shards, lambda *_: compared(), clock=clock)
+    parts = [each.part for _, each in extracted]
     labels = torch.cat([part.labels for part in parts])
     (stage,) = (stage for stage in clock.stages() if stage.name == FORWARD)
     seconds = max(stage.busy / stage.threads, 1e-9)
@@ -203,6 +209,7 @@ def settle_precision(
     *,
     alone: bool = True,
     load: Loader = load_backbone,
+    compared: Callable[[], None] = lambda: None,
 ) -> SettledPrecision:
     """The precision of an extraction, where its options leave it open; otherwise the given one.
 
@@ -217,6 +224,7 @@ def settle_precision(
         alone: Whether this process extracts the whole dataset. Several, or the nodes of a cluster,
             need not have the same processor and must agree on a precision, so none is compared.
         load: Loads the backbone.
+        compared: Called after each batch of the comparison.
 
     Raises:
         BackboneError: The pretrained weights are missing.
@@ -233,7 +241,7 @@ def settle_precision(
         return given
     if len(task.dataset.labels) < LEAST_IMAGES or task.dataset.modality == "text":
         return given
-    pilot = compare_precisions(task, load)
+    pilot = compare_precisions(task, load, compared)
     return SettledPrecision(
         replace(task.network, precision=best_precision(pilot)),
         replace(task.options, precision_pilot=pilot),

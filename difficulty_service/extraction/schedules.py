@@ -125,7 +125,7 @@ def encoded_batches(
     """
     options, device = task.options, task.network.device
     batch_size = options.batch_size or suitable_batch_size(device, backbone)
-    images_per_batch = max(1, batch_size // max(1, options.augment_runs))
+    images_per_batch = max(1, batch_size // len(options.run_numbers))
     groups = _grouped(task, shards, images_per_batch)
     if device.type != "cpu":
         return _on_gpu(task, backbone, groups, clock)

@@ -78,7 +78,7 @@ def extract_shards(
     """
 
     def join(batches: list[Batch]) -> ExtractedShard:
-        return join_batches(batches, backbone.feature_dim, task.options.augment_runs)
+        return join_batches(batches, backbone.feature_dim, task.options.run_numbers)
 
     # Closing ends the worker threads at once, also where an error or a key press ends this.
     with closing(encoded_batches(task, backbone, shards, clock)) as batches:

@@ -1,16 +1,23 @@
 """An extraction task: a dataset, a backbone, and how images become features."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
 
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.text_encoders import require_modality
 from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.sample import Dataset
+from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.features.description import PrecisionPilot
 from difficulty_service.features.known_images import KnownImages
-from difficulty_service.images.preparation import DEFAULT_MAX_PIXELS, Mode, decoder_name
+from difficulty_service.images.header import read_encoded
+from difficulty_service.images.preparation import (
+    DEFAULT_MAX_PIXELS,
+    Augmentation,
+    Mode,
+    decoder_name,
+)
 
 if TYPE_CHECKING:
     from difficulty_service.images.corruptions import Corruption
@@ -25,7 +32,7 @@ class ExtractOptions:
         augment_runs: Number of randomly augmented passes over each image; 0 for one plain pass.
         seed: Seed of the augmentation.
         corruption: Corruption of every image before anything else; None for none.
-        mode: `fast` or `exact` preprocessing.
+        preprocess: `fast` or `exact` preprocessing.
         max_pixels: Largest number of pixels of an image.
         stop_on_error: Whether to end at the first bad image instead of listing it.
         workers: Number of threads that read and decode, and on a CPU also run small networks;
@@ -40,7 +47,7 @@ class ExtractOptions:
     augment_runs: int = 0
     seed: int = 0
     corruption: "Corruption | None" = None
-    mode: Mode = "fast"
+    preprocess: Mode = "fast"
     max_pixels: int = DEFAULT_MAX_PIXELS
     stop_on_error: bool = False
     workers: int | None = None
@@ -50,7 +57,38 @@ class ExtractOptions:
     @property
     def decoder(self) -> str:
         """Name and version of the library that decodes the images."""
-        return decoder_name() if self.mode == "fast" else "pillow"
+        return decoder_name() if self.preprocess == "fast" else "pillow"
+
+    @property
+    def reading(self) -> tuple[Mode, int, "Corruption | None"]:
+        """What `prepare` and `prepare_runs` take to read an image."""
+        return self.preprocess, self.max_pixels, self.corruption
+
+    def read(self, opener: ImageOpener) -> bytes:
+        """The encoded image, as `read_encoded`."""
+        return read_encoded(opener, self.max_pixels)
+
+    @property
+    def augmentation(self) -> Augmentation | None:
+        """The random views of each image; None for the image itself."""
+        return Augmentation(self.augment_runs, self.seed) if self.augment_runs else None
+
+    @property
+    def run_numbers(self) -> Sequence[int]:
+        """Number of each view of an image, from 1; 0 for the image itself."""
+        return range(1, self.augment_runs + 1) if self.augment_runs else (0,)
+
+    def plain(self) -> Self:
+        """The same for the images themselves, of which bad ones are listed."""
+        return replace(self, augment_runs=0, stop_on_error=False)
+
+    def describe(self) -> dict[str, object]:
+        """JSON values of what the features of images depend on, for provenance."""
+        return {
+            "mode": self.preprocess,
+            "decoder": self.decoder,
+            "max_pixels": self.max_pixels,
+        }
 
 
 @dataclass(frozen=True)
@@ -86,7 +124,7 @@ class ExtractionTask:
 def _refuse_image_options(options: ExtractOptions) -> None:
     """Refuses settings that mean nothing for texts."""
     usual = ExtractOptions()
-    for name in ("augment_runs", "corruption", "mode", "max_pixels"):
+    for name in ("augment_runs", "corruption", "preprocess"):
         if getattr(options, name) != getattr(usual, name):
             raise DatasetError(
                 f"{name} does not apply to texts", "leave out ", Setting(name), parameter=name

@@ -16,7 +16,7 @@ from difficulty_service.base.errors import DatasetError, DuplicateSampleId
 from difficulty_service.base.tables import to_arrow
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.features.array_columns import ClassLabels
-from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.description import UNKNOWN, FeatureDescription
 from difficulty_service.features.part import NO_IDS, OpenPart
 
 PART_ROWS = 4096
@@ -230,16 +230,7 @@ def _describe(
     for buffer in pa.concat_arrays([sample_ids]).buffers()[1:]:
         digest.update(buffer or b"")
     return FeatureDescription(
-        backbone=None,
-        weights_sha256=None,
-        features=None,
-        feature_dim=features.shape[1],
-        precision=None,
-        flip=None,
-        preprocessing=None,
-        mode=None,
-        decoder=None,
-        max_pixels=None,
+        **UNKNOWN | {"feature_dim": features.shape[1]},
         dataset=origin,
         fingerprint=digest.hexdigest(),
         class_names=tuple(class_names),

@@ -6,7 +6,7 @@ field has a mark that says where two descriptions must agree on it.
 The description of a feature store, a JSON file in its folder.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -209,6 +209,10 @@ class Extraction(FeatureKind):
         return "text" if is_text else self.modality
 
 
+UNKNOWN: dict[str, Any] = dict.fromkeys([*FeatureKind.marked(MUST_AGREE), "decoder", "max_pixels"])
+"""What nobody knows of features in arrays, whose maker may be any program."""
+
+
 class FeatureDescription(Extraction):
     """How the features of a store, or of arrays, were made: `store.json` of a feature store."""
 
@@ -245,9 +249,14 @@ class FeatureDescription(Extraction):
         return self.augment_runs > 0
 
     @property
+    def run_numbers(self) -> Sequence[int]:
+        """Number of each row of a sample: from 1 for random crops, otherwise 0."""
+        return range(1, self.augment_runs + 1) if self.augment_runs else (0,)
+
+    @property
     def rows_per_sample(self) -> int:
         """Number of rows per sample."""
-        return max(1, self.augment_runs)
+        return len(self.run_numbers)
 
     def require_scorable(self) -> None:
         """Raises FeatureStoreError where a key is absent without which there are no scores."""

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.base.errors import StatisticsError
+from difficulty_service.base.errors import Setting, StatisticsError
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.products import one_thread_per_product
 
@@ -91,6 +91,14 @@ class Factor:
     def rank(self) -> int:
         """Number of directions that were kept."""
         return len(self.whitening)
+
+    @property
+    def summary(self) -> str:
+        """How the covariance came out, in words."""
+        return (
+            f"condition number {self.condition:.2g}, rank {self.rank}, "
+            f"shrinkage {self.intensity:.2g}, ridge {self.ridge:.2g}"
+        )
 
     @property
     def plain(self) -> bool:
@@ -190,10 +198,14 @@ def _intensity(
         return 0.0
     if options.shrinkage == "oas":
         return oas_intensity(covariance, num_samples)
-    if options.shrinkage == "ledoit-wolf":
+    if options.needs_fourth_powers:
         if math.isnan(mean_fourth_power):
             raise StatisticsError(
-                "ledoit-wolf needs the fourth powers of a second pass", parameter="shrinkage"
+                "the Ledoit-Wolf intensity needs a pass over the features",
+                "fit the Gaussians with ",
+                Setting("shrinkage", "auto"),
+                ", oas or a number, or merge the stores and fit them once",
+                parameter="shrinkage",
             )
         return ledoit_wolf_intensity(covariance, num_samples, mean_fourth_power)
     intensity = float(options.shrinkage)

@@ -23,3 +23,12 @@ class FitOptions:
     shrinkage: Shrinkage = "auto"
     matmul_dtype: str = "auto"
     runs: int = 1
+
+    def takes_ridge(self, *, few: bool) -> bool:
+        """Whether leave-one-out chooses a ridge; `few` says that the covariance needs one."""
+        return self.shrinkage == "leave-one-out" or (few and self.shrinkage == "auto")
+
+    @property
+    def needs_fourth_powers(self) -> bool:
+        """Whether the intensity follows from a second pass over the features."""
+        return self.shrinkage == "ledoit-wolf"

@@ -98,16 +98,15 @@ def fit_chunks(
         dtype = MATMUL_DTYPES[matmul_dtype]
         moments = accumulate_moments(source, pilot, num_classes, matmul_dtype=dtype)
         chosen = replace(options, matmul_dtype=matmul_dtype)
-        few = options.shrinkage == "auto" and needs_ridge(moments, options.runs)
-        if few or options.shrinkage == "leave-one-out":
+        if needs_ridge(moments, options):
             return _fit_with_ridge(source, moments, chosen)
-        powers = _fourth_powers(source, moments) if options.shrinkage == "ledoit-wolf" else None
+        powers = _fourth_powers(source, moments) if options.needs_fourth_powers else None
         return fit_gaussians(moments, chosen, powers)
 
     gaussians = _choose_matmul_dtype(fit_with, first_rows, options.matmul_dtype)
     worst_condition = WORST_CONDITION[gaussians.options.matmul_dtype]
     ill_conditioned = gaussians.within.condition > worst_condition
-    if options.shrinkage == "auto" and ill_conditioned and not gaussians.within.ridge:
+    if ill_conditioned and options.takes_ridge(few=True) and not gaussians.within.ridge:
         return _fit_with_ridge(source, gaussians.moments, gaussians.options)
     return gaussians
 

@@ -2,7 +2,7 @@
 
 With fewer than some fifty samples per dimension the sample covariance tells little about the
 directions in which it is small, and a distance divides by just those. The intensities of Ledoit
-and Wolf and of OAS minimise the squared error of the covariance, which is far too little shrinkage
+and Wolf and of OAS minimise the squared error of the covariance, which is shrunk far too little
 for telling classes apart. What is chosen here is the ridge under which the labels of samples
 that were left out of the fit are most probable; the labels given are the only evidence.
 """
@@ -23,6 +23,7 @@ from difficulty_service.gaussians.class_distances import (
     class_geometry,
     distances_of_rows_left_out,
 )
+from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.gaussian import covariance_within, mean_variance
 from difficulty_service.gaussians.label_noise import log_class_prior
 from difficulty_service.gaussians.moments import Moments
@@ -100,9 +101,10 @@ class LabelledRows:
     runs: int = 1
 
 
-def needs_ridge(moments: Moments, runs: int) -> bool:
-    """Whether there are too few samples, of `runs` rows each, for the covariance as it is."""
-    return moments.num_samples // runs < ENOUGH_SAMPLES * moments.dim
+def needs_ridge(moments: Moments, options: FitOptions) -> bool:
+    """Whether the covariance gets a ridge, such as where there are too few samples without one."""
+    few = moments.num_samples // options.runs < ENOUGH_SAMPLES * moments.dim
+    return options.takes_ridge(few=few)
 
 
 @one_thread_per_product()

@@ -1,6 +1,7 @@
 """`backbone`: a pretrained network that turns images into features."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Unpack
 
 import numpy as np
@@ -12,12 +13,12 @@ from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
-from difficulty_service.interface.image_options import (
+from difficulty_service.interface.options import (
     EncoderOptions,
-    extract_options,
-    network_options,
+    extraction_options,
     require_names,
 )
+from difficulty_service.pipeline import plan_extraction
 
 
 class Encoder:
@@ -73,10 +74,9 @@ def backbone(name: str = "builtin", **options: Unpack[EncoderOptions]) -> Encode
         **options: See `EncoderOptions`.
 
     Raises:
-        BackboneError: The name, the device or another option is unknown, or the weights are
-            missing.
+        BackboneError: The name is unknown, or the device or the weights are missing.
+        ConfigError: Another option is unknown or out of bounds.
     """
     require_names(options, EncoderOptions, "backbone")
-    network = network_options(options)
-    extraction = extract_options({**options, "on_error": "stop"})
-    return Encoder(load_backbone(name, network), network, extraction)
+    plan = plan_extraction("", Path(), extraction_options({**options, "on_error": "stop"}))
+    return Encoder(load_backbone(name, plan.network), plan.network, plan.options)

@@ -20,7 +20,8 @@ from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.gaussian import covariances
 from difficulty_service.gaussians.products import BLOCK_ROWS
 from difficulty_service.interface.arrays import Column, Matrix, to_array, to_matrix
-from difficulty_service.interface.options import fit_options
+from difficulty_service.interface.options import read_options
+from difficulty_service.options import FittingOptions
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 
 UNKNOWN = -1
@@ -57,11 +58,12 @@ class RelativeMahalanobis:
             y: One integer or text per sample. Shape (samples,).
 
         Raises:
-            StatisticsError: An option is unknown, or the features allow no trustworthy Gaussian.
+            ConfigError: An option is unknown or out of bounds.
+            StatisticsError: The features allow no trustworthy Gaussian.
             ValueError: By scikit-learn: the input is no finite matrix, or labels are missing.
             DatasetError: The same, where scikit-learn is not installed.
         """
-        options = fit_options(self.shrinkage, self.matmul_dtype)
+        options = read_options(FittingOptions, vars(self)).fit
         features, labels = self._checked(X, y)
         self.classes_, indices = np.unique(np.asarray(labels), return_inverse=True)
         gaussians = fit(features, torch.from_numpy(indices), len(self.classes_), options)

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -18,22 +19,25 @@ from difficulty_service.audit.explained_scores import (
     write_explanation,
 )
 from difficulty_service.audit.explanation import Explanation, explanation_file
-from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.errors import AuditError, BackboneError
 from difficulty_service.base.files import require_output_file
-from difficulty_service.interface.image_options import (
+from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.interface.image_sources import LabelledImages, is_pairs, open_images
+from difficulty_service.interface.options import (
     EncoderOptions,
-    dataset_options,
-    extract_options,
-    network_options,
+    extraction_options,
     progress_bar,
     require_names,
 )
-from difficulty_service.interface.image_sources import LabelledImages, is_pairs, open_images
 from difficulty_service.interface.score import warn
 from difficulty_service.interface.scores import Scores
-from difficulty_service.pipeline import ExtractRequest, extract_dataset
+from difficulty_service.pipeline import (
+    Callbacks,
+    ExtractRequest,
+    extract_dataset,
+    plan_extraction,
+)
 from difficulty_service.review.stored_images import ImageSource, match_images
 from difficulty_service.review.stored_images import open_images as open_scored_images
 from difficulty_service.scores.file import ScoreFile
@@ -94,25 +98,20 @@ def explain(
         require_output_file(Path(out), (".json",), AuditError)
     phrases = _phrases(attributes)
     contents = _contents(scores)
-    encoder = load_text_encoder(backbone or choose_clip(contents), _network(options))
+    request = _plan(options, backbone or choose_clip(contents), images)
+    encoder = load_text_encoder(str(request.backbone), request.network)
     with ExitStack() as stack:
         if file is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="difficulty-"))
             file = Path(folder, "scores.parquet")
         store = find_features(contents, file.with_suffix(".features"), encoder)
         if store is None:
-            source = _find_images(contents, images, options)
+            source = _find_images(contents, images, request.dataset)
             update = stack.enter_context(progress_bar(shown=progress))
-            request = ExtractRequest(
-                location=source.dataset.location,
-                out=file.with_suffix(".projected"),
-                backbone=encoder.name,
-                dataset=dataset_options(options),
-                network=_network(options),
-                options=extract_options(options),
-                resume=images is None or not is_pairs(images),
+            request = replace(
+                request, location=source.dataset.location, out=file.with_suffix(".projected")
             )
-            store = extract_dataset(source.dataset, request, update).store
+            store = extract_dataset(source.dataset, request, Callbacks(update)).store
             warn(source.warnings)
         explanation, warnings = explain_scores(contents, store, encoder, phrases)
     warn(warnings)
@@ -133,18 +132,20 @@ def _contents(scores: Scores | str | Path) -> ScoreFile:
     return read_explained(Path(scores))
 
 
-def _network(options: Mapping[str, Any]) -> BackboneOptions:
+def _plan(options: Mapping[str, Any], clip: str, images: LabelledImages | None) -> ExtractRequest:
     kind = options.get("features", PROJECTED)
     if kind != PROJECTED:
         raise BackboneError(f"features={kind!r} share no space with words", "leave it out")
-    return network_options({**options, "features": PROJECTED})
+    resume = images is None or not is_pairs(images)
+    usual = {"features": PROJECTED, "backbone": clip, "resume": resume}
+    return plan_extraction("", Path(), extraction_options({**usual, **options}))
 
 
 def _find_images(
-    scores: ScoreFile, images: LabelledImages | None, options: Mapping[str, Any]
+    scores: ScoreFile, images: LabelledImages | None, reading: DatasetOptions
 ) -> ImageSource:
     """The dataset of the scores, or the images that are given."""
-    ids, reading = scores.table["sample_id"].to_pylist(), dataset_options(options)
+    ids = scores.table["sample_id"].to_pylist()
     if images is None or isinstance(images, str | Path):
         location = None if images is None else str(images)
         return open_scored_images(scores.provenance, ids, location, reading)

@@ -1,54 +1,193 @@
-"""Checks of the values that a caller passes by name."""
+"""The options that a caller may pass by name: those of `difficulty_service.options`.
+
+They stand here once more for type checkers, which cannot read models; the values are checked by the
+models. The progress bar of an extraction, in a terminal or a notebook.
+"""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypedDict, TypeVar, get_type_hints
 
-from difficulty_service.base.errors import DifficultyError, StatisticsError
-from difficulty_service.gaussians.fit_options import FitOptions, Shrinkage
-from difficulty_service.gaussians.gaussian import MATMUL_DTYPES
-from difficulty_service.options import SHRINKAGE_RULES
-from difficulty_service.scores.columns import SCORERS
+import numpy as np
+from pydantic import ValidationError
+
+from difficulty_service.base.errors import ConfigError, DatasetError, Setting
+from difficulty_service.base.wording import explain_invalid
+from difficulty_service.gaussians.fit_options import Shrinkage
+from difficulty_service.images.preparation import Mode
+from difficulty_service.options import (
+    EncodingOptions,
+    ExtractionOptions,
+    ListingOptions,
+    NetworkOptions,
+    Options,
+    RunOptions,
+    ScoringOptions,
+)
+from difficulty_service.pipeline import ExtractProgress
+
+Model = TypeVar("Model", bound=Options)
 
 
-def fit_options(shrinkage: Shrinkage, matmul_dtype: str) -> FitOptions:
-    """The options of a fit, once their values are known to be valid.
+class EncoderOptions(TypedDict, total=False):
+    """Options of a backbone and of how images are read for it.
+
+    Attributes:
+        weights: Weights file instead of those of the hub.
+        features: `penultimate` (default), or `projected` for CLIP's shared space.
+        device: `auto` (default), `cpu`, `cuda`, `cuda:1` or `mps`.
+        precision: `auto` (default), `fp32` or `bf16`. `auto` is bf16 on recent GPUs, otherwise
+            fp32; `score_dataset` also takes bf16 on CPUs where that is faster and ranks alike.
+        flip: Whether features are the mean of those of the image and of its mirror image, for twice
+            the time of the network; False by default.
+        batch_size: Images in one forward pass; by default what suits the device.
+        preprocess: `fast` (default), or `exact` for bit for bit what open_clip does.
+        max_pixels: Largest number of pixels of an image.
+        workers: Threads that read and decode; by default all cores.
+    """
+
+    weights: str | Path | None
+    features: str
+    device: str
+    precision: str
+    flip: bool
+    batch_size: int | None
+    preprocess: Mode
+    max_pixels: int
+    workers: int | None
+
+
+class ImageOptions(EncoderOptions, total=False):
+    """Options of `score_dataset`: those of a backbone, of the dataset and of the statistics.
+
+    Attributes:
+        modality: `image` (default), or `text` for texts.
+        text_column: Column of a table with texts; `text` by default.
+        split: Sub-folder or named split to use.
+        image_column: Column of a table with image bytes or paths.
+        label_column: Column of a table with the labels.
+        id_column: Column of a table whose text is the sample id.
+        limit: Number of samples to use, evenly spaced.
+        corrupt: Corruption of every image before anything else, such as "fog:3"; none by default.
+        augment_runs: Random crops and flips of each image; 0 (default) for none.
+        seed: Seed of augmentation and K-means.
+        on_error: `skip` (default) lists images that cannot be read, `stop` ends at the first.
+        resume: Whether to keep features that an earlier call left beside `out`. By default they
+            are kept for files and Hugging Face datasets; whether other images in memory have
+            changed cannot be seen.
+        shrinkage: As for `score`.
+        matmul_dtype: As for `score`.
+        scorers: As for `score`.
+        near_duplicates: As for `score`.
+    """
+
+    modality: Literal["image", "text"]
+    text_column: str | None
+    split: str | None
+    image_column: str | None
+    label_column: str | None
+    id_column: str | None
+    limit: int | None
+    corrupt: str | None
+    augment_runs: int
+    seed: int
+    on_error: Literal["skip", "stop"]
+    resume: bool
+    shrinkage: Shrinkage
+    matmul_dtype: str
+    scorers: Sequence[str]
+    near_duplicates: float | None
+
+
+def require_names(options: Mapping[str, Any], kind: type, function: str) -> None:
+    """Raises TypeError, as Python does, where an option is unknown."""
+    known = get_type_hints(kind)
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            suggestion = f"; did you mean {close[0]!r}?" if close else ""
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{suggestion}")
+
+
+def read_options(model: type[Model], given: Mapping[str, Any]) -> Model:
+    """Those of some options that a model has, checked.
 
     Raises:
-        StatisticsError: A value is unknown.
+        ConfigError: A value is unknown or out of bounds.
     """
-    if isinstance(shrinkage, str):
-        require_known(shrinkage, SHRINKAGE_RULES, "shrinkage")
-    elif not 0 <= shrinkage <= 1:
-        raise StatisticsError(f"shrinkage {shrinkage} is outside 0 to 1", parameter="shrinkage")
-    require_known(matmul_dtype, ("auto", *MATMUL_DTYPES), "matmul_dtype")
-    return FitOptions(shrinkage, matmul_dtype)
+    values = {name: _plain(given[name]) for name in model.model_fields if name in given}
+    try:
+        return model(**values)
+    except ValidationError as error:
+        sentence = explain_invalid(error, lambda name, value: f"{name}={value!r}")
+        raise ConfigError(sentence, parameter=str(error.errors()[0]["loc"][0])) from None
 
 
-def scorer_names(scorers: str | Sequence[str]) -> tuple[str, ...]:
-    """The names of scorers, of which a single one may be given as it is.
+def _plain(value: object) -> object:
+    """A value as JSON has it: a number of NumPy is one of Python, and a path a text."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value) if isinstance(value, Path) else value
+
+
+def scoring_options(given: Mapping[str, Any]) -> ScoringOptions:
+    """How features become scores; a single scorer may be given as it is.
 
     Raises:
-        StatisticsError: A name is unknown.
+        ConfigError: As for `read_options`.
     """
-    names = (scorers,) if isinstance(scorers, str) else tuple(scorers)
-    for name in names:
-        require_known(name, tuple(SCORERS), "scorers")
-    return names
+    names = given.get("scorers", ())
+    if isinstance(names, str):
+        given = {**given, "scorers": [names]}
+    return read_options(ScoringOptions, given)
 
 
-def require_known(
-    value: str,
-    known: Sequence[str],
-    parameter: str,
-    error: type[DifficultyError] = StatisticsError,
-) -> None:
-    """Raises an error where a value is not among those known."""
-    if value in known:
-        return
-    close = difflib.get_close_matches(str(value), known, n=1)
-    suggestion = f"did you mean {close[0]!r}? Expected" if close else "expected"
-    raise error(
-        f"{parameter}={value!r} is unknown",
-        f"{suggestion} {', '.join(map(repr, known[:-1]))} or {known[-1]!r}",
-        parameter=parameter,
+def extraction_options(given: Mapping[str, Any]) -> ExtractionOptions:
+    """How a dataset becomes features.
+
+    Raises:
+        ConfigError: As for `read_options`.
+        DatasetError: An option does not apply to samples of this kind.
+    """
+    chosen = ExtractionOptions(
+        read_options(ListingOptions, given),
+        read_options(EncodingOptions, given),
+        read_options(NetworkOptions, given),
+        read_options(RunOptions, given),
     )
+    modality = chosen.dataset.modality
+    for name in sorted(chosen.useless):
+        remedy = (
+            ("set ", Setting("modality", "text"))
+            if modality == "image"
+            else ("leave out ", Setting(name))
+        )
+        raise DatasetError(f"{name} does not apply to {modality}s", *remedy, parameter=name)
+    return chosen
+
+
+@contextmanager
+def progress_bar(
+    unit: str = "image", *, shown: bool
+) -> Iterator[Callable[[ExtractProgress], None]]:
+    """Gives a function that shows the progress of an extraction.
+
+    Args:
+        unit: What the samples are in a word.
+        shown: Whether there is a bar at all.
+    """
+    from tqdm.auto import tqdm
+
+    with tqdm(unit=unit, disable=not shown) as bar:
+
+        def update(progress: ExtractProgress) -> None:
+            if bar.total != progress.total:  # the first call; what is done was done by another run
+                bar.reset(total=progress.total)
+                bar.initial = progress.done
+            if progress.bad:
+                bar.set_postfix(bad=progress.bad, refresh=False)
+            bar.update(progress.done - bar.n)
+
+        yield update

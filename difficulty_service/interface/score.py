@@ -11,25 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from difficulty_service.extraction.precision import settle_precision
-from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.interface.arrays import Column, Matrix, read_arrays
-from difficulty_service.interface.image_options import (
-    ImageOptions,
-    dataset_options,
-    extract_options,
-    network_options,
-    progress_bar,
-    require_bounds,
-    require_names,
-)
 from difficulty_service.interface.image_sources import LabelledImages, is_pairs, open_images
-from difficulty_service.interface.options import fit_options, scorer_names
+from difficulty_service.interface.options import (
+    ImageOptions,
+    extraction_options,
+    progress_bar,
+    require_names,
+    scoring_options,
+)
 from difficulty_service.interface.scores import Scores
-from difficulty_service.pipeline import Callbacks, ExtractRequest, ScoreRequest
+from difficulty_service.pipeline import Callbacks, ScoreRequest, plan_extraction
 from difficulty_service.pipeline import score_dataset as run_pipeline
-from difficulty_service.scorers.near_duplicates import require_threshold
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.rows import require_packages
@@ -72,15 +66,21 @@ def score(  # noqa: PLR0913 - one parameter for each option
 
     Raises:
         DatasetError: Features, labels or ids cannot be read, or their numbers differ.
-        StatisticsError: An option is unknown, or the features allow no trustworthy Gaussian.
+        ConfigError: An option is unknown or out of bounds.
+        StatisticsError: The features allow no trustworthy Gaussian.
         MissingPackage: A scorer needs a package that is not installed.
     """
-    options, names = fit_options(shrinkage, matmul_dtype), scorer_names(scorers)
-    require_threshold(near_duplicates)
-    require_packages(names, near_duplicates)
+    options = scoring_options(
+        {
+            "shrinkage": shrinkage,
+            "matmul_dtype": matmul_dtype,
+            "scorers": scorers,
+            "near_duplicates": near_duplicates,
+        }
+    )
+    require_packages(options)
     source = read_arrays(features, labels, ids)
-    fitted = fit_store(source, options)
-    scores = Scores(score_in_memory(source, fitted, names, near_duplicates))
+    scores = Scores(score_in_memory(source, fit_store(source, options.fit), options))
     warn(scores.warnings)
     return scores
 
@@ -124,34 +124,21 @@ def score_dataset(
             `on_error="stop"`, `FeatureStoreError`, `StatisticsError`, `MissingPackage`.
     """
     require_names(options, ImageOptions, "score_dataset")
-    scorers = scorer_names(options.get("scorers", ("rmd",)))
-    fit = fit_options(options.get("shrinkage", "auto"), options.get("matmul_dtype", "auto"))
-    require_bounds(options)
-    dataset, warnings = open_images(images, dataset_options(options))
+    scoring = scoring_options(options)
+    default = "builtin-text" if options.get("modality") == "text" else "builtin"
+    usual = {"resume": not is_pairs(images), "backbone": backbone or default}
+    request = plan_extraction("", Path(), extraction_options({**usual, **options}))
+    dataset, warnings = open_images(images, request.dataset)
     with ExitStack() as stack:
         if out is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="difficulty-"))
             out = Path(folder, "scores.parquet")
-        request = ExtractRequest(
-            location=dataset.location,
-            out=Path(out).with_suffix(".features"),
-            backbone=backbone or ("builtin" if dataset.modality == "image" else "builtin-text"),
-            dataset=dataset_options(options),
-            network=network_options(options),
-            options=extract_options(options),
-            resume=options.get("resume", not is_pairs(images)),
-        )
-        settled = settle_precision(
-            ExtractionTask(dataset, request.backbone, request.network, request.options),
-            request.out if request.resume else None,
-        )
-        request = replace(request, network=settled.network, options=settled.options)
+        out = Path(out)
+        request = replace(request, location=dataset.location, out=out.with_suffix(".features"))
         update = stack.enter_context(progress_bar(dataset.modality, shown=progress))
-        scoring = ScoreRequest(
-            Path(out), scorers, fit, near_duplicates=options.get("near_duplicates")
-        )
-        extracted = run_pipeline(request, scoring, Callbacks(update), dataset).extracted
-        scores = Scores(read_scores(Path(out)), extracted.bad_images)
+        scored = run_pipeline(request, ScoreRequest(out, scoring), Callbacks(update), dataset)
+        extracted = scored.extracted
+        scores = Scores(read_scores(out), extracted.bad_images)
     if scores.bad_images.num_rows:
         warnings.append(
             f"{scores.bad_images.num_rows:,} of {extracted.num_samples:,} {dataset.modality}s "

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.features.errors_file import BadImage, errors_table
-from difficulty_service.scores.columns import require_columns
+from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.extremes import OTHER_CLASS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
@@ -34,7 +34,7 @@ class Scores:
     Attributes:
         table: One row per sample, in the order of the samples, with those columns of a score file
             that were computed.
-        provenance: Where the scores come from: dataset, backbone, shrinkage, counts.
+        provenance: Where the scores come from: dataset, backbone, fit, counts.
         warnings: Warnings for the reader of the scores, one sentence each.
         bad_images: Columns `sample_id` and `reason`: images that could not be read; empty where
             features were scored or a file was opened.

@@ -20,7 +20,7 @@ from difficulty_service.review.writing import (
     require_report_file,
     write_report,
 )
-from difficulty_service.scores.columns import COMPUTED_BY, absent_column
+from difficulty_service.score_columns import COMPUTED_BY, absent_column
 from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
 from difficulty_service.scores.samples import columns_to_read, to_samples
 

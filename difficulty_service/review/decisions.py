@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from difficulty_service.base.errors import CleaningError, Setting
 from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.review.marks import Mark, MarkedSample
-from difficulty_service.scores.columns import COMPUTED_BY, SCORERS, remedy_of
+from difficulty_service.score_columns import COMPUTED_BY, SCORERS, remedy_of
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import class_names_of
 

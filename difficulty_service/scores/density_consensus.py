@@ -111,7 +111,7 @@ def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) 
             than two classes.
     """
     fitted = {name: fit_store(store, options) for name, store in stores.items()}
-    files = {name: score_in_memory(store, fitted[name], ["rmd"]) for name, store in stores.items()}
+    files = {name: score_in_memory(store, fitted[name]) for name, store in stores.items()}
     shared = share_samples(
         [
             LabelledIds(

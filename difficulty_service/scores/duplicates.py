@@ -24,7 +24,7 @@ from torch import Tensor
 from difficulty_service.base.tables import strings_to_arrow
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.products import BLOCK_ROWS, chunk_ranges
-from difficulty_service.scorers.near_duplicates import near_pairs
+from difficulty_service.scorers.near_copies import near_pairs
 
 HASHES_PER_CHUNK = 1 << 16
 """Number of hashes that are looked up at a time."""

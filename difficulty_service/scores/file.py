@@ -25,7 +25,7 @@ from difficulty_service.base.tables import (
     read_csv,
     read_json_lines,
 )
-from difficulty_service.scores.columns import PLUGGED, require_columns
+from difficulty_service.score_columns import PLUGGED, require_columns
 from difficulty_service.scores.provenance import Provenance
 
 SCHEMA_VERSION = 2

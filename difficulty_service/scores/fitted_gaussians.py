@@ -9,6 +9,7 @@ Which features may be scored with which Gaussians, by their descriptions.
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +132,24 @@ class FittedGaussians:
             + list_names([names[label] for label in single]),
         ]
 
+    def describe_fit(self) -> dict[str, Any]:
+        """The fields of `Provenance` that say how the Gaussians were fitted."""
+        gaussians = self.gaussians
+        factors = {"within": gaussians.within, "agnostic": gaussians.agnostic}
+        values = {
+            f"{name}_{field}": getattr(factor, field)
+            for name, factor in factors.items()
+            for field in ("intensity", "ridge", "condition", "rank")
+        }
+        return {
+            "shrinkage": gaussians.options.shrinkage,
+            "products": gaussians.options.matmul_dtype,
+            "reliable": gaussians.reliable,
+            "unit_length": gaussians.centre is not None,
+            # JSON has no infinity, the condition number of a singular covariance.
+            **{name: value if math.isfinite(value) else None for name, value in values.items()},
+        }
+
     @staticmethod
     def require_file_name(path: Path) -> None:
         """Raises StatisticsError where Gaussians cannot be written to a path, such as a folder."""
@@ -160,7 +179,7 @@ def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
 
     Args:
         files: Gaussians of datasets with the same classes and the same kind of features. The
-            shrinkage of the first file applies to all. Where a ridge is needed, it is the smallest
+            options of the first file apply to all. Where a ridge is needed, it is the smallest
             one of any file, and features are not scaled to unit length, because each file did so
             around another point.
 
@@ -172,18 +191,9 @@ def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
     for file, each in zip(files[1:], fitted[1:], strict=True):
         _require_same_kind(files[0], fitted[0], file, each)
     options = fitted[0].gaussians.options
-    if options.shrinkage == "ledoit-wolf":
-        raise StatisticsError(
-            "the Ledoit-Wolf intensity needs a pass over the features",
-            "fit the Gaussians with ",
-            Setting("shrinkage", "auto"),
-            ", oas or a number, or merge the stores and fit them once",
-            parameter="shrinkage",
-        )
     moments = merge([each.gaussians.moments for each in fitted])
     ridge = 0.0
-    few = options.shrinkage == "auto" and needs_ridge(moments, options.runs)
-    if few or options.shrinkage == "leave-one-out":
+    if needs_ridge(moments, options):
         # The best ridge needs the features; more samples need no larger one than any part did.
         ridges = [each.gaussians.within.ridge for each in fitted]
         ridge = min((ridge for ridge in ridges if ridge > 0), default=0.0)

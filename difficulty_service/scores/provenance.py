@@ -65,6 +65,12 @@ class ConsensusInput(Contract):
     shrinkage: int | float | str | None
     """Rule or intensity of the shrinkage."""
 
+    @classmethod
+    def of_provenance(cls, name: str, provenance: "Provenance") -> Self:
+        """One input, from the provenance of its scores."""
+        fields = cls.model_fields.keys() - {"name"}
+        return cls(name=name, **{field: getattr(provenance, field) for field in fields})
+
 
 class Consensus(Contract):
     """What a consensus is made of."""

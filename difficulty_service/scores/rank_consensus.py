@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.base.tables import to_arrow
-from difficulty_service.scores.columns import SCORERS, require_columns
+from difficulty_service.score_columns import SCORERS, require_columns
 from difficulty_service.scores.file import ScoreFile, to_schema
 from difficulty_service.scores.ranking import percentiles
 from difficulty_service.scores.shared_samples import LabelledIds, describe_consensus, share_samples

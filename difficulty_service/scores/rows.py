@@ -24,12 +24,13 @@ from difficulty_service.gaussians.products import (
     chunk_ranges,
     one_thread_per_product,
 )
+from difficulty_service.options import ScorerOptions
 from difficulty_service.plugins import function_of
+from difficulty_service.score_columns import SCORERS
 from difficulty_service.scorers import Samples
 from difficulty_service.scorers.faiss_package import load_faiss
 from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
 from difficulty_service.scorers.suspicion import LabelPosteriors
-from difficulty_service.scores.columns import SCORERS
 from difficulty_service.scores.duplicates import hash_rows
 
 LABEL_COLUMNS = ("label", "nearest_label", "suspected_label")
@@ -62,16 +63,11 @@ def match_classes(store_names: Sequence[str], fitted_names: Sequence[str]) -> Cl
     return Classes(tuple(names), len(fitted_names), label_of)
 
 
-def require_packages(scorers: Sequence[str], near_duplicates: float | None = None) -> None:
-    """Raises MissingPackage where what is asked for needs a package that is not installed.
-
-    Args:
-        scorers: Names of scorers.
-        near_duplicates: Threshold of near duplicates; None where they are not asked for.
-    """
-    if any(SCORERS[name].package == "faiss" for name in scorers):
+def require_packages(options: ScorerOptions) -> None:
+    """Raises MissingPackage where what is asked for needs a package that is not installed."""
+    if any(SCORERS[name].package == "faiss" for name in options.scorers):
         load_faiss()
-    if near_duplicates is not None:
+    if options.near_duplicates is not None:
         load_faiss("near_duplicates")
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.scores.columns import require_columns
+from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.errors import UnmatchedScores
 from difficulty_service.base.wording import count_of, is_or_are, list_names
-from difficulty_service.scores.columns import SCORERS
+from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.provenance import Consensus, ConsensusInput, Provenance
 
 IDS_SHOWN = 3
@@ -197,16 +197,7 @@ def describe_consensus(
         consensus=Consensus(
             mean_of=kind,
             inputs=tuple(
-                ConsensusInput(
-                    name=name,
-                    backbone=each.backbone,
-                    weights_sha256=each.weights_sha256,
-                    features=each.features,
-                    feature_dim=each.feature_dim,
-                    fingerprint=each.fingerprint,
-                    shrinkage=each.shrinkage,
-                )
-                for name, each in provenances.items()
+                ConsensusInput.of_provenance(name, each) for name, each in provenances.items()
             ),
             columns=columns,
         ),

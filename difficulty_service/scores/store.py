@@ -3,7 +3,6 @@
 Counts over the rows of a score file, and the warnings that follow from them.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +15,17 @@ import pyarrow as pa
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.features.source import FeatureSource
-from difficulty_service.gaussians.factor import Factor
+from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.duplicates import Duplicates, find_duplicates, find_near_duplicates
 from difficulty_service.scores.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scores.file import ScoreFile, to_schema, write_scores
 from difficulty_service.scores.fit_store import fit_store_posteriors
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
-from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
+from difficulty_service.scores.provenance import (
+    FittedOn,
+    LabelRuleFit,
+    Provenance,
+)
 from difficulty_service.scores.ranking import unranked_scores, with_percentiles
 from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
 
@@ -117,6 +120,9 @@ def row_warnings(
     return sentences
 
 
+RMD_ONLY = ScorerOptions()
+"""No column beside the Mahalanobis columns."""
+
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of the score file."""
 
@@ -168,9 +174,8 @@ class ScoreSummary:
 def score_store(
     store: FeatureSource,
     fitted: FittedGaussians,
-    scorers: Sequence[str],
     out: Path,
-    near_duplicates: float | None = None,
+    options: ScorerOptions = RMD_ONLY,
 ) -> ScoreSummary:
     """Scores a store and writes the score file.
 
@@ -180,20 +185,18 @@ def score_store(
     Args:
         store: A complete store.
         fitted: Gaussians fitted to this store or to another one.
-        scorers: Names of `SCORERS`; the Mahalanobis columns are
-            always there.
         out: Score file to write; its folder also holds the unranked scores meanwhile.
-        near_duplicates: Smallest cosine of near duplicates, in (0, 1]; None to look for none.
+        options: What is computed beside the Mahalanobis columns.
 
     Raises:
         FeatureStoreError: The description of the store lacks a key.
         ScoreFileError: The score file cannot have this name.
         StatisticsError: The Gaussians were fitted to another kind of features or to other classes
-            only, or the smallest cosine is outside (0, 1].
+            only.
     """
-    suspicious = "suspicion" in scorers
+    suspicious = "suspicion" in options.scorers
     extremes = Extremes(EXTREMES_KEPT, "suspicion" if suspicious else "label_margin")
-    rows = _Rows(store, fitted, scorers, near_duplicates)
+    rows = _Rows(store, fitted, options)
     with unranked_scores(out.parent) as unranked:
         for batch in rows:
             unranked.append(batch)
@@ -219,15 +222,14 @@ def score_store(
 def score_in_memory(
     store: FeatureSource,
     fitted: FittedGaussians,
-    scorers: Sequence[str],
-    near_duplicates: float | None = None,
+    options: ScorerOptions = RMD_ONLY,
 ) -> ScoreFile:
     """Like `score_store`, with the contents of the score file as the result.
 
     Raises:
         StatisticsError: As for `score_store`.
     """
-    rows = _Rows(store, fitted, scorers, near_duplicates)
+    rows = _Rows(store, fitted, options)
     batches = list(rows)
     copies, description = rows.finish()
     ordered = np.concatenate([to_numpy(batch["rmd"].drop_null()) for batch in batches])
@@ -246,30 +248,26 @@ class _Rows:
     """
 
     def __init__(
-        self,
-        store: FeatureSource,
-        fitted: FittedGaussians,
-        scorers: Sequence[str],
-        near_duplicates: float | None,
+        self, store: FeatureSource, fitted: FittedGaussians, options: ScorerOptions
     ) -> None:
         store.description.require_scorable()
         require_same_features(store.description, fitted.description)
         self.counts = RowCounts()
-        self._store, self._fitted, self._scorers = store, fitted, scorers
+        self._store, self._fitted, self._options = store, fitted, options
         self._classes = match_classes(store.class_names, fitted.description.class_names)
         self._hashes = bytearray()
-        self._near_duplicates = near_duplicates
         self._posteriors: Mapping[str, Any] = {}  # a LabelRuleFit each
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches of a few thousand rows, in the order of the store."""
         left_out = self._store.description.is_of_same_samples(self._fitted.description)
         gaussians, classes = self._fitted.gaussians, self._classes
-        posteriors = fit_store_posteriors(self._store, self._scorers, gaussians.matmul_dtype)
+        scorers = self._options.scorers
+        posteriors = fit_store_posteriors(self._store, scorers, gaussians.matmul_dtype)
         fits = {} if posteriors is None else posteriors.description
         self._posteriors = {name: LabelRuleFit.of(fit) for name, fit in fits.items()}
         for batch in score_rows(
-            self._store, gaussians, classes, self._scorers, left_out=left_out, posteriors=posteriors
+            self._store, gaussians, classes, scorers, left_out=left_out, posteriors=posteriors
         ):
             self.counts.update(batch)
             yield _take_hashes(batch, self._hashes)
@@ -281,7 +279,7 @@ class _Rows:
             hashes = np.frombuffer(self._hashes, np.uint64)
             copies["duplicate_of"] = found = find_duplicates(self._store, hashes)
             self.counts.duplicates = len(found.positions)
-        threshold = self._near_duplicates
+        threshold = self._options.near_duplicates
         if threshold is not None:
             near = find_near_duplicates(self._store, self.counts.samples, threshold)
             copies["near_duplicate_of"] = near
@@ -292,9 +290,22 @@ class _Rows:
             *self._fitted.gaussians.warnings,
             *row_warnings(self.counts, self._classes, self._store.class_names, copies),
         ]
-        known = provenance(self._store, self._fitted, self._classes, self.counts, warnings)
-        looked_for = Provenance(near_duplicates=threshold, **self._posteriors)
-        return copies, known.updated(looked_for)
+        features, counts = self._store.description, self.counts
+        return copies, Provenance.of_features(features).updated(
+            Provenance(
+                class_names=tuple(self._classes.names),
+                fitted_on=FittedOn.of_features(self._fitted.description),
+                **self._fitted.describe_fit(),
+                **self._posteriors,
+                num_scored=counts.scored,
+                num_doubtful=counts.by_evidence,
+                num_duplicates=counts.duplicates,
+                near_duplicates=threshold,
+                num_near_duplicates=counts.near_duplicates,
+                num_bad_images=features.num_samples - counts.samples,
+                warnings=tuple(warnings),
+            )
+        )
 
 
 def _take_hashes(batch: pa.RecordBatch, hashes: bytearray) -> pa.RecordBatch:
@@ -303,47 +314,6 @@ def _take_hashes(batch: pa.RecordBatch, hashes: bytearray) -> pa.RecordBatch:
         return batch
     hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
     return batch.drop_columns([HASH_COLUMN])
-
-
-def provenance(
-    store: FeatureSource,
-    fitted: FittedGaussians,
-    classes: Classes,
-    counts: RowCounts,
-    warnings: Sequence[str],
-) -> Provenance:
-    """Where scores come from and how they were computed."""
-    gaussians = fitted.gaussians
-    within, agnostic = gaussians.within, gaussians.agnostic
-    return Provenance.of_features(store.description).updated(
-        Provenance(
-            class_names=tuple(classes.names),
-            fitted_on=FittedOn.of_features(fitted.description),
-            shrinkage=gaussians.options.shrinkage,
-            products=gaussians.options.matmul_dtype,
-            reliable=gaussians.reliable,
-            unit_length=gaussians.centre is not None,
-            within_intensity=within.intensity,
-            within_ridge=within.ridge,
-            within_condition=_condition(within),
-            within_rank=within.rank,
-            agnostic_intensity=agnostic.intensity,
-            agnostic_ridge=agnostic.ridge,
-            agnostic_condition=_condition(agnostic),
-            agnostic_rank=agnostic.rank,
-            num_scored=counts.scored,
-            num_doubtful=counts.by_evidence,
-            num_duplicates=counts.duplicates,
-            num_near_duplicates=counts.near_duplicates,
-            num_bad_images=store.description.num_samples - counts.samples,
-            warnings=tuple(warnings),
-        )
-    )
-
-
-def _condition(factor: Factor) -> float | None:
-    """The condition number, of which a singular covariance has none that JSON can hold."""
-    return factor.condition if math.isfinite(factor.condition) else None
 
 
 def _complete_tables(

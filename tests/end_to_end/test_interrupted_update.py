@@ -21,7 +21,7 @@ from difficulty_service.extraction import shards
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.description import read_description
 from difficulty_service.features.store import FeatureStore, open_store
-from difficulty_service.pipeline import ExtractProgress, ExtractRequest, extract
+from difficulty_service.pipeline import Callbacks, ExtractProgress, ExtractRequest, extract
 
 ForkCommand = Callable[..., ForkServerProcess]
 
@@ -66,7 +66,7 @@ def test_the_finished_batches_of_a_shard_are_kept(
     whole = extract(replace(request_of, out=tmp_path / "whole"))
 
     with pytest.raises(type(error)):
-        extract(request_of, interrupt_after(80, error))
+        extract(request_of, Callbacks(interrupt_after(80, error)))
     partial = feather.read_table(tmp_path / "store" / "partial-00000.arrow")
     with pytest.raises(FeatureStoreError, match="lacks 1 of 1 parts"):
         open_store(tmp_path / "store")
@@ -86,7 +86,7 @@ def test_two_interruptions_lose_no_more_than_one(
 
     for images in (48, 112):
         with pytest.raises(KeyboardInterrupt):
-            extract(request_of, interrupt_after(images, KeyboardInterrupt()))
+            extract(request_of, Callbacks(interrupt_after(images, KeyboardInterrupt())))
     resumed = extract(request_of)
 
     assert resumed.reuse is not None
@@ -104,7 +104,7 @@ def test_finished_batches_are_written_from_time_to_time_in_case_of_a_crash(
         files = request_of.out.glob("partial-*")
         sizes.extend(feather.read_table(file).num_rows for file in files)
 
-    extract(request_of, look)
+    extract(request_of, Callbacks(look))
 
     assert sizes == list(range(16, 200, 16))
     assert not list(request_of.out.glob("partial-*"))

@@ -17,7 +17,7 @@ from difficulty_service.audit.files import read_columns
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.store import FeatureStore, create_store
-from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
 from difficulty_service.scores.file import read_scores
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 TRAINING_IMAGES = 30_000  # in three of five files: enough for the probe's accuracy
 TRAINING_FILES = "cifar10_train_[123].parquet"
-DEFAULT = FitOptions()
+DEFAULT = ScoringOptions()
 
 pytestmark = pytest.mark.slow
 
@@ -40,8 +40,8 @@ def extract_cifar(location: Path, out: Path, **changes: object) -> FeatureStore:
     return extract(ExtractRequest(**request)).store  # type: ignore[arg-type]
 
 
-def score(store: FeatureStore, out: Path, fit: FitOptions = DEFAULT) -> pa.Table:
-    score_features(store, ScoreRequest(out, fit=fit))
+def score(store: FeatureStore, out: Path, fit: ScoringOptions = DEFAULT) -> pa.Table:
+    score_features(store, ScoreRequest(out, fit))
     return read_scores(out).table
 
 
@@ -97,7 +97,7 @@ def test_every_training_image_has_a_score_in_the_official_order(
 def test_the_mean_score_of_real_images_without_a_ridge_is_zero(
     train_store: FeatureStore, tmp_path: Path, matmul_dtype: str, bound: float
 ) -> None:
-    fit = FitOptions(shrinkage="none", matmul_dtype=matmul_dtype)
+    fit = ScoringOptions(shrinkage="none", matmul_dtype=matmul_dtype)
 
     scores = score(train_store, tmp_path / "scores.parquet", fit)
 

@@ -24,7 +24,7 @@ from difficulty_service.base.errors import (
     TrainingError,
     UnmatchedScores,
 )
-from difficulty_service.scores.columns import require_columns, scorer_of
+from difficulty_service.score_columns import require_columns, scorer_of
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
 from trainer.config import ScoreWeights

@@ -73,10 +73,10 @@ def augment(images: Tensor, generator: torch.Generator) -> Tensor:
 
     area, ratio = uniform(0.35, 1).sqrt(), uniform(math.log(0.8), math.log(1.25)).mul(0.5).exp()
     width, height = (area * ratio).clamp(max=1), (area / ratio).clamp(max=1)
-    flip = torch.sign(uniform(-1, 1))
-    zeros = torch.zeros_like(flip)
+    side = torch.sign(uniform(-1, 1))
+    zeros = torch.zeros_like(side)
     rows = [
-        torch.stack([width * flip, zeros, uniform(-1, 1) * (1 - width)], dim=1),
+        torch.stack([width * side, zeros, uniform(-1, 1) * (1 - width)], dim=1),
         torch.stack([zeros, height, uniform(-1, 1) * (1 - height)], dim=1),
     ]
     grid = F.affine_grid(torch.stack(rows, dim=1), list(images.shape), align_corners=False)

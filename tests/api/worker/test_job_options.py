@@ -15,10 +15,10 @@ from api.worker.job_runner import run_job
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractOptions
-from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.images.corruptions import parse_corruption
+from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
-from difficulty_service.scores.columns import SCORERS
+from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.file import read_scores
 
 
@@ -34,7 +34,7 @@ def test_a_job_averages_each_image_with_its_mirror_image_on_request(
     reading = DatasetOptions(shard_size=16)
     request = ExtractRequest(str(photos), tmp_path / "store", "builtin", reading, network)
     expected = tmp_path / "expected.parquet"
-    score_dataset(request, ScoreRequest(expected, fit=FitOptions("ledoit-wolf")))
+    score_dataset(request, ScoreRequest(expected, ScoringOptions(shrinkage="ledoit-wolf")))
 
     def scores(job: Job) -> pa.Table:
         result = run_job(job, settings, sqlite_engine, artifacts, Observer())
@@ -67,7 +67,9 @@ def test_a_job_with_every_scorer_has_the_columns_of_the_command_line(
     expected = tmp_path / "expected.parquet"
     score_dataset(
         extraction,
-        ScoreRequest(expected, scorers, FitOptions("ledoit-wolf"), near_duplicates=0.9),
+        ScoreRequest(
+            expected, ScoringOptions(scorers=scorers, shrinkage="ledoit-wolf", near_duplicates=0.9)
+        ),
     )
 
     result = run_job(

@@ -33,7 +33,7 @@ from difficulty_service.base.errors import (
     StatisticsError,
 )
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
 from difficulty_service.review.similar import most_similar
 from difficulty_service.scores.file import read_scores
@@ -69,7 +69,7 @@ def test_the_scores_are_those_of_the_command_line(
         str(photos), tmp_path / "store", "builtin", DatasetOptions(shard_size=16)
     )
     expected = tmp_path / "expected.parquet"
-    score_dataset(request, ScoreRequest(expected, fit=FitOptions("ledoit-wolf")))
+    score_dataset(request, ScoreRequest(expected, ScoringOptions(shrinkage="ledoit-wolf")))
 
     result = run(claimed())
 

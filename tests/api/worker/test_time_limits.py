@@ -5,6 +5,7 @@ import pytest
 from api.settings import Settings
 from api.worker.job_messages import Beat, Stage
 from api.worker.time_limits import TimeLimits, overdue, time_limits
+from difficulty_service.options import EncodingOptions
 
 LIMITS = TimeLimits(listing=600.0, image=30.0, stage=3600.0)
 
@@ -59,8 +60,10 @@ def test_a_stage_without_progress_is_tried_again() -> None:
 
 def test_an_image_of_which_many_views_are_made_may_take_longer() -> None:
     assert views_limit(0) == 30.0
-    assert views_limit(20) == 50.0
+    assert views_limit(20) == 49.0
 
 
 def views_limit(augment_runs: int) -> float:
-    return time_limits(Settings(image_seconds=30.0), {"augment_runs": augment_runs}).image
+    return time_limits(
+        Settings(image_seconds=30.0), EncodingOptions(augment_runs=augment_runs)
+    ).image

@@ -57,7 +57,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[PrecisionPilot], list
     calls: list[str] = []
 
     def set_result(fields: dict[str, object]) -> list[str]:
-        def compare(task: ExtractionTask, _load: object) -> dict[str, object]:
+        def compare(task: ExtractionTask, *_others: object) -> dict[str, object]:
             calls.append(task.backbone)
             return fields
 

@@ -176,7 +176,7 @@ def test_no_samples_are_an_error() -> None:
 
 
 def test_ledoit_wolf_needs_a_second_pass() -> None:
-    with pytest.raises(StatisticsError, match="second pass"):
+    with pytest.raises(StatisticsError, match="a pass over the features"):
         factorise(torch.eye(3).double(), FitOptions("ledoit-wolf"), 10, float("nan"))
 
 

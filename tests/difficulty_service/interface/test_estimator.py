@@ -14,7 +14,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from difficulty_service.base.errors import StatisticsError
+from difficulty_service.base.errors import ConfigError
 from difficulty_service.interface.estimator import RelativeMahalanobis
 from difficulty_service.interface.scores import Scores
 
@@ -100,7 +100,7 @@ def test_it_is_cloned_pickled_and_cross_validated(features: Features, labels: La
 def test_an_unknown_parameter_is_named() -> None:
     with pytest.raises(ValueError, match="invalid parameter 'alpha'"):
         RelativeMahalanobis().set_params(alpha=1)
-    with pytest.raises(StatisticsError, match="shrinkage='lw' is unknown"):
+    with pytest.raises(ConfigError, match="shrinkage='lw' should be 'auto', "):
         RelativeMahalanobis("lw").fit([[0.0], [1.0]], [0, 1])  # type: ignore[arg-type]
 
 

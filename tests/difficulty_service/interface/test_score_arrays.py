@@ -14,7 +14,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, DuplicateSampleId, StatisticsError
+from difficulty_service.base.errors import (
+    ConfigError,
+    DatasetError,
+    DuplicateSampleId,
+    StatisticsError,
+)
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store
 from difficulty_service.interface.arrays import read_arrays
@@ -202,15 +207,15 @@ def test_an_id_that_occurs_twice_is_named(features: Features, labels: Labels) ->
     ("options", "message"),
     [
         ({"shrinkage": "ledoitwolf"}, r"did you mean 'ledoit-wolf'\?"),
-        ({"shrinkage": 2.0}, "outside 0 to 1"),
+        ({"shrinkage": 2.0}, "or be less than or equal to 1"),
         ({"matmul_dtype": "float16"}, "'auto', 'float32' or 'float64'"),
-        ({"scorers": ["knn", "rdm"]}, r"scorers='rdm' is unknown; did you mean 'rmd'\?"),
+        ({"scorers": ["knn", "rdm"]}, r"'rdm' is no scorer; did you mean 'rmd'\?"),
     ],
 )
 def test_an_unknown_option_is_named_with_what_is_known(
     options: dict[str, Any], message: str, features: Features, labels: Labels
 ) -> None:
-    with pytest.raises(StatisticsError, match=message):
+    with pytest.raises(ConfigError, match=message):
         score(features, labels, **options)
 
 

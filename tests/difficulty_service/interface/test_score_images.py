@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from difficulty_service.base.errors import BackboneError, DatasetError, ImageError
+from difficulty_service.base.errors import ConfigError, DatasetError, ImageError
 from difficulty_service.interface.encoder import Encoder, backbone
 from difficulty_service.interface.score import score, score_dataset
 from difficulty_service.interface.scores import Scores
@@ -209,7 +209,7 @@ def test_an_option_that_does_not_exist_is_a_type_error(folder: Path) -> None:
 
 
 def test_an_unknown_precision_is_named(folder: Path) -> None:
-    with pytest.raises(BackboneError, match="'auto', 'fp32' or 'bf16'"):
+    with pytest.raises(ConfigError, match="'auto', 'fp32' or 'bf16'"):
         score_dataset(folder, precision="fp16")
 
 

@@ -17,6 +17,7 @@ from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store, open_store
 from difficulty_service.gaussians.label_noise import log_class_prior
 from difficulty_service.gaussians.products import Workspace
+from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scorers.suspicion import POSTERIORS
 from difficulty_service.scores.consensus import consensus_of
@@ -63,7 +64,7 @@ def make_store(
 
 
 def score(store: Path, out: Path, *scorers: str) -> ScoreFile:
-    score_features(open_store(store), ScoreRequest(out, scorers))
+    score_features(open_store(store), ScoreRequest(out, ScoringOptions(scorers=scorers)))
     return read_scores(out)
 
 
@@ -257,7 +258,7 @@ def test_features_of_a_single_class_have_no_consensus_about_labels(tmp_path: Pat
 
 def test_features_and_score_files_cannot_be_mixed(tmp_path: Path) -> None:
     store = make_store(tmp_path / "one", seed=1)
-    score(store, tmp_path / "scores.parquet")
+    score(store, tmp_path / "scores.parquet", "rmd")
 
     with pytest.raises(ScoreFileError, match=r"one holds features and .*scores.parquet does not"):
         consensus_of([store, tmp_path / "scores.parquet"])

@@ -102,7 +102,7 @@ def test_the_score_file_names_the_copies_and_warns_of_their_labels(tmp_path: Pat
     store, _ = make_store(tmp_path / "store", copies=[(7, 2), (50, 2)])
     scores = tmp_path / "scores.parquet"
 
-    summary = score_store(store, fit_store(store, FitOptions()), ["rmd"], scores)
+    summary = score_store(store, fit_store(store, FitOptions()), scores)
 
     table = read_scores(scores, ["sample_id", "duplicate_of"]).table.to_pydict()
     copies = dict(zip(table["sample_id"], table["duplicate_of"], strict=True))
@@ -118,7 +118,7 @@ def test_augmented_samples_are_not_compared(tmp_path: Path) -> None:
     store, _ = make_store(tmp_path / "store", copies=[(7, 2)], runs=3)
     scores = tmp_path / "scores.parquet"
 
-    summary = score_store(store, fit_store(store, FitOptions()), ["rmd"], scores)
+    summary = score_store(store, fit_store(store, FitOptions()), scores)
 
     assert summary.num_duplicates == 0
     assert "duplicate_of" not in read_scores(scores).table.column_names

@@ -35,7 +35,7 @@ from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.store import score_store
 from difficulty_service.gaussians.fit_options import FitOptions
 store = open_store(Path({str(tmp_path)!r}, "store"))
-score_store(store, fit_store(store, FitOptions()), ["rmd"], Path({str(tmp_path)!r}, "s.parquet"))
+score_store(store, fit_store(store, FitOptions()), Path({str(tmp_path)!r}, "s.parquet"))
 sys.exit("pandas" in sys.modules)
 """
 

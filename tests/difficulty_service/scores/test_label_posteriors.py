@@ -13,10 +13,12 @@ from difficulty_service.features.part import Part
 from difficulty_service.features.store import FeatureStore, create_store
 from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scorers.suspicion import POSTERIORS, PosteriorOptions, fit_posteriors
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scores.fitted_gaussians import FittedGaussians
 
 NAMES = ["cat", "dog", "owl"]
 SAMPLES, SHARD, DIM = 1300, 700, 8
@@ -51,9 +53,15 @@ def make_store(folder: Path, **changes: object) -> FeatureStore:
     return store
 
 
-def score(store: FeatureStore, *scorers: str, **options: object) -> ScoreFile:
+def score(
+    store: FeatureStore,
+    *scorers: str,
+    fitted: FittedGaussians | None = None,
+    matmul_dtype: str = "auto",
+) -> ScoreFile:
     out = store.folder / "scores.parquet"
-    score_features(store, ScoreRequest(out, scorers, **options))
+    options = ScoringOptions(scorers=scorers, matmul_dtype=matmul_dtype)
+    score_features(store, ScoreRequest(out, options, fitted))
     return read_scores(out)
 
 
@@ -63,9 +71,7 @@ def test_a_store_gets_the_numbers_of_features_in_memory(tmp_path: Path) -> None:
     posteriors = fit_posteriors(TensorChunks(features, labels), options)
     expected = posteriors.columns(features, labels)
 
-    scores = score(
-        make_store(tmp_path), "suspicion", "agree", fit=FitOptions(matmul_dtype="float64")
-    )
+    scores = score(make_store(tmp_path), "suspicion", "agree", matmul_dtype="float64")
 
     for name in ("suspicion", "agree"):
         np.testing.assert_allclose(scores.table[name].to_numpy(), expected[name], rtol=1e-6)

@@ -11,6 +11,7 @@ from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import FeatureStore, create_store
 from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.duplicates import Copy, find_near_duplicates
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.fit_store import fit_store
@@ -115,7 +116,9 @@ def test_the_score_file_has_the_column_the_counts_and_a_warning(tmp_path: Path) 
     store = make_store(tmp_path / "store", features, labels)
     scores = tmp_path / "scores.parquet"
 
-    summary = score_store(store, fit_store(store, FitOptions()), ["rmd"], scores, THRESHOLD)
+    summary = score_store(
+        store, fit_store(store, FitOptions()), scores, ScorerOptions(near_duplicates=THRESHOLD)
+    )
 
     column, num_conflicting, (first, second) = naive(features, labels)
     read = read_scores(scores)
@@ -135,7 +138,7 @@ def test_without_a_threshold_the_column_is_absent(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", random_features(), two_labels())
     scores = tmp_path / "scores.parquet"
 
-    summary = score_store(store, fit_store(store, FitOptions()), ["rmd"], scores)
+    summary = score_store(store, fit_store(store, FitOptions()), scores)
 
     read = read_scores(scores)
     assert "near_duplicate_of" not in read.table.column_names

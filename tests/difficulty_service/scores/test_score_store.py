@@ -22,6 +22,7 @@ from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.gaussians.leave_one_out import compare_left_out
 from difficulty_service.gaussians.products import CHUNK_ROWS
+from difficulty_service.options import ScorerOptions
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scores import store as score_store_module
 from difficulty_service.scores.file import METADATA_KEY, read_scores
@@ -90,7 +91,7 @@ def score(
     scorers: Sequence[str] = ("rmd",),
 ) -> pa.Table:
     out = store.folder / "scores.parquet"
-    score_store(store, FittedGaussians(gaussians, fitted_on), scorers, out)
+    score_store(store, FittedGaussians(gaussians, fitted_on), out, ScorerOptions(scorers=scorers))
     return read_scores(out).table
 
 
@@ -178,7 +179,7 @@ def test_a_class_that_only_the_new_data_has_is_null_and_named(tmp_path: Path) ->
     new = make_store(tmp_path / "new", class_names=["cat", "newt"], fingerprint="other")
 
     out = tmp_path / "s.parquet"
-    summary = score_store(new, FittedGaussians(fit_to(fitted), fitted.description), ["rmd"], out)
+    summary = score_store(new, FittedGaussians(fit_to(fitted), fitted.description), out)
 
     rows = read_scores(out).table.to_pylist()
     assert all((row["rmd"] is None) == (row["label_name"] == "newt") for row in rows)
@@ -204,7 +205,7 @@ def test_the_summary_holds_the_hardest_and_the_easiest_samples(tmp_path: Path) -
     store = make_store(tmp_path / "store")
     out = tmp_path / "s.parquet"
 
-    summary = score_store(store, FittedGaussians(fit_to(store), store.description), ["rmd"], out)
+    summary = score_store(store, FittedGaussians(fit_to(store), store.description), out)
 
     ordered = read_scores(out).table.sort_by([("rmd", "descending")])
     for actual, expected in ((summary.hardest, ordered[:20]), (summary.easiest, ordered[-20:])):
@@ -221,7 +222,7 @@ def test_the_metadata_of_singular_features_is_json_for_every_reader(tmp_path: Pa
         store.write_part(shard, replace(part, features=doubled), [])
     fitted = FittedGaussians(fit_to(store), store.description)
 
-    score_store(store, fitted, ["rmd"], tmp_path / "s.parquet")
+    score_store(store, fitted, tmp_path / "s.parquet")
 
     described = pq.read_schema(tmp_path / "s.parquet").metadata[METADATA_KEY].decode()
     assert "Infinity" not in described

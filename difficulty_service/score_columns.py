@@ -5,11 +5,11 @@ A score file has only columns that were computed. Whoever names another one is t
 option to ask for; this module alone knows which column belongs to which.
 """
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from difficulty_service.base.errors import DifficultyError, ScoreFileError, Setting
+from difficulty_service.base.wording import did_you_mean
 from difficulty_service.plugins import Scorer, declared
 
 Remedy: TypeAlias = tuple[str | Setting, ...]
@@ -134,6 +134,5 @@ def remedy_of(name: str, columns: Sequence[str]) -> Remedy:
     """
     if name in COMPUTED_BY:
         return COMPUTED_BY[name]
-    close = difflib.get_close_matches(name, [*columns, *COMPUTED_BY], n=1)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    return (f"{meant}{'The' if close else 'the'} columns are {', '.join(columns)}",)
+    meant = did_you_mean(name, [*columns, *COMPUTED_BY])
+    return (f"{meant}{'The' if meant else 'the'} columns are {', '.join(columns)}",)

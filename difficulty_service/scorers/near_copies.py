@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.base.errors import StatisticsError
 from difficulty_service.scorers.faiss_package import check_finite, load_faiss
 
 ROWS_AT_ONCE = 1 << 11
@@ -22,18 +21,6 @@ ROUNDING = 1e-5
 """A cosine in float32 that is less than the threshold by no more than this still reaches it."""
 
 Rows = NDArray[np.int64]
-
-
-def require_threshold(threshold: float | None) -> None:
-    """Raises StatisticsError where a threshold is given that is not in (0, 1]."""
-    if threshold is None:
-        return
-    if not 0 < threshold <= 1:
-        raise StatisticsError(
-            f"near_duplicates={threshold} is no cosine above 0 and up to 1",
-            "0.97 is a good start",
-            parameter="near_duplicates",
-        )
 
 
 def near_pairs(features: Tensor, threshold: float) -> Iterator[tuple[Rows, Rows]]:
@@ -48,10 +35,9 @@ def near_pairs(features: Tensor, threshold: float) -> Iterator[tuple[Rows, Rows]
         Rows, and for each of them an earlier row. Shapes (pairs,).
 
     Raises:
-        StatisticsError: The threshold is not in (0, 1], or a feature is not finite.
+        StatisticsError: A feature is not finite.
         MissingPackage: faiss is not installed.
     """
-    require_threshold(threshold)
     check_finite(features)
     faiss = load_faiss("near_duplicates")
     rows: NDArray[np.float32] = features.numpy()

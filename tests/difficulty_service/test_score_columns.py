@@ -4,7 +4,7 @@ import pytest
 
 from difficulty_service.base.errors import AuditError, ScoreFileError, Setting
 from difficulty_service.cli.wrong_call import as_option
-from difficulty_service.scores.columns import (
+from difficulty_service.score_columns import (
     COMPUTED_BY,
     SCORERS,
     absent_column,
