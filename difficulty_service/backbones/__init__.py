@@ -40,8 +40,6 @@ class BackboneSpec:
     """A backbone with a short name.
 
     Attributes:
-        description: One-line description for the user.
-        feature_dim: Length of its penultimate features.
         repository: Repository of its weights on the Hugging Face hub; None if they are in the
             package.
         load: Function that builds it from its name and the options.
@@ -59,7 +57,6 @@ class BackboneListing:
 
     Attributes:
         name: Name of the backbone; words in capitals stand for names of the library.
-        description: One-line description for the user.
         feature_dim: Length of its penultimate features; None for a whole library.
         weights: `in the package`, `cached`, `to download`, or `any` for a whole library.
         modality: `image` or `text`, what it encodes.
@@ -188,7 +185,6 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
         name: One of `BACKBONES`, `open_clip:ARCH/TAG`, `timm:NAME`, an encoder of texts, or
             `PREFIX:NAME` where an installed package offers backbones with that prefix, such as
             `run:FOLDER`.
-        options: Weights file, kind of features, device and precision.
 
     Raises:
         BackboneError: The name or kind of features is unknown, or the weights are missing or do

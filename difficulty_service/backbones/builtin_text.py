@@ -52,7 +52,6 @@ def load_builtin_text(name: str, options: BackboneOptions) -> Backbone:
     """The built-in encoder of texts.
 
     Args:
-        name: Name under which the user selects it.
         options: Its device receives the features; the rest must be left as it is.
 
     Raises:

@@ -24,8 +24,6 @@ def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: st
     """The image tower of one of open_clip's pretrained models.
 
     Args:
-        name: Name under which the user selects it.
-        options: Weights file, kind of features, device and precision.
         architecture: open_clip's name of the architecture, such as `ViT-B-16`.
         tag: open_clip's name of the pretraining, such as `openai`.
 

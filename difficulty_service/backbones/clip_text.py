@@ -39,9 +39,7 @@ class TextEncoder:
     Attributes:
         name: Name of the backbone whose images share its space.
         weights_sha256: Hex SHA-256 of the weights file.
-        tower: Module that maps tokens to projected features.
         tokenize: Turns phrases into tokens. Shape (phrases, context).
-        options: Device and precision.
         full_mask: Causal mask of the tower for texts of any length; None where it has none.
     """
 
@@ -54,9 +52,6 @@ class TextEncoder:
 
     def encode(self, phrases: Sequence[str]) -> Tensor:
         """Features of phrases, scaled to unit length.
-
-        Args:
-            phrases: At least one.
 
         Returns:
             On the CPU, float32. Shape (phrases, dim).
@@ -90,7 +85,6 @@ def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
 
     Args:
         name: Name of a CLIP among the backbones, or `open_clip:ARCH/TAG`.
-        options: Weights file of the whole CLIP, device and precision.
 
     Raises:
         BackboneError: The backbone is unknown or has no text encoder that can be used here, or the
@@ -172,7 +166,6 @@ def select_text_tower(weights: dict[str, Tensor], path: Path) -> dict[str, Tenso
     Args:
         weights: Tensors by name. Some models keep the text tower under a prefix, others beside
             the image tower without one.
-        path: The weights file, for the message.
 
     Raises:
         BackboneError: The file holds the image tower only.

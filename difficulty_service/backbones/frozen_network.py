@@ -102,13 +102,9 @@ class FrozenNetwork:
     """A backbone that wraps a module in eval mode.
 
     Attributes:
-        name: Name under which the user selects it.
-        feature_dim: Length of a feature vector.
-        preprocessing: Preprocessing of its input images.
         weights_sha256: Hex SHA-256 of the weights file, or `random`.
         network: Module that maps images to features of shape (samples, feature_dim).
         precision: dtype of the network's parameters.
-        memory_format: Memory layout of images that is fastest for the network.
         flip: Whether features are the mean of those of the image and of its mirror image.
     """
 
@@ -152,11 +148,8 @@ def freeze(
     """Moves a network to its device and precision, and measures its feature dimension.
 
     Args:
-        name: Name under which the user selects it.
         network: Module that maps normalised images to features, on the CPU.
-        preprocessing: Preprocessing of its input images.
         weights: Its weights file; None where they are random.
-        options: Device, precision and flip.
 
     Raises:
         BackboneError: The network does not return one vector per image.

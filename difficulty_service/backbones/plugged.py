@@ -34,10 +34,6 @@ class PluggedNetwork(Protocol):
             CPU and in fp32.
         weights: File of its parameters, whose hash identifies them.
         size: As in `Preprocessing`, like the fields that follow.
-        resize: See there.
-        interpolation: See there.
-        mean: See there.
-        std: See there.
     """
 
     reference: str
@@ -76,11 +72,6 @@ def list_plugins() -> list[tuple[str, str]]:
 
 def load_plugged(name: str, plugin: EntryPoint, options: "BackboneOptions") -> "Backbone":
     """A network of another package as a backbone.
-
-    Args:
-        name: Its name, with the prefix.
-        plugin: The entry point of the prefix.
-        options: Device and precision.
 
     Raises:
         BackboneError: The plug-in has no such network, or the options name weights or projected

@@ -19,9 +19,6 @@ class TextEncoder:
     """A backbone whose samples are texts.
 
     Attributes:
-        name: Name under which the user selects it.
-        feature_dim: Length of a feature vector.
-        preprocessing: Turns a text into numbers.
         weights_sha256: Hex SHA-256 of the weights, or of the settings of an encoder without any.
         network: Function from prepared texts, shape (samples, length), to their features, shape
             (samples, feature_dim).

@@ -21,7 +21,6 @@ def require_modality(backbone: str, modality: str) -> None:
     """Refuses a backbone for samples of another kind.
 
     Args:
-        backbone: Name of the backbone.
         modality: `image` or `text`, what the samples are.
 
     Raises:

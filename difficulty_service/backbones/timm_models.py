@@ -27,8 +27,6 @@ def load_timm(
     """One of timm's pretrained networks, up to its pooled or class-token features.
 
     Args:
-        name: Name under which the user selects it.
-        options: Weights file, kind of features, device and precision.
         model: timm's name of the model, with or without a tag, such as `resnet50.tv_in1k`.
         size: Side of the input in pixels; None for that of the pretraining. Position embeddings
             are resampled to another size.

@@ -29,8 +29,6 @@ def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Bac
     """An encoder by its name on the hub or its folder, with its tokenizer.
 
     Args:
-        name: Name under which the user selects it.
-        options: Device and precision; the weights are those of the name.
         model: Name on the Hugging Face hub, or a folder that `save_pretrained` wrote.
 
     Raises:
@@ -73,12 +71,7 @@ def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Bac
 
 @dataclass(frozen=True)
 class Tokens:
-    """Turns a text into ids of tokens.
-
-    Attributes:
-        tokenizer: Tokenizer of transformers.
-        length: Number of tokens to cut or pad to.
-    """
+    """Turns a text into ids of tokens."""
 
     tokenizer: Any
     length: int
@@ -93,12 +86,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class MeanOfTokens:
-    """The mean over the tokens of the last hidden states.
-
-    Attributes:
-        network: Encoder of transformers.
-        padding: Id of the padding token.
-    """
+    """The mean over the tokens of the last hidden states."""
 
     network: Any
     padding: int

@@ -91,8 +91,6 @@ def load_checked(network: nn.Module, weights: Mapping[str, Tensor], what: str) -
 
     Args:
         network: Network that receives the weights, in its own dtype.
-        weights: Tensors by name.
-        what: File and network, for the start of a message.
 
     Raises:
         BackboneError: The weights do not fit; the message shows the difference.
@@ -104,12 +102,7 @@ def load_checked(network: nn.Module, weights: Mapping[str, Tensor], what: str) -
 
 
 def describe_difference(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> str:
-    """Why weights do not fit a network, one line for each reason; empty if they fit.
-
-    Args:
-        expected: Tensors of the network by name.
-        weights: Tensors of the file by name.
-    """
+    """Why weights do not fit a network, one line for each reason; empty if they fit."""
     missing = [
         f"{name} {shape_of(tensor)}" for name, tensor in expected.items() if name not in weights
     ]

@@ -18,7 +18,6 @@ def locate_weights(
 
     Args:
         weights: Path of a local file; None for the file on the hub.
-        backbone: Name of the backbone, for messages.
         repository: Repository on the Hugging Face hub, as `owner/name`.
         filenames: Names that the file may have there, the preferred one first.
 

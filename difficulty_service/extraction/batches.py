@@ -36,9 +36,6 @@ class Image:
     """An image that could be read, now or by an earlier run.
 
     Attributes:
-        sample_id: Id of the sample.
-        label: Class index.
-        content: Digest of the encoded image.
         stamp: Stamp of its file; None where it is not a file of its own.
         known_row: Row of its features among those of earlier runs; None for a new image.
     """
@@ -55,8 +52,6 @@ class Group:
     """Some samples of one shard, before they are read.
 
     Attributes:
-        shard: Shard that the samples belong to.
-        samples: Samples to read, in order.
         reused: Images whose files have not changed since an earlier run.
         bad: Images that could not be read then, and have not changed either.
     """
@@ -72,8 +67,6 @@ class Batch:
     """Some samples of one shard, in order, on their way through the network.
 
     Attributes:
-        shard: Shard that the samples belong to.
-        new: Images that the network has to see.
         reused: Images whose features are known from an earlier run.
         bad: Images that could not be read.
         values: Before encoding, uint8 views of the new images, shape

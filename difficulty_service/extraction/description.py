@@ -12,14 +12,7 @@ from difficulty_service.features.description import FeatureDescription, Recorded
 def describe_features(
     task: ExtractionTask, backbone: Backbone, location: str, reading: DatasetOptions
 ) -> FeatureDescription:
-    """What a store is recognised by when it is resumed, merged or scored.
-
-    Args:
-        task: The dataset and how to extract its features.
-        backbone: The backbone that the task names, loaded.
-        location: Location of the dataset, as the user gave it.
-        reading: Options by which the dataset was read.
-    """
+    """What a store is recognised by when it is resumed, merged or scored."""
     dataset, network, options = task.dataset, task.network, task.options
     return FeatureDescription(
         dataset=location,

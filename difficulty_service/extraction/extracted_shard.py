@@ -21,7 +21,6 @@ class ExtractedShard:
     """What a shard becomes.
 
     Attributes:
-        part: Features of the new images.
         bad_images: Images that could not be read.
         reused: Images whose features are known from an earlier run.
     """
@@ -51,7 +50,6 @@ def make_part(images: Sequence[Image], features: torch.Tensor, run_numbers: Sequ
     """A part.
 
     Args:
-        images: The images of the part, in order.
         features: The runs of an image together. Shape (images * runs, dim).
         run_numbers: Number of each augmented run over an image, from 1; 0 for one plain run.
     """

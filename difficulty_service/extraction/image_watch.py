@@ -9,12 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ImageUnderWay:
-    """An image that is being read or decoded.
-
-    Attributes:
-        sample_id: Id of the sample.
-        seconds: Time since it was begun.
-    """
+    """An image that is being read or decoded."""
 
     sample_id: str
     seconds: float

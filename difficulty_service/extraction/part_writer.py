@@ -23,7 +23,6 @@ class PartWriter:
     """Writes the parts of a store.
 
     Attributes:
-        store: The store.
         dataset: The dataset whose samples the parts hold.
         previous: Features of earlier runs; None if there are none.
         num_new: Number of images so far whose features were not known before.
@@ -96,11 +95,6 @@ def set_aside_changed(dataset: Dataset, store: FeatureStore, shards: Iterable[in
 
     The fingerprint of a dataset tells the sizes of its files only, because times differ from one
     machine to the next. Looks at the path, size and times of every file and reads none.
-
-    Args:
-        dataset: The dataset that the store belongs to.
-        store: A store of this dataset, complete or not.
-        shards: Shards to look at.
 
     Raises:
         FeatureStoreError: A part is damaged.

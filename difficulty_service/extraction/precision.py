@@ -64,7 +64,6 @@ def compare_precisions(
 
     Args:
         task: A dataset of at least 512 images, and how to extract its features.
-        load: Loads the backbone.
         compared: Called after each batch.
 
     Raises:
@@ -186,7 +185,6 @@ class SettledPrecision:
     """The precision that an extraction computes in.
 
     Attributes:
-        network: Options of the backbone, with that precision.
         options: Options of the extraction, with what the precision was chosen by.
         reason: The precision and why it is that one, for the user; None for that of the device.
     """
@@ -218,12 +216,10 @@ def settle_precision(
     the network's options.
 
     Args:
-        task: The dataset, the backbone and its options.
         folder: Folder of the features where those of an earlier run are kept; None to ignore them.
         fitted_on: Description of the features of the Gaussians that will score the features.
         alone: Whether this process extracts the whole dataset. Several, or the nodes of a cluster,
             need not have the same processor and must agree on a precision, so none is compared.
-        load: Loads the backbone.
         compared: Called after each batch of the comparison.
 
     Raises:

@@ -9,7 +9,6 @@ class ShardSubset:
 
     Attributes:
         index: Index of the run, from 0.
-        num_subsets: Number of runs.
     """
 
     index: int = 0

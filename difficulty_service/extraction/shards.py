@@ -62,9 +62,6 @@ def extract_shards(
     Images are read and decoded ahead of the forward pass, across the borders of shards.
 
     Args:
-        task: The dataset and how to extract its features.
-        backbone: The backbone that the task names, loaded.
-        shards: Indices of the shards, in the order in which to extract them.
         on_batch: Called after each batch.
         on_unfinished: Called with the finished batches of a shard, where an error or a key press
             ends the extraction, and once a minute before.

@@ -31,13 +31,7 @@ MOST_IMAGES = 1 << 14
 
 @dataclass(frozen=True)
 class Speed:
-    """The measured speed of a backbone.
-
-    Attributes:
-        name: Name of the backbone.
-        num_images: Number of images that were measured.
-        seconds: Time that they took, from encoded images to features.
-    """
+    """The measured speed of a backbone."""
 
     name: str
     num_images: int
@@ -58,11 +52,6 @@ def measure_speed(name: str, network: BackboneOptions, seconds: float = SECONDS)
 
     One batch goes first, in which libraries choose their kernels; its speed decides how many
     batches are measured, at least one.
-
-    Args:
-        name: Name of the backbone.
-        network: Device, precision and weights, which may be random.
-        seconds: Aim for the duration of the measurement.
 
     Raises:
         BackboneError: The backbone cannot be loaded, or a batch does not fit into memory.

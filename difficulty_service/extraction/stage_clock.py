@@ -17,9 +17,6 @@ class StageTime:
     """Busy time of one stage.
 
     Attributes:
-        name: Name of the stage.
-        busy: Seconds for which the stage was busy, summed over its threads.
-        threads: Number of threads of the stage.
         share: Busy time divided by the time for which its threads existed, 0 to 1.
     """
 

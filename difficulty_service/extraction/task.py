@@ -30,7 +30,6 @@ class ExtractOptions:
     Attributes:
         batch_size: Number of images in one forward pass; None for what suits the device.
         augment_runs: Number of randomly augmented passes over each image; 0 for one plain pass.
-        seed: Seed of the augmentation.
         corruption: Corruption of every image before anything else; None for none.
         preprocess: `fast` or `exact` preprocessing.
         max_pixels: Largest number of pixels of an image.
@@ -97,9 +96,6 @@ class ExtractionTask:
 
     Attributes:
         dataset: The dataset, whose images every node of a cluster must be able to reach.
-        backbone: Name of the backbone.
-        network: Device, precision and weights of the backbone.
-        options: Settings by which images become features.
         known: Images whose features are known from an earlier run; None if there are none.
         watch: Is told which images are being read and decoded in this process; None to tell nobody.
 

@@ -64,7 +64,6 @@ def matrix_of_vectors(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[
 
     Args:
         column: Lists of numbers, all of the same length; a null list becomes a row of NaN.
-        name: Name of the column, for messages.
 
     Returns:
         Shape (rows, dim).
@@ -129,7 +128,6 @@ class ClassLabels:
     """The classes of some rows.
 
     Attributes:
-        names: Name of each class index.
         indices: Class index of each row, or MISSING; int64. Shape (rows,).
     """
 

@@ -38,7 +38,6 @@ class ArrayFeatures:
         positions: Rows of `features` to use, ascending; None for all. Shape (rows,).
         labels: Class indices, int64. Shape (rows,).
         sample_ids: Sample id of each row, strings. Shape (rows,).
-        description: How they were made, as far as that is known.
         warnings: Warnings about rows that are not used, one sentence each.
     """
 

@@ -126,7 +126,6 @@ class FeatureKind(Contract):
         `precision_warnings`.
 
         Args:
-            other: Description of other features.
             names: Words that follow the values, such as `("in the features", "in the Gaussians")`.
         """
         return self._differences(other, names, FeatureKind.marked(MUST_AGREE))
@@ -166,7 +165,6 @@ class FeatureKind(Contract):
 
         Args:
             made_for: Description of the features that Gaussians or a head were made for.
-            owner: What was made for them, such as "the Gaussians".
         """
         agreement = self.agreement_of_precisions(made_for)
         if agreement is None:
@@ -313,8 +311,6 @@ class FeatureDescription(Extraction):
         """How two stores differ in what must agree for the parts of one to be those of the other.
 
         Args:
-            now: The other description.
-            names: Words that follow the values.
             other_dataset: Whether only what the features of an image depend on must agree.
         """
         return differences(

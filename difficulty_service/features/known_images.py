@@ -68,7 +68,6 @@ class KnownImages:
     Attributes:
         contents: Digests of the encoded images, uint8. Shape (images, 32).
         by_content: Rows by 64 bits of the content.
-        by_stamp: Rows by the stamp of the file.
         reasons: Reason why each of the bad images could not be read.
         ids_matter: Whether the sample id has to be the same.
     """

@@ -21,7 +21,6 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
     Args:
         folders: Stores of the same dataset, extracted with the same settings; parts may be missing
             from each of them.
-        out: Folder of the new store; an incomplete one is completed.
 
     Raises:
         FeatureStoreError: The stores differ in their settings, and the message names each

@@ -43,8 +43,6 @@ class MappedFeatures:
     """The features of a file from some row on.
 
     Attributes:
-        path: The file.
-        num_bytes: Size of the file when it was opened.
         features: All features of the file, on mapped memory. Shape (rows, dim).
         first: Row of the file from which rows are counted.
         block_rows: Number of rows of each block of the file but the last.
@@ -118,7 +116,6 @@ class Part:
     """The features of one shard; the rows of a sample, one per augmentation run, are together.
 
     Attributes:
-        sample_ids: Sample id of each row.
         labels: Class indices. Shape (rows,).
         runs: Augmentation run of each row, 0 for none. Shape (rows,).
         features: float32. Shape (rows, dim).
@@ -193,7 +190,6 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
     """Opens a part; its features stay on disk.
 
     Args:
-        path: File of the part.
         columns: Columns to read besides the label: some of `sample_id` and `run`.
         rows: Rows to open, as far as they exist; None for all.
 

@@ -19,8 +19,6 @@ def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
     """The images that a part holds features of.
 
     Args:
-        path: File of the part.
-        runs: Number of rows of an image.
         with_ids: Whether to read the ids of the samples.
 
     Raises:
@@ -48,9 +46,7 @@ def keep_images(path: Path, kept: NDArray[np.bool_], runs: int) -> None:
     """Rewrites a part with some of its images, and without its bad ones.
 
     Args:
-        path: File of the part, which is replaced as a whole.
         kept: Whether to keep an image. Shape (images,).
-        runs: Number of rows of an image.
     """
     open_part(path, []).features()  # checks all of them, or damage would get new checksums
     batch, _ = map_part(path)

@@ -104,10 +104,7 @@ class PreviousFeatures:
     """Features of images that an earlier run has read.
 
     Attributes:
-        files: Files that hold them.
         starts: Number of images before each file. Shape (files,).
-        runs: Number of rows of an image.
-        known: Index of the images.
     """
 
     files: Sequence[Path]
@@ -165,8 +162,6 @@ def prepare_store(
     """A store to write parts to; features of a dataset that has changed since are set aside.
 
     Args:
-        folder: Folder of the store.
-        description: Settings by which the features are extracted.
         resume: Whether to keep the features of an earlier run; otherwise they are deleted first.
 
     Raises:

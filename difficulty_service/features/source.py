@@ -49,7 +49,6 @@ class FeatureSource(Protocol):
         """A part, or some rows of it, whose features are not read yet.
 
         Args:
-            shard: Index of the part.
             columns: Columns to read besides the label: some of `sample_id` and `run`.
             rows: Rows to open, as far as they exist; None for all.
         """

@@ -45,7 +45,6 @@ class FeatureStore:
     """A folder of parts and their description.
 
     Attributes:
-        folder: Folder of the parts.
         description: How the features were made, with the warnings of the extraction once it is
             complete.
     """
@@ -138,7 +137,6 @@ class FeatureStore:
         """The part of one shard, with its features still on disk.
 
         Args:
-            shard: Index of the shard.
             columns: Columns to read besides the label: some of `sample_id` and `run`.
             rows: Rows to open, as far as they exist; None for all.
 
@@ -176,7 +174,6 @@ def create_store(
 
     Args:
         folder: Folder of the store, which is created where it does not exist.
-        description: Settings by which the features are extracted.
         resume: Whether to keep the features of an earlier run; otherwise they are deleted first.
 
     Raises:

@@ -28,7 +28,6 @@ class ChunkSource(Protocol[Chunk]):
 
         Args:
             chunk: One of `chunks`.
-            work: Memory of the calling thread.
 
         Returns:
             The labels of some thousand samples, shape (samples,), and their features block by
@@ -77,7 +76,6 @@ class TransformedChunks(Generic[Chunk]):
     """Labelled features after a transformation of each block, in the chunks of another source.
 
     Attributes:
-        source: Labelled features as they are.
         transform: Function of a block of features and the memory of the calling thread, in which
             the result may be: the next block overwrites it.
     """

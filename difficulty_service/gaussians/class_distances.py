@@ -91,8 +91,6 @@ def distances_of_rows_left_out(
         products: Inner product of each row with each class mean; the distances overwrite them, in
             the same dtype. Shape (samples, classes).
         labels: Class of each sample, one that was fitted. Shape (samples,).
-        classes: The class means.
-        work: Memory of the calling thread.
     """
     num_rows = int(classes.counts.sum())
     place = labels[:, None]

@@ -36,7 +36,6 @@ def oas_intensity(covariance: Tensor, num_samples: int) -> float:
 
     Args:
         covariance: Maximum-likelihood covariance, divided by the number of samples.
-        num_samples: Number of samples it was estimated from.
     """
     dim = len(covariance)
     mean_variance = covariance.trace() / dim
@@ -51,7 +50,6 @@ def ledoit_wolf_intensity(covariance: Tensor, num_samples: int, mean_fourth_powe
 
     Args:
         covariance: Maximum-likelihood covariance, divided by the number of samples.
-        num_samples: Number of samples it was estimated from.
         mean_fourth_power: Mean fourth power of the lengths of the centred samples.
     """
     squared_norm = float(covariance.square().sum())
@@ -114,7 +112,6 @@ def factorise(
     Args:
         covariance: Maximum-likelihood covariance. Shape (dim, dim).
         options: Shrinkage rule and dtype of the matrix products, which sets the noise floor.
-        num_samples: Number of samples it was estimated from.
         mean_fourth_power: See `ledoit_wolf_intensity`; NaN if not computed.
 
     Raises:
@@ -138,7 +135,6 @@ def factorise_with_ridge(covariance: Tensor, ridge: float, variance: float) -> F
     Args:
         covariance: Maximum-likelihood covariance. Shape (dim, dim).
         ridge: Share of `variance` to add to every variance; above zero.
-        variance: Mean variance of all samples.
 
     Raises:
         StatisticsError: All features are the same.

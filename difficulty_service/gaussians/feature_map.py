@@ -85,7 +85,6 @@ class FeatureMap:
 
         Args:
             features: Features as they are. Shape (samples, dim).
-            work: Memory of the thread.
 
         Returns:
             Scaled unit vectors, then similarities, in the dtype of the scale.
@@ -113,7 +112,6 @@ def make_feature_map(
     Args:
         rows: Features as they are, a sample of the dataset. Shape (samples, dim).
         num_landmarks: Number of these rows to compare with; fewer where there are fewer.
-        generator: Chooses the landmarks.
         dtype: dtype of the map.
 
     Raises:

@@ -56,7 +56,6 @@ def fit(
     Args:
         features: Shape (samples, dim).
         labels: Class indices below `num_classes`. Shape (samples,).
-        num_classes: Number of class indices.
         options: Options of the fit; None for the defaults.
 
     Raises:
@@ -71,7 +70,6 @@ def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
 
     Args:
         features: Shape (samples, dim).
-        share: Number of parts of the dataset that contribute rows.
 
     Returns:
         Shape (rows, dim).
@@ -87,10 +85,7 @@ def fit_chunks(
     """Fits Gaussians to a dataset in chunks, which are summed in their order.
 
     Args:
-        source: Labelled features, read once in each pass.
         first_rows: Rows sampled from the whole dataset by `pilot_rows`. Shape (rows, dim).
-        num_classes: Number of class indices.
-        options: Options of the fit.
     """
     pilot = pilot_of(first_rows)
 
@@ -130,8 +125,6 @@ def _fit_with_ridge(source: ChunkSource[Chunk], moments: Moments, options: FitOp
     """Fits Gaussians to unit vectors around the mean, with the ridge of the likeliest labels.
 
     Args:
-        source: Labelled features.
-        moments: Moments of the features as they are.
         options: Options of the fit, with the dtype of the matrix products.
     """
     centre = moments.pilot + moments.class_sums.sum(dim=0) / moments.num_samples

@@ -41,7 +41,6 @@ class Gaussians:
         mean: Mean of all samples. Shape (dim,).
         class_means: Mean of each class; NaN for a class without samples. Shape (classes, dim).
         within: Factor of the covariance that all classes share.
-        agnostic: Factor of the covariance of all samples, which ignores labels.
         options: Options of the fit, with the dtype that was used in place of `auto`.
         warnings: Warnings for the reader of the scores, one sentence each. None is about classes,
             whose names are not known here.
@@ -138,7 +137,6 @@ def fit_gaussians(
     """Fits class Gaussians with a shared covariance, and one Gaussian of all samples.
 
     Args:
-        moments: Moments of all samples.
         options: Shrinkage, and the dtype that the moments were computed in; never `auto`.
         fourth_powers: Fourth powers from a second pass over the features; only for `ledoit-wolf`.
         ridge: Variance to add to every direction, as a share of the mean variance of all samples;

@@ -27,7 +27,6 @@ class LabelVerdict:
     Attributes:
         suspicion: Log-odds that the label is wrong, float64; NaN where there is no other class or
             none without the sample.
-        suspected: Likeliest class other than the label.
     """
 
     suspicion: Tensor
@@ -93,7 +92,6 @@ def judge_labels(
         labels: Given labels. Shape (samples,).
         noise: From `log_noise`, in the same dtype; None for no difference between classes.
             Shape (classes, classes).
-        work: Memory of the calling thread.
     """
     posterior = log_joint
     if noise is not None:

@@ -87,7 +87,6 @@ class ClassDensities:
             features: Mapped features of the fit, the rows of a sample adjacent.
                 Shape (samples * runs, dim).
             labels: Index of the own class of each sample from `places`. Shape (samples,).
-            work: Memory of the calling thread.
 
         Yields:
             As many samples as a core's cache holds the distances of, and their mean over the runs,
@@ -127,7 +126,6 @@ def fit_densities(
     """Class densities with a ridge on the shared covariance.
 
     Args:
-        moments: Moments of all samples.
         ridge: Variance to add to every direction, as a share of the mean variance of all samples.
         runs: Rows per sample.
         matmul_dtype: dtype of the matrix products.
@@ -157,13 +155,7 @@ PRODUCTS_PER_BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Rule:
-    """Class densities with the choice of their ridge and scale.
-
-    Attributes:
-        densities: The densities.
-        choice: Ridge and scale.
-        work: Memory for intermediate results, for each thread.
-    """
+    """Class densities with the choice of their ridge and scale."""
 
     densities: ClassDensities
     choice: RidgeChoice
@@ -226,7 +218,6 @@ def fit_rule(sample: LabelledRows, moments: Moments, matmul_dtype: torch.dtype) 
 
     Args:
         sample: Samples from all over the dataset; only the dimensions of the moments are read.
-        moments: Moments of all samples.
         matmul_dtype: dtype of the matrix products.
 
     Raises:
@@ -244,11 +235,7 @@ def sum_labels(
     """Sums for the label noise over some samples, float64. Shape (classes, classes).
 
     Args:
-        source: Labelled features as they are.
-        counts: Number of rows of each chunk.
         seen: Numbers of the samples, ascending.
-        rule: Densities of mapped features.
-        mapped: The map.
     """
     runs, work = rule.densities.runs, Workspace()
     classes = len(rule.densities.classes)
@@ -275,10 +262,8 @@ def mean_gain_of_noise(sample: LabelledRows, counted: Tensor, sums: Tensor, rule
     """Mean of `gain_of_noise` over the samples that have a density, in nats; NaN without any.
 
     Args:
-        sample: Samples from all over the dataset, mapped.
         counted: As for `gain_of_noise`.
         sums: As for `gain_of_noise`.
-        rule: Densities of mapped features.
     """
     gains, runs = [], sample.runs
     for block in chunk_ranges(len(sample.labels), samples_at_once(rule)):

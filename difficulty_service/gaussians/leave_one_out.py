@@ -22,8 +22,6 @@ def leave_one_row_out(
         squared_distance: Squared distance of each row to the mean of its group, which includes
             the row. Shape (samples,).
         group_rows: Number of rows in each row's group. Shape (samples,).
-        num_rows: Number of rows in the covariance.
-        intensity: Shrinkage intensity of the covariance.
 
     Returns:
         Squared distance to Gaussians fitted without the row; NaN if the group has no other row
@@ -45,8 +43,6 @@ def leave_sample_rows_out(
         gram: Inner products, in the metric of the covariance, of a sample's rows minus the mean
             of their group. Shape (samples, runs, runs).
         group_rows: Number of rows (not samples) in each sample's group. Shape (samples,).
-        num_rows: Number of rows in the covariance.
-        intensity: Shrinkage intensity of the covariance.
 
     Returns:
         Squared distance of each row to Gaussians fitted without its sample; NaN if the group has
@@ -71,7 +67,6 @@ def leave_one_out_rmd(
     """RMD of samples of the fit, each relative to Gaussians fitted without it.
 
     Args:
-        gaussians: Gaussians fitted to these samples among others.
         features: Feature rows; those of one sample are adjacent. Shape (samples * runs, dim).
         labels: Label of each row, or -1 for a class that was not fitted. Shape (samples * runs,).
         md: Squared distance of each row to its class mean. Shape (samples * runs,).

@@ -94,7 +94,6 @@ def compute_moments(
         features: Features in any floating dtype, on any device. Shape (samples, dim).
         labels: Class indices below `num_classes`. Shape (samples,).
         pilot: Point to subtract; the same for all parts of a dataset. Shape (dim,).
-        num_classes: Number of class indices.
         matmul_dtype: dtype of the matrix products within a chunk of rows; sums over chunks are
             float64.
 
@@ -237,7 +236,6 @@ def require_finite(features: Tensor, row_numbers: Tensor) -> None:
     """Raises StatisticsError where features, shape (samples, dim), hold NaN or infinity.
 
     Args:
-        features: Some rows of a dataset.
         row_numbers: Number of each of them in the dataset, for the message. Shape (samples,).
     """
     bad = (~torch.isfinite(features)).any(dim=1).nonzero().flatten()

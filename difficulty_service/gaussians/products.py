@@ -182,7 +182,6 @@ class Projection:
     A triangular map costs little more than half as much as a full one.
 
     Attributes:
-        rank: Number of rows of the map.
         triangle: Transposed map if it is triangular on a CPU, otherwise None. Shape (dim, dim).
         upper: Whether the triangle is an upper one.
         panels: Panels of any other map: slice of rows, slice of columns that are not all zero, and

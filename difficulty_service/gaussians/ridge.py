@@ -113,7 +113,6 @@ def choose_ridge(sample: LabelledRows, moments: Moments) -> float:
 
     Args:
         sample: Samples from all over the dataset; those alone in their class do not count.
-        moments: Moments of all samples.
 
     Returns:
         One of RIDGES. The largest of them where no sample has another one of its class, or there

@@ -35,7 +35,6 @@ def read_samples(
     """Reads the rows of some samples.
 
     Args:
-        source: Labelled features; the rows of a sample follow each other.
         counts: Number of rows of each chunk, from `count_rows`.
         chosen: Numbers of the samples, ascending. Shape (samples,).
         runs: Rows per sample.
@@ -60,7 +59,6 @@ def read_chunk_samples(
 
     Args:
         source: As for `read_samples`; a chunk has all rows of its samples.
-        chunk: One of its chunks.
         first_row: Number of its first row in the dataset.
         chosen: As for `read_samples`.
         runs: As for `read_samples`.
@@ -89,7 +87,6 @@ def rows_of(chosen: Tensor, runs: int, first_row: int, num_rows: int) -> Tensor:
         chosen: Numbers of the samples, ascending. Shape (samples,).
         runs: Rows per sample.
         first_row: Number of the first row in the dataset; a sample may begin before it.
-        num_rows: Number of rows.
     """
     ends = torch.tensor([first_row // runs, -(-(first_row + num_rows) // runs)])
     first, last = torch.searchsorted(chosen, ends).tolist()

@@ -18,8 +18,6 @@ class Samples:
         features: Features of each sample, the mean of its augmentation runs; float32 on the CPU.
             Shape (samples, dim).
         labels: Class indices, int64. Shape (samples,).
-        num_classes: Number of classes of the dataset.
-        seed: Seed of whatever is random.
     """
 
     features: "Tensor"

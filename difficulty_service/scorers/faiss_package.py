@@ -11,9 +11,6 @@ from difficulty_service.base.errors import MissingPackage, Setting, StatisticsEr
 def load_faiss(parameter: str = "scorers") -> ModuleType:
     """Imports faiss and limits it to the number of threads that torch uses.
 
-    Args:
-        parameter: Parameter that asked for what needs faiss, for the message.
-
     Raises:
         MissingPackage: Neither build of faiss is installed.
     """

@@ -31,8 +31,6 @@ def fit_kmeans(features: Tensor, num_clusters: int, seed: int) -> Tensor:
 
     Args:
         features: Shape (samples, dim).
-        num_clusters: Number of centroids; the number of classes is a good choice.
-        seed: Seed of the choice of samples and of the initial centroids.
 
     Returns:
         Centroids, float32 on the CPU. Shape (num_clusters, dim).

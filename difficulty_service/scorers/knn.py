@@ -42,7 +42,6 @@ def knn_distance(
     Args:
         queries: Shape (samples, dim).
         references: Shape (references, dim).
-        num_neighbours: Number of nearest references to average over.
         exclude_self: Whether row i of the queries is row i of the references and must not be its
             own neighbour; its exact duplicates may be.
 

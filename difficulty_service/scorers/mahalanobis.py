@@ -45,8 +45,6 @@ class Distances:
 
     Attributes:
         md: Distance to the mean of the own class; NaN if that class has fewer than two samples.
-        md_agnostic: Distance to the mean of all samples.
-        rmd: Difference md - md_agnostic.
         nearest_label: Class with the smallest md among those with at least two samples, int64.
         label_margin: md minus the smallest md of another class; another class fits better if it
             is positive. NaN if there is no other class.
@@ -70,7 +68,6 @@ class RelativeMahalanobis:
     Attributes:
         centre: As for `Gaussians`. Shape (dim,).
         mean: Mean of all samples. Shape (dim,).
-        whitening: Whitening map of the covariance within classes.
         discriminant: Map to the space of the class points; None where that is the whitened space.
         agnostic: Whitening map of the covariance of all samples; None if not needed.
         class_points: Class means in the discriminant space. Shape (classes, rank).

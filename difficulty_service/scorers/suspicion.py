@@ -62,8 +62,6 @@ class LabelPosteriors:
         suspicion: Densities with landmarks; None where `suspicion` is not asked for.
         noise: Logarithms of label noise, from `log_noise`; None where they make no label more
             probable, or without `suspicion`.
-        description: Choices that were made, by the name of each scorer.
-        work: Memory for mapped features, for each thread.
     """
 
     feature_map: FeatureMap
@@ -128,11 +126,8 @@ class PosteriorOptions:
     """Options of `fit_posteriors`.
 
     Attributes:
-        names: Some of POSTERIORS.
-        num_classes: Number of class indices.
         runs: Rows per sample.
         matmul_dtype: dtype of the matrix products.
-        seed: Seed of landmarks and samples.
     """
 
     names: Collection[str]
@@ -145,10 +140,6 @@ class PosteriorOptions:
 @one_thread_per_product()
 def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> LabelPosteriors:
     """Fits what scores the labels of a dataset, in two passes over it and parts of a third.
-
-    Args:
-        source: Labelled features; the rows of a sample follow each other.
-        options: What to fit, and how.
 
     Raises:
         StatisticsError: All features are the same, or a feature is not finite.

@@ -80,7 +80,6 @@ class MeanDensities:
         Args:
             pieces: Log-densities of its samples in their order, in the order of the fields.
             rows: Row in the store of each shared sample. Shape (samples,).
-            share: Weight of the store.
         """
         places = torch.full((int(rows.max()) + 1,), -1)
         places[torch.from_numpy(rows)] = torch.arange(len(rows))
@@ -99,7 +98,6 @@ def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) 
     Three numbers for each sample and class are held in memory.
 
     Args:
-        stores: At least two complete stores, by a name for messages.
         options: Settings of the Gaussians of `rmd` and its like.
 
     Returns:
@@ -144,13 +142,9 @@ class _PieceDensities:
     """Log-densities of the samples of pieces of a store; may be called by any thread.
 
     Attributes:
-        store: The store.
         feature_map: Map to the features of both densities; those of `agree` are the first of them.
         suspicion_map: Map to those of `suspicion`, which is the same unless samples are few.
         agree: Densities without landmarks.
-        suspicion: Densities with landmarks.
-        classes: Labels in the store of the classes to compare.
-        work: Memory for mapped features.
     """
 
     store: FeatureSource

@@ -32,12 +32,7 @@ HASHES_PER_CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Copy:
-    """A sample that has copies.
-
-    Attributes:
-        sample_id: Its id.
-        label: Its label in the store.
-    """
+    """A sample that has copies."""
 
     sample_id: str
     label: int
@@ -52,7 +47,6 @@ class Duplicates:
             Shape (copies,).
         groups: Index of the group of samples with the same first sample. Shape (copies,).
         first_ids: Id of the first sample of each group. Shape (groups,).
-        num_conflicting: Number of samples that have a copy with another label.
         conflict: The first such sample, and its first copy with another label; None where there
             are none.
     """
@@ -68,7 +62,6 @@ class Duplicates:
 
         Args:
             start: Position of the first of them.
-            num_rows: Number of samples.
         """
         copies = slice(*np.searchsorted(self.positions, (start, start + num_rows)))
         rows = self.positions[copies] - start
@@ -106,7 +99,6 @@ def find_duplicates(store: FeatureSource, hashes: NDArray[np.uint64]) -> Duplica
     """Copies among the samples of a store with one row per sample.
 
     Args:
-        store: A complete store.
         hashes: Hash of the features of each sample, by `hash_rows`; empty to look for no copies.
             Shape (samples,).
     """
@@ -178,7 +170,6 @@ def find_near_duplicates(store: FeatureSource, num_samples: int, threshold: floa
 
     Args:
         store: A complete store; the features of a sample with several rows are averaged.
-        num_samples: Number of samples of the store.
         threshold: Smallest cosine of near duplicates, in (0, 1].
 
     Returns:

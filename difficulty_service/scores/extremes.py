@@ -16,9 +16,7 @@ class TopRows:
     """The rows with the largest values of a column, of all rows seen so far.
 
     Args:
-        count: Number of rows to keep.
         column: Column to compare; rows without a value are left out.
-        shown: Other columns to keep.
         largest: Whether to keep the largest values, or else the smallest.
 
     Attributes:
@@ -44,15 +42,7 @@ class TopRows:
 
 
 class Extremes:
-    """The samples at the ends of a score file.
-
-    Args:
-        count: Number of samples to keep of each kind.
-        evidence: Column of OTHER_CLASS that doubtful samples are known by.
-
-    Attributes:
-        evidence: That column.
-    """
+    """The samples at the ends of a score file."""
 
     def __init__(self, count: int, evidence: str = "label_margin") -> None:
         self.evidence = evidence

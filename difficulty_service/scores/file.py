@@ -112,7 +112,6 @@ def write_scores(path: Path, parts: pa.Table | Iterable[pa.Table], provenance: P
         path: File to write, which ends in .parquet, .csv or .jsonl; an existing one is replaced.
         parts: One table, or several that become a row group each, with the same columns. These
             are columns of SCHEMA, in any order; those that were not computed are left out.
-        provenance: Where the scores come from; the schema version is added.
 
     Raises:
         ScoreFileError: The name has another ending or is that of a folder, or a column is unknown,

@@ -40,7 +40,6 @@ def fit_store(store: FeatureSource, options: FitOptions) -> FittedGaussians:
     """Gaussians of all features of a complete store, read part by part.
 
     Args:
-        store: A complete store.
         options: Settings of the fit; its number of augmentation runs is replaced by the store's.
 
     Raises:
@@ -103,8 +102,6 @@ def fit_store_posteriors(
     The memory does not grow with the store.
 
     Args:
-        store: A complete store.
-        scorers: Names of scorers.
         matmul_dtype: dtype of the matrix products.
 
     Raises:

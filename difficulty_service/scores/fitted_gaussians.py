@@ -109,12 +109,7 @@ def _to_gaussians(
 
 @dataclass(frozen=True)
 class FittedGaussians:
-    """All that is needed to score features, and to tell whether the scores would make sense.
-
-    Attributes:
-        gaussians: The fitted Gaussians.
-        description: Description of the feature store they were fitted to.
-    """
+    """All that is needed to score features, and to tell whether the scores would make sense."""
 
     gaussians: Gaussians
     description: FeatureDescription
@@ -229,10 +224,6 @@ def _describe(descriptions: Sequence[FeatureDescription]) -> FeatureDescription:
 
 def require_same_features(description: FeatureDescription, fitted_on: FeatureDescription) -> None:
     """Refuses Gaussians that were fitted to another kind of features, or to other classes only.
-
-    Args:
-        description: Description of the features to score.
-        fitted_on: Description of the features that the Gaussians were fitted to.
 
     Raises:
         StatisticsError: The features are not of the same kind, and the message names each

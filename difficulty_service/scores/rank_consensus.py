@@ -36,9 +36,6 @@ Texts = NDArray[np.object_]
 def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
     """The consensus of score files of the same samples.
 
-    Args:
-        files: At least two score files, by a name for messages.
-
     Returns:
         A score file of the samples that all files have, in the order of the first one, with the
         columns that all of them have. A number that one file lacks is null. `label_probability` is

@@ -45,8 +45,6 @@ class Classes:
     """The classes of a score file: those of the Gaussians, then those only the data has.
 
     Attributes:
-        names: Name of each label of the score file.
-        num_fitted: Number of classes that the Gaussians know.
         label_of: Label in the score file of each label of the store. Shape (store classes,).
     """
 
@@ -83,9 +81,7 @@ def score_rows(
     """Scores every sample of a store: the columns of a score file that need no other samples.
 
     Args:
-        store: A complete store.
         gaussians: Gaussians fitted to this store or to another one with the same kind of features.
-        classes: Classes of the score file.
         scorers: Names of `SCORERS`; the Mahalanobis columns are
             always there.
         left_out: Whether the Gaussians were fitted to these samples, so that each sample can also
@@ -126,15 +122,8 @@ class _PieceScorer:
     """Scores pieces of a store; may be called by any thread.
 
     Attributes:
-        store: The store.
-        classes: Classes of the score file.
-        names: Names of the classes, as a column.
-        gaussians: Gaussians to score against, of features that are prepared.
-        prepare: Prepares a block of features for them.
-        distances: Distances of a block of features to them.
         left_out: Whether the Gaussians were fitted to these samples.
         posteriors: What scores the labels; None for no such columns.
-        work: Memory for intermediate results.
     """
 
     store: FeatureSource

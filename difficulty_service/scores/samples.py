@@ -64,7 +64,6 @@ class ScoredSamples:
     """The scores of all samples; larger is harder.
 
     Attributes:
-        ids: Id of each sample.
         labels: Class indices. Shape (samples,).
         nearest: Indices of the classes that fit best, -1 where none is known; the likeliest other
             class where a label is suspicious. Shape (samples,).
@@ -73,7 +72,6 @@ class ScoredSamples:
             NaN where there is none. Shape (samples,).
         percentiles: Percentiles of `rmd`, NaN where there is none. Shape (samples,).
         copy_of: Id of the first sample that each one is a copy or near copy of; null for others.
-        names: Name of each class index that occurs.
         suspicion: Log-odds that each label is wrong, NaN where there are none; None where the
             score file does not have them. Shape (samples,).
         agnostic: Distances to all samples, NaN where there is none; None where the score file does
@@ -142,7 +140,6 @@ def columns_to_read(present: Collection[str], *others: str) -> list[str]:
     """Columns that the report reads of a score file.
 
     Args:
-        present: Columns of the file.
         others: More columns, which are read if the file has them.
     """
     optional = (SUSPICION, SUSPECTED, AGNOSTIC, *COPIES, *MEASURES, *others)

@@ -25,8 +25,6 @@ class LabelledIds:
     """The samples of one input.
 
     Attributes:
-        name: Name of the input, for messages.
-        sample_ids: Sample ids, each once.
         label_names: Class name of each sample. Shape (samples,).
     """
 
@@ -43,7 +41,6 @@ class SharedSamples:
         sample_ids: Their ids, in the order of the first input.
         label_names: Their class names. Shape (samples,).
         rows: Row of each sample in each input. Shape (samples,) each.
-        warnings: A sentence about each input that has further samples.
     """
 
     sample_ids: pa.Array
@@ -54,9 +51,6 @@ class SharedSamples:
 
 def share_samples(inputs: Sequence[LabelledIds]) -> SharedSamples:
     """Matches the samples of several inputs.
-
-    Args:
-        inputs: At least one.
 
     Raises:
         UnmatchedScores: An id occurs twice in an input, no sample is in all inputs, or one has
@@ -169,10 +163,6 @@ def describe_consensus(
 
     Args:
         kind: What was averaged: "log-densities" or "ranks".
-        provenances: Provenance of each input, by its name.
-        table: The consensus.
-        class_names: Name of each class index.
-        warnings: Warnings about the inputs.
 
     Returns:
         What all inputs have in common, their backbones, counts, and under `consensus`

@@ -38,7 +38,6 @@ class RowCounts:
     """Counts over the rows of a score file.
 
     Attributes:
-        samples: Number of rows.
         compared: Number of rows that are compared with other classes, by a label margin.
         doubtful: Number of rows that look more like another class: label margin above 0.
         suspicious: Number of rows whose suspicion is above 0; None without that column.
@@ -83,14 +82,7 @@ def row_warnings(
     store_names: Sequence[str],
     copies: Mapping[str, Duplicates],
 ) -> list[str]:
-    """Sentences about samples without scores, a single class, and copies with different labels.
-
-    Args:
-        counts: Counts over all rows.
-        classes: Classes of the score file.
-        store_names: Class names of the store, for the labels of the copies.
-        copies: The copies that were looked for, by their column.
-    """
+    """Sentences about samples without scores, a single class, and copies with different labels."""
     sentences = []
     if counts.unscored:
         names = list_names([classes.names[label] for label in sorted(counts.unscored)])
@@ -135,8 +127,6 @@ class ScoreSummary:
     """Summary of a score file.
 
     Attributes:
-        num_samples: Number of rows of the score file.
-        num_scored: Number of rows that have an RMD.
         num_compared: Number of rows that are compared with other classes, by a label margin.
         evidence: Column that is above 0 where a sample looks more like another class: `suspicion`
             where it was asked for, `label_margin` elsewhere.
@@ -144,10 +134,7 @@ class ScoreSummary:
         num_duplicates: Number of rows whose features are those of an earlier row.
         num_near_duplicates: Number of rows that are near duplicates of an earlier row; None where
             they were not looked for.
-        modality: What the samples are: image or text.
-        warnings: Warnings for the reader of the scores, one sentence each.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
-        easiest: The easiest samples, from hard to easy.
         doubtful: The samples that look most like another class than their own, the clearest
             first: sample_id, label_name, the name of the other class, and the evidence.
     """
@@ -183,8 +170,6 @@ def score_store(
     once, or near duplicates.
 
     Args:
-        store: A complete store.
-        fitted: Gaussians fitted to this store or to another one.
         out: Score file to write; its folder also holds the unranked scores meanwhile.
         options: What is computed beside the Mahalanobis columns.
 
@@ -241,11 +226,7 @@ def score_in_memory(
 
 
 class _Rows:
-    """The rows of a score file but for their percentiles and copies, and what is known of all.
-
-    Attributes:
-        counts: Counts over the rows that were taken so far.
-    """
+    """The rows of a score file but for their percentiles and copies, and what is known of all."""
 
     def __init__(
         self, store: FeatureSource, fitted: FittedGaussians, options: ScorerOptions

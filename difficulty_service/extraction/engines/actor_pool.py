@@ -68,9 +68,7 @@ class Worker:
     """An actor as the driver sees it.
 
     Attributes:
-        handle: Handle of the actor.
         node: Id of the node; empty until the actor has found room.
-        host: Name of the machine.
         loaded: Whether the backbone is loaded.
         assigned: Shards assigned and not yet returned, in order, by the reference to the result.
     """
@@ -86,9 +84,6 @@ class ActorPool:
     """Actors, the shards assigned to them, and the shards that wait.
 
     Args:
-        actors: Starts actors and talks to them.
-        plan: Number of actors.
-        images_of: Number of images of each shard to extract.
         expected: Environment that every node must have.
     """
 

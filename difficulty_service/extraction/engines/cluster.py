@@ -33,9 +33,6 @@ class ActorPlan:
 
     Attributes:
         min_actors: Number of actors that must find room before anything is extracted.
-        max_actors: Number of actors to start.
-        cpus: Number of cores that each actor reserves and decodes on.
-        gpus: Number of GPUs that each actor reserves.
     """
 
     min_actors: int
@@ -55,9 +52,6 @@ def plan_actors(
 
     Args:
         nodes: Resources of each node, in use or not: `CPU`, `GPU`.
-        device: Device that runs the backbone.
-        cluster: Number of actors to start.
-        num_shards: Number of shards; more actors than that would be idle.
         workers: Number of cores for each actor; None for one without a GPU, and for a GPU's share
             of its node's cores with one.
 

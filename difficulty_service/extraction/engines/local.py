@@ -73,9 +73,6 @@ class Engine(Protocol):
         """Extracts shards and writes each as soon as it is complete.
 
         Args:
-            task: The dataset and how to extract its features.
-            backbone: The backbone that the task names, loaded in this process.
-            shards: Indices of the shards to extract.
             writer: Writes the features; only this process calls it.
             on_batch: Called with the number of images done since the last call and the number of
                 bad ones among them; both may be negative after work was lost. Whatever it raises

@@ -98,7 +98,6 @@ def choose_on_cluster(device: str, cluster: ClusterOptions) -> tuple[torch.devic
 
     Args:
         device: Name of a device; auto is a GPU where the cluster has any.
-        cluster: The cluster to connect to.
 
     Raises:
         EngineError: The device is a GPU and the cluster has none, or the cluster does not answer.
@@ -124,11 +123,7 @@ def choose_on_cluster(device: str, cluster: ClusterOptions) -> tuple[torch.devic
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Extracts shards on a Ray cluster; see `Engine`.
-
-    Attributes:
-        cluster: The cluster, and the number of actors.
-    """
+    """Extracts shards on a Ray cluster; see `Engine`."""
 
     cluster: ClusterOptions
 
@@ -179,10 +174,6 @@ class ShardActor(ShardExtractor):
 
 class RayActors:
     """Actors of Ray, as the pool needs them.
-
-    Args:
-        task: The dataset and how to extract its features.
-        plan: Resources that each actor reserves.
 
     Raises:
         EngineError: The dataset cannot be serialised.

@@ -93,13 +93,7 @@ class ProgressCounter:
 
 @dataclass
 class ProgressReporter:
-    """Turns the state of all shards into calls with what has changed.
-
-    Attributes:
-        on_batch: The callback.
-        finished: Images done and bad images of the shards that are written.
-        reported: Images done and bad images in all calls so far.
-    """
+    """Turns the state of all shards into calls with what has changed."""
 
     on_batch: BatchCallback
     finished: tuple[int, int] = (0, 0)
