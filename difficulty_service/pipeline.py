@@ -13,26 +13,25 @@ from typing import Any
 
 import torch
 
-from difficulty_service.backbones import DEFAULT_BACKBONE, Loader, load_backbone
+from difficulty_service.backbones import BACKBONES, DEFAULT_BACKBONE, Loader, load_backbone
 from difficulty_service.backbones.backbone import (
     BackboneOptions,
     choose_device,
     choose_precision,
 )
-from difficulty_service.backbones.default import default_backbone
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
+from difficulty_service.backbones.weights_files import CLIP_FILENAMES, locate_weights
+from difficulty_service.base.errors import BackboneError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.extraction.description import describe_features
 from difficulty_service.extraction.engines.cluster import ClusterOptions
 from difficulty_service.extraction.engines.local import Engine, LocalEngine
 from difficulty_service.extraction.extracted_shard import warn_of_unreadable_classes
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.part_writer import PartWriter, set_aside_changed
 from difficulty_service.extraction.precision import settle_precision
-from difficulty_service.extraction.shard_subset import ShardSubset
 from difficulty_service.extraction.stage_clock import StageClock
-from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.extraction.task import ExtractionTask, ExtractOptions, describe_features
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.errors_file import BadImage, write_errors
 from difficulty_service.features.previous import (
@@ -49,6 +48,22 @@ from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import ScoreSummary, score_store
+
+
+@dataclass(frozen=True)
+class ShardSubset:
+    """The shards of one of several runs that divide a dataset among them.
+
+    Attributes:
+        index: Index of the run, from 0.
+    """
+
+    index: int = 0
+    num_subsets: int = 1
+
+    def includes(self, shard: int) -> bool:
+        """Whether a shard belongs to the subset."""
+        return shard % self.num_subsets == self.index
 
 
 @dataclass(frozen=True)
@@ -407,3 +422,24 @@ def _choose_engine(request: ExtractRequest) -> Engine:
     from difficulty_service.extraction.engines.ray_cluster import RayEngine
 
     return RayEngine(request.cluster)
+
+
+BUILTIN = "builtin"
+
+
+def default_backbone() -> tuple[str, list[str]]:
+    """The best backbone that can be had; downloads its weights where they are not cached.
+
+    Returns:
+        Its name, and warnings, one sentence each: that the weights of the default backbone are
+        missing, so that the small network of the package takes its place.
+    """
+    repository = BACKBONES[DEFAULT_BACKBONE].repository or ""
+    try:
+        locate_weights(None, DEFAULT_BACKBONE, repository, CLIP_FILENAMES)
+    except BackboneError as error:
+        return BUILTIN, [
+            f"{error.problem}; the backbone is therefore {BUILTIN}, a small network that tells "
+            f"photographs apart less well than {DEFAULT_BACKBONE} does"
+        ]
+    return DEFAULT_BACKBONE, []

@@ -16,8 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from difficulty_service.cli.console import err, out, print_warnings
-from difficulty_service.cli.rate_column import RateColumn
+from difficulty_service.cli.console import RateColumn, err, out, print_warnings
 from trainer.config import Recipe
 from trainer.own_code import describe_own
 from trainer.run_folder import FINAL, read_json, seed_folder

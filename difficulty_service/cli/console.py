@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.progress import ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
 
@@ -61,3 +62,11 @@ def print_warnings(sentences: Sequence[str]) -> None:
     """Prints one line each, on standard error."""
     for sentence in sentences:
         err.print(f"warning: {sentence}", markup=False)
+
+
+class RateColumn(ProgressColumn):
+    """Images or samples per second, over the last half minute."""
+
+    def render(self, task: Task) -> Text:
+        """The rate, or a dash before the first batch."""
+        return Text(f"{task.speed:,.0f}/s" if task.speed else "-/s")

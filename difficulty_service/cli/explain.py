@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from difficulty_service.cli.console import err, print_table, print_warnings
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.extract import build_request, report_extraction, report_settled
-from difficulty_service.cli.interruption import exit_when_interrupted
+from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.scored_images import find_images, reading_of
 from difficulty_service.options import (
     ExtractionOptions,

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from difficulty_service.cli.console import err, out, print_table, print_warnings
-from difficulty_service.cli.interruption import exit_when_interrupted
+from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.score_report import report_dataset
 from difficulty_service.cli.wrong_call import WrongCall, options
 from difficulty_service.options import ExtractionOptions
 
 if TYPE_CHECKING:
     from difficulty_service.cli.progress import ImageProgressBar
-    from difficulty_service.extraction.shard_subset import ShardSubset
     from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.features.previous import Reuse
-    from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, SettledExtraction
+    from difficulty_service.pipeline import (
+        ExtractedDataset,
+        ExtractRequest,
+        SettledExtraction,
+        ShardSubset,
+    )
 
 
 def extract(
@@ -76,7 +80,7 @@ def parse_subset(text: str) -> "ShardSubset":
     Raises:
         WrongCall: The text is not of the form I/N with I from 0 to N-1.
     """
-    from difficulty_service.extraction.shard_subset import ShardSubset
+    from difficulty_service.pipeline import ShardSubset
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or int(match[1]) >= int(match[2]):

@@ -2,14 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
-from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.text_encoders import require_modality
+from difficulty_service.base.contract import given
 from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.sample import Dataset, ImageOpener
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.extraction.image_watch import ImageWatch
-from difficulty_service.features.description import PrecisionPilot
+from difficulty_service.features.description import (
+    FeatureDescription,
+    PrecisionPilot,
+    RecordedOptions,
+)
 from difficulty_service.features.known_images import KnownImages
 from difficulty_service.images.header import read_encoded
 from difficulty_service.images.preparation import (
@@ -125,3 +131,33 @@ def _refuse_image_options(options: ExtractOptions) -> None:
             raise DatasetError(
                 f"{name} does not apply to texts", "leave out ", Setting(name), parameter=name
             )
+
+
+def describe_features(
+    task: ExtractionTask, backbone: Backbone, location: str, reading: DatasetOptions
+) -> FeatureDescription:
+    """What a store is recognised by when it is resumed, merged or scored."""
+    dataset, network, options = task.dataset, task.network, task.options
+    return FeatureDescription(
+        dataset=location,
+        dataset_options=RecordedOptions.of_options(reading),
+        fingerprint=dataset.fingerprint,
+        class_names=tuple(dataset.class_names),
+        num_samples=len(dataset.labels),
+        num_shards=dataset.num_shards,
+        shard_size=dataset.shard_size,
+        backbone=backbone.name,
+        weights_sha256=backbone.weights_sha256,
+        feature_dim=backbone.feature_dim,
+        preprocessing=backbone.preprocessing.describe(),
+        augment_runs=options.augment_runs,
+        seed=options.seed,
+        package_version=version("difficulty-service"),
+        **network.describe(),
+        **given(
+            containers=dataset.containers,
+            precision_pilot=options.precision_pilot,
+            corruption=options.corruption and str(options.corruption),
+        ),
+        **({"modality": "text"} if dataset.modality == "text" else options.describe()),
+    )

@@ -11,9 +11,8 @@ from difficulty_service.audit.score_comparison import compare_scores as compare
 from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.interface.score import warn
 from difficulty_service.interface.scores import Scores
-from difficulty_service.scores.consensus import consensus_of
+from difficulty_service.scores.consensus import consensus_of, rank_consensus
 from difficulty_service.scores.file import ScoreFile, read_scores
-from difficulty_service.scores.rank_consensus import rank_consensus
 
 
 def compare_scores(

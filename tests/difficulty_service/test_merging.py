@@ -14,7 +14,6 @@ from torch import Tensor
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import FeatureStoreError, StatisticsError
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.extraction.shard_subset import ShardSubset
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.errors_file import read_errors
 from difficulty_service.features.merging import merge_stores
@@ -22,7 +21,7 @@ from difficulty_service.features.part import Part
 from difficulty_service.features.store import FeatureStore, create_store
 from difficulty_service.gaussians.fit_options import FitOptions, Shrinkage
 from difficulty_service.gaussians.fitting import fit
-from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.pipeline import ExtractRequest, ShardSubset, extract
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, merge_gaussians
 

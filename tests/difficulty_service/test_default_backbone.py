@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.backbones import BACKBONES, DEFAULT_BACKBONE
-from difficulty_service.backbones.default import default_backbone
+from difficulty_service.pipeline import default_backbone
 
 
 @pytest.fixture(autouse=True)
