@@ -286,7 +286,7 @@ def _settle(
     elif not name:
         name, warnings = default_backbone()
     settled = settle_precision(
-        ExtractionTask(dataset, name, request.network, request.options),
+        ExtractionTask(dataset, name, request.network, request.options, watch=request.watch),
         request.out if request.resume else None,
         fitted_on,
         alone=request.cluster is None and request.subset.num_subsets == 1,
