@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.audit.agreement import rank_agreement, ranks
-from difficulty_service.audit.columns import match_ids
+from difficulty_service.audit.audit import match_ids
 from difficulty_service.base.errors import AuditError
 from difficulty_service.scores.columns import require_columns
 from difficulty_service.scores.file import ScoreFile

@@ -5,17 +5,37 @@ image, and what is outside a class folder is listed as skipped, as are empty cla
 hidden files and metadata files of file managers are ignored.
 """
 
+import os
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.listing import Listing, as_text
-from difficulty_service.datasets.sample import Skipped
-from difficulty_service.datasets.storage import Entry
+from difficulty_service.base.errors import DatasetError, ImageError, Setting
+from difficulty_service.datasets.image_openers import (
+    extension_problem,
+    has_image_extension,
+    open_image,
+)
+from difficulty_service.datasets.listing import Listing, as_text, build_dataset, check_options
+from difficulty_service.datasets.sample import (
+    Dataset,
+    DatasetOptions,
+    FileOpener,
+    ImageOpener,
+    Skipped,
+)
+from difficulty_service.datasets.storage import (
+    Entry,
+    StoredPath,
+    is_folder,
+    list_folder,
+    list_tree,
+    resolve,
+)
 
 IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 _SPLIT_NAMES = frozenset(
@@ -130,10 +150,10 @@ def _class_folders(tree: Tree, location: str, split: str | None) -> tuple[list[s
 
 def strays(entries: list[Entry], prefix: str = "") -> Iterator[Skipped]:
     """The entries beside class folders, each with the reason why it is no sample."""
-    for name, is_folder, _ in entries:
-        if is_folder and has_image_extension(name):
+    for name, is_dir, _ in entries:
+        if is_dir and has_image_extension(name):
             yield prefix + name, "a folder with the extension of an image"
-        elif not is_folder:
+        elif not is_dir:
             kind = "an image" if has_image_extension(name) else "a file"
             yield prefix + name, f"{kind} outside the class folders"
 
@@ -198,3 +218,70 @@ def _scan_once(tree: Tree, folder: str, above: frozenset[Hashable]) -> tuple[lis
         return ([] if identity in above else tree.scan(folder)), identity
     except OSError:  # listed as an entry without content; opening it raises the reason
         return [], None
+
+
+def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
+    """Opens a folder whose sub-folders are the classes, sorted by name.
+
+    Args:
+        location: The folder; with a split, the folder that contains the folders of the splits.
+        options: Options, of which the split, the limit and the shard size apply.
+
+    Raises:
+        DatasetError: The folder does not exist, has no class folders or no files in them, or it
+            has splits and none is chosen.
+    """
+    unused = ("image_column", "label_column", "id_column")
+    check_options(options, "a folder of class folders", unused)
+    place = resolve(location, options.boundary)
+    if not is_folder(place, location):
+        raise DatasetError(
+            f"{location!r} does not exist or is not a folder",
+            "check the path or URI",
+            parameter="location",
+        )
+    tree = _tree(place, location)
+    folders = find_class_folders(tree, location, options.split)
+    open_at = partial(_open_at, place, folders.paths)
+    return build_dataset(location, options, folders.listing(), open_at, folders.describe)
+
+
+def _tree(place: StoredPath, location: str) -> Tree:
+    if place.is_local:
+        return Tree(partial(_scan_local, place), partial(_local_identity, place))
+    try:
+        folders = list_tree(place)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{location!r} cannot be listed: {error}") from error
+    return Tree(lambda folder: visible(folders.get(folder, [])), lambda folder: folder)
+
+
+def _scan_local(place: StoredPath, folder: str) -> list[Entry]:
+    return visible(list_folder(place.join(folder)))
+
+
+def _local_identity(place: StoredPath, folder: str) -> Hashable:
+    status = os.stat(place.join(folder).path)  # noqa: PTH116 - keeps names that are not UTF-8
+    return status.st_dev, status.st_ino
+
+
+def _open_at(
+    place: StoredPath, paths: list[str], positions: NDArray[np.int64]
+) -> Iterator[ImageOpener]:
+    for position in positions.tolist():
+        entry = place.join(paths[position])
+        opener = partial(_open_entry, entry)
+        yield FileOpener(entry.path, opener) if entry.is_local else opener
+
+
+def _open_entry(place: StoredPath) -> BinaryIO:
+    """Opens one entry of a class folder.
+
+    Raises:
+        ImageError: The entry is not an image file, or cannot be read.
+    """
+    if has_image_extension(place.name):
+        return open_image(place)
+    if place.is_local:  # opening a pipe or an empty folder raises a more specific reason
+        open_image(place).close()
+    raise ImageError(extension_problem(place.name))

@@ -3,8 +3,8 @@
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.archive import ZIP_EXTENSION, holds_class_folders
 from difficulty_service.datasets.file_search import find_files
-from difficulty_service.datasets.plugged import find_plugin
-from difficulty_service.datasets.published.detection import (
+from difficulty_service.datasets.memory import find_plugin
+from difficulty_service.datasets.published import (
     kind_of_published_file,
     kind_of_published_folder,
 )

@@ -17,34 +17,35 @@ Everything here is thread-safe. Torch would start a thread pool in each calling 
 
 torchvision is imported where it is used: loading it takes more than two seconds, and images of the
 right size and features that are known already need none of it.
-
-Random crops and flips that depend only on the seed, the sample and the run.
 """
 
+import functools
+import importlib
+import importlib.metadata
 import math
 import os
 import random
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.images.decoding import decode_to_tensor, decoder_name
 from difficulty_service.images.header import (
     DEFAULT_MAX_PIXELS,
     one_line,
     open_header,
     read_encoded,
 )
-from difficulty_service.images.pil_decoding import decode_to_pil
+from difficulty_service.images.pil_decoding import decode_to_pil, upright_shape
 
 if TYPE_CHECKING:
     from difficulty_service.images.corruptions import Corruption
@@ -298,3 +299,66 @@ def set_up_decoding_thread() -> None:
         # A process under `nice` may already be lower, and raising a priority needs privileges.
         niceness = max(DECODER_NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+
+
+PNG_BIT_DEPTH_OFFSET = 24
+EIGHT_BITS = 8
+
+
+def decode_to_tensor(data: bytes, header: ImageFile.ImageFile) -> Tensor:
+    """Decodes with torchcodec if it is installed and the image is plain, otherwise with PIL.
+
+    Args:
+        data: The whole encoded image.
+        header: The same image after `open_header`, not yet decoded.
+
+    Returns:
+        Uint8, upright, stored in memory as (height, width, 3). Shape (3, height, width).
+
+    Raises:
+        ImageError: The image is truncated, damaged or of a kind that cannot be converted to RGB.
+    """
+    decode = torchcodec_decoder()
+    if decode is not None and is_plain(data, header):
+        try:
+            # Given bytes, it would replace the warning filters, which all threads share.
+            decoded = decode(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        except (RuntimeError, ValueError):
+            decoded = None  # PIL decides about damaged images and gives better reasons.
+        if decoded is not None and decoded.shape == (3, *upright_shape(header)):
+            return decoded
+    return torch.from_numpy(np.array(decode_to_pil(header))).permute(2, 0, 1)
+
+
+def is_plain(data: bytes, header: ImageFile.ImageFile) -> bool:
+    """Whether torchcodec is known to give exactly the pixels that PIL gives.
+
+    PNG images with a colour profile go to PIL because libpng warns about bad profiles on stderr.
+    """
+    if header.format in ("JPEG", "MPO"):  # MPO is a JPEG followed by further images.
+        return header.mode in ("L", "RGB")
+    if header.format not in ("PNG", "WEBP") or getattr(header, "is_animated", False):
+        return False
+    if header.format == "WEBP":
+        return True
+    return data[PNG_BIT_DEPTH_OFFSET] <= EIGHT_BITS and "icc_profile" not in header.info
+
+
+@functools.cache
+def torchcodec_decoder() -> Callable[[Tensor], Tensor] | None:
+    """Torchcodec's image decoder, or None if it is missing or incompatible with this torch.
+
+    The decoder takes the encoded bytes as a uint8 tensor.
+    """
+    try:
+        decoders = importlib.import_module("torchcodec.decoders")
+    except (ImportError, OSError, RuntimeError):
+        return None
+    decoder: Callable[[Tensor], Tensor] | None = getattr(decoders, "decode_image", None)
+    return decoder
+
+
+def decoder_name() -> str:
+    """Name and version of the library that decodes plain images in mode `fast`."""
+    package = "pillow" if torchcodec_decoder() is None else "torchcodec"
+    return f"{package} {importlib.metadata.version(package)}"

@@ -10,13 +10,13 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.features.description import is_store
 from difficulty_service.features.store import open_store
 from difficulty_service.review.compared import ComparedColumn, compare, read_dataset_column
-from difficulty_service.review.explained import find_explanation
 from difficulty_service.review.map import ImageMap, draw_map, has_tsne
 from difficulty_service.review.stored_images import ImageSource, match_images, open_images
 from difficulty_service.review.writing import (
     DEFAULT_MAX_MB,
     ReportParts,
     WrittenReport,
+    find_explanation,
     require_report_file,
     write_report,
 )

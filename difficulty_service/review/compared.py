@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.audit.agreement import error_rate_by_bin, flag_agreement, rank_agreement
-from difficulty_service.audit.columns import (
+from difficulty_service.audit.audit import (
     choose_kind,
     disagreement,
     is_list,
@@ -28,7 +28,7 @@ from difficulty_service.base.files import replacing
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.review.cards import Pictures, read_pictures
 from difficulty_service.review.html_page import render_template
-from difficulty_service.review.provenance import describe_provenance
+from difficulty_service.review.sections import describe_provenance
 from difficulty_service.review.stored_images import ImageSource
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import ScoredSamples

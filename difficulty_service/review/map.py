@@ -4,6 +4,7 @@ Drawing a map needs torch, showing one does not.
 """
 
 import base64
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -18,6 +19,75 @@ from difficulty_service.scores.samples import ScoredSamples
 if TYPE_CHECKING:
     from difficulty_service.features.store import FeatureStore
     from difficulty_service.gaussians.gaussian import Gaussians
+
+MAX_DIRECTIONS = 50
+"""Number of directions; more discriminants separate hardly more classes."""
+
+
+def discriminants(gaussians: "Gaussians") -> NDArray[np.float64]:
+    """Whitened directions, the one in which class means differ most first. Shape (rank, count)."""
+    means = gaussians.whitened_means.numpy()
+    counts = gaussians.moments.counts.numpy().astype(np.float64)
+    used = counts > 0
+    weighted = means[used] * np.sqrt(counts[used] / counts.sum())[:, None]
+    if not np.isfinite(weighted).all():
+        return np.empty((means.shape[1], 0))
+    _, spread, directions = np.linalg.svd(weighted, full_matrices=False)
+    kept = spread > 1e-6 * spread[0]
+    return directions[kept][: min(MAX_DIRECTIONS, int(used.sum()) - 1)].T
+
+
+def similarity_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
+    """Up to MAX_DIRECTIONS orthonormal whitened directions by which images are compared.
+
+    The discriminants come first. Few classes have too few of them to tell the images of one class
+    apart, so those directions follow in which the images of a class differ most before whitening.
+
+    Returns:
+        Shape (rank, count).
+    """
+    between = discriminants(gaussians)
+    # A direction with a large variance is one that the whitening map shrinks much.
+    left, _, _ = np.linalg.svd(gaussians.within.whitening.numpy(), full_matrices=False)
+    within = left[:, ::-1][:, :MAX_DIRECTIONS]
+    directions, _ = np.linalg.qr(np.hstack([between, within]))
+    count = min(MAX_DIRECTIONS, gaussians.within.rank)
+    return np.asarray(directions[:, :count])
+
+
+def coordinates(
+    store: "FeatureStore", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
+) -> Iterator[tuple[pa.Array, NDArray[np.float64]]]:
+    """Ids and coordinates of every `step`-th sample, part by part.
+
+    Of several augmentation runs, only the first one is read.
+
+    Args:
+        store: A complete store.
+        gaussians: Gaussians of features of the same kind.
+        directions: Whitened directions. Shape (rank, count).
+        step: Distance between two samples.
+
+    Yields:
+        Ids, and coordinates of shape (samples, count).
+
+    Raises:
+        FeatureStoreError: A part is damaged.
+    """
+    # The product with the whitening map is that of few directions here, not of all.
+    unwhitened = gaussians.within.whitening.numpy().T @ directions
+    origin = gaussians.mean.numpy()
+    seen = 0
+    for shard in range(store.num_parts):
+        part = store.read_part(shard)
+        first = (part.runs == part.runs.min()) if len(part.runs) else part.runs.bool()
+        places = first.nonzero().flatten()
+        chosen = places[-seen % step :: step]
+        seen += len(places)
+        ids = pa.array([part.sample_ids[place] for place in chosen.tolist()], pa.string())
+        prepared = gaussians.prepare(part.features[chosen]).double().numpy()
+        yield ids, (prepared - origin) @ unwhitened
+
 
 MAX_POINTS = 20_000
 SEED = 0
@@ -97,7 +167,6 @@ def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
         StatisticsError: No Gaussian can be fitted.
     """
     from difficulty_service.gaussians.fit_options import FitOptions
-    from difficulty_service.review.directions import discriminants
     from difficulty_service.scores.fit_store import fit_store
 
     gaussians = fit_store(store, FitOptions("auto", "auto")).gaussians
@@ -129,8 +198,6 @@ def place_samples(store: "FeatureStore", gaussians: "Gaussians") -> pa.Table | N
         The columns sample_id, x and y, both between 0 and 1; None where there are fewer than three
         classes or ten samples to place.
     """
-    from difficulty_service.review.directions import discriminants
-
     directions = discriminants(gaussians)[:, :2]
     step = _step(store.description.num_samples)
     ids, plane = _read(store, gaussians, directions, step)
@@ -162,8 +229,6 @@ def _read(
     store: "FeatureStore", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
 ) -> tuple[pa.Array, NDArray[np.float64]]:
     """Ids and coordinates of every `step`-th sample."""
-    from difficulty_service.review.directions import coordinates
-
     ids, blocks = zip(*coordinates(store, gaussians, directions, step), strict=True)
     return pa.concat_arrays(ids), np.concatenate(blocks)
 

@@ -50,7 +50,7 @@ def write_vectors(
     Raises:
         FeatureStoreError: A part of the store is damaged.
     """
-    from difficulty_service.review.directions import coordinates, similarity_directions
+    from difficulty_service.review.map import coordinates, similarity_directions
 
     directions = similarity_directions(gaussians)
     shape = (num_rows, directions.shape[1])

@@ -19,11 +19,12 @@ from difficulty_service.datasets.published.members import (
     CIFAR_10,
     CIFAR_100,
     Member,
+    PixelFile,
     choose_split,
     damaged,
     find_members,
+    open_pixels,
 )
-from difficulty_service.datasets.published.pixels import PixelFile, open_pixels
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import open_file
 

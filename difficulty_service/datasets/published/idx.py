@@ -17,12 +17,13 @@ from difficulty_service.datasets.listing import Listing, build_dataset, check_op
 from difficulty_service.datasets.published.members import (
     READ_ERRORS,
     Member,
+    PixelFile,
     choose_split,
     damaged,
     find_members,
+    open_pixels,
     open_unpacked,
 )
-from difficulty_service.datasets.published.pixels import PixelFile, open_pixels
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 
 FILE_NAME = re.compile(r"(train|t10k|test)-images([-.])idx3-ubyte(\.gz)?")

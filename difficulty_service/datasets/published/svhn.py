@@ -20,9 +20,9 @@ from difficulty_service.datasets.published.members import (
     Member,
     choose_split,
     damaged,
+    encode_pixels,
     find_members,
 )
-from difficulty_service.datasets.published.pixels import encode_pixels
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 
 FILE_NAME = re.compile(r"(train|test|extra)_32x32\.mat")

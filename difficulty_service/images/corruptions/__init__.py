@@ -18,35 +18,34 @@ from torch import Tensor
 
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.images.corruption_strengths import SMALLEST_SIDES, STRENGTHS
-from difficulty_service.images.corruptions import blurs, digital, weather
-from difficulty_service.images.corruptions import digital as noises
+from difficulty_service.images.corruptions import pixels, weather
 from difficulty_service.images.corruptions.pixels import Pixels
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
 _RANDOM: dict[str, Callable[..., Pixels]] = {
-    "gaussian_noise": noises.gaussian_noise,
-    "shot_noise": noises.shot_noise,
-    "impulse_noise": noises.impulse_noise,
-    "speckle_noise": noises.speckle_noise,
-    "glass_blur": blurs.glass_blur,
-    "motion_blur": blurs.motion_blur,
+    "gaussian_noise": pixels.gaussian_noise,
+    "shot_noise": pixels.shot_noise,
+    "impulse_noise": pixels.impulse_noise,
+    "speckle_noise": pixels.speckle_noise,
+    "glass_blur": pixels.glass_blur,
+    "motion_blur": pixels.motion_blur,
     "snow": weather.snow,
     "frost": weather.frost,
     "fog": weather.fog,
     "spatter": weather.spatter,
-    "elastic_transform": digital.elastic_transform,
+    "elastic_transform": pixels.elastic_transform,
 }
 
 _FIXED: dict[str, Callable[..., Pixels]] = {
-    "gaussian_blur": blurs.gaussian_blur,
-    "defocus_blur": blurs.defocus_blur,
-    "zoom_blur": blurs.zoom_blur,
-    "brightness": digital.brightness,
-    "contrast": digital.contrast,
-    "saturate": digital.saturate,
-    "pixelate": digital.pixelate,
-    "jpeg_compression": digital.jpeg_compression,
+    "gaussian_blur": pixels.gaussian_blur,
+    "defocus_blur": pixels.defocus_blur,
+    "zoom_blur": pixels.zoom_blur,
+    "brightness": pixels.brightness,
+    "contrast": pixels.contrast,
+    "saturate": pixels.saturate,
+    "pixelate": pixels.pixelate,
+    "jpeg_compression": pixels.jpeg_compression,
 }
 
 CORRUPTIONS: tuple[str, ...] = (*_RANDOM, *_FIXED)

@@ -1,4 +1,4 @@
-"""Formats of other tools to which scores are exported, one file each.
+"""Formats of other tools to which scores are exported.
 
 `EXPORTS` lists them, with those of other packages; what writes one is imported when it is asked
 for.
@@ -25,7 +25,7 @@ _OWN = (
     Export(
         "cleanlab",
         "its columns of label issues, as CSV or Parquet",
-        f"{_HERE}.cleanlab:write_cleanlab",
+        f"{_HERE}.samples:write_cleanlab",
     ),
     Export(
         "huggingface",
@@ -36,7 +36,7 @@ _OWN = (
     Export(
         "fiftyone",
         "a FiftyOneImageClassificationDataset",
-        f"{_HERE}.fiftyone:write_fiftyone",
+        f"{_HERE}.samples:write_fiftyone",
         is_folder=True,
         takes_texts=False,
     ),

@@ -1,8 +1,6 @@
-"""What several formats share: names of classes, a score from 0 to 1, and files of images.
+"""What several formats share, and the formats that need little else, such as CSV and cleanlab."""
 
-All columns of a score file as CSV or JSON Lines.
-"""
-
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from difficulty_service.base.errors import ImageError
+from difficulty_service.base.errors import CleaningError, ImageError
 from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import json_lines_writer, plain_schema
+from difficulty_service.base.tables import json_lines_writer, plain_schema, to_arrow
 from difficulty_service.review.class_folders import extension_of
+from difficulty_service.review.clean import write_table
 from difficulty_service.review.stored_images import ImageSource, MissingImages
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import class_names_of
@@ -123,3 +123,69 @@ def write_jsonl(scores: ScoreFile, path: Path) -> Exported:
         for batch in scores.table.to_batches():  # a few thousand rows at a time become Python's
             write(pa.Table.from_batches([batch]))
     return Exported()
+
+
+def write_cleanlab(scores: ScoreFile, path: Path) -> Exported:
+    """Writes a table with the columns of cleanlab's label issues, in the order of the samples.
+
+    Args:
+        scores: The score file.
+        path: CSV or Parquet file.
+
+    Raises:
+        CleaningError: The name of the file ends in neither.
+    """
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise CleaningError(
+            f"{path} is neither CSV nor Parquet",
+            "end the name in .csv or .parquet",
+            parameter="out",
+        )
+    table = scores.table
+    names = pa.array(class_list(scores), pa.string())
+    issues = pa.table(
+        {
+            "sample_id": table["sample_id"],
+            "is_label_issue": pc.fill_null(pc.greater(scores.column("label_margin"), 0.0), False),  # noqa: FBT003
+            "label_score": to_arrow(label_scores(scores)),
+            "given_label": table["label"],
+            "predicted_label": table["nearest_label"],
+            "given_label_name": text_column(table, "label_name"),
+            "predicted_label_name": names.take(table["nearest_label"].combine_chunks()),
+        }
+    )
+    write_table(issues, path)
+    unknown = issues["label_score"].null_count
+    return Exported([f"{unknown:,} samples have no label score"] if unknown else [])
+
+
+def write_fiftyone(
+    scores: ScoreFile,
+    images: ImageSource,
+    folder: Path,
+    final: Path,  # noqa: ARG001 - all formats have the same parameters
+) -> Exported:
+    """Writes `labels.json` and the folder `data`.
+
+    An image in a file of its own stays where it is, and the absolute path is its key; others are
+    copied to `data`, and the name without the extension is the key.
+
+    Args:
+        scores: The score file.
+        images: The dataset that was scored.
+        folder: An empty folder.
+        final: Absolute path that the folder will have.
+    """
+    missing = MissingImages()
+    rows, names = sample_rows(scores), class_list(scores)
+    index = {name: label for label, name in enumerate(names)}
+    copies = folder / "data"
+    copies.mkdir()  # FiftyOne requires it even if it is empty
+    labels = {}
+    for sample_id, path in image_files(images, list(rows), copies, missing):
+        attributes = rows[sample_id]
+        key = str(path) if path.is_absolute() else path.stem
+        labels[key] = {"label": index[attributes.pop("label")], "attributes": attributes}
+    described = {"classes": names, "labels": labels}
+    (folder / "labels.json").write_text(json.dumps(described, indent=1), "utf-8")
+    return Exported(missing.warnings())
