@@ -50,16 +50,7 @@ def require_other_columns(table: str, names: Sequence[str], required: Sequence[s
 
 
 def match_ids(sample_ids: pa.ChunkedArray, keys: pa.ChunkedArray, join: str) -> pa.Array:
-    """Finds the row of each sample in a column of keys; null if it has none.
-
-    Args:
-        sample_ids: Sample ids, as text. Shape (samples,).
-        keys: Keys of any type that can be converted to text. Shape (rows,).
-        join: Name of the column of keys, for messages.
-
-    Raises:
-        AuditError: An id or key occurs twice, or no id matches a key.
-    """
+    """Finds the row of each sample in a column of keys; null if it has none."""
     try:
         texts = keys.cast(pa.string()).combine_chunks()
     except pa.ArrowException as error:
@@ -114,11 +105,7 @@ def choose_kind(column: pa.ChunkedArray, labels: NDArray[np.integer[Any]]) -> st
 
 
 def rank_values(column: pa.ChunkedArray, name: str) -> Values:
-    """Values to rank by: numbers unchanged, votes or probabilities as their entropy.
-
-    Raises:
-        AuditError: The column has neither numbers nor lists, or a vote is negative.
-    """
+    """Values to rank by: numbers unchanged, votes or probabilities as their entropy."""
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return Values(_floats(column), "as it is")
     if not is_list(column.type):
@@ -211,11 +198,7 @@ def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
 
 
 def list_matrix(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
-    """The lists of a column as a matrix, NaN for null. Shape (samples, length).
-
-    Raises:
-        AuditError: The lists have several lengths, or hold no numbers.
-    """
+    """The lists of a column as a matrix, NaN for null. Shape (samples, length)."""
     present = column.is_valid().to_numpy()
     lists = column.drop_null()
     lengths = pc.unique(pc.list_value_length(lists)).to_pylist()
@@ -240,11 +223,7 @@ class AuditOptions:
     """Options of a comparison.
 
     Attributes:
-        join: Column with the sample ids.
-        column: Column to compare with.
         kind: `rank`, `flag` or `error-rate`; None to choose by the type of the column.
-        num_bins: Number of bins of an error rate.
-        score_column: Column of the score to evaluate.
     """
 
     join: str

@@ -25,11 +25,8 @@ def read_columns(
 ) -> pa.Table:
     """Concatenates some columns of Parquet, CSV or JSON Lines files, in order of their paths.
 
-    Args:
-        pattern: Path or URI of a file or folder, or a glob.
-        columns: Columns to read.
-        text_columns: Columns of CSV files that are read as text even if they look like numbers,
-            so that an id keeps its leading zeros.
+    Of CSV files, `text_columns` are read as text even if they look like numbers, so that an id
+    keeps its leading zeros.
 
     Raises:
         AuditError: No file has a known format, or the files hold different types.

@@ -107,11 +107,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def _class_names(path: Path) -> list[str]:
-    """The names of the classes; none where there is no such file.
-
-    Raises:
-        AuditError: The file is damaged.
-    """
+    """The names of the classes; none where there is no such file."""
     try:
         return list(load_checked(path.read_text("utf-8"))["class_names"])
     except FileNotFoundError:

@@ -232,12 +232,7 @@ class Apart(Generic[P, Result]):
                 self._idle.put((place, connection))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Calls the function; arguments, result and errors are pickled.
-
-        Raises:
-            ProcessEnded: The process ended meanwhile.
-            Exception: Whatever the function raises.
-        """
+        """Calls the function; arguments, result and errors are pickled."""
         return self.call_within(None, *args, **kwargs)
 
     def call_within(self, seconds: float | None, *args: P.args, **kwargs: P.kwargs) -> Result:

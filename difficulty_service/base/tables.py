@@ -59,10 +59,9 @@ def to_arrow(numbers: NDArray[Any]) -> pa.Array:
 
 
 def to_numpy(column: pa.Array) -> NDArray[Any]:
-    """A column of numbers; null becomes NaN, so integer columns must have none. Shape (rows,).
+    """A column of numbers; null becomes NaN, so integer columns must have none.
 
-    Returns:
-        The memory of the column itself where there are no nulls; it must not be written to.
+    Shape (rows,). Without nulls it is the memory of the column itself: it must not be written to.
     """
     if column.null_count:
         nan = pa.py_buffer(np.array([np.nan], column.type.to_pandas_dtype()))
@@ -103,10 +102,6 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 @contextmanager
 def open_parquet(path: Path, **options: Any) -> Iterator[pq.ParquetFile]:  # noqa: ANN401
     """Opens a Parquet file whose checksum matches, or that another program wrote without one.
-
-    Args:
-        path: Parquet file.
-        options: Arguments of `pyarrow.parquet.ParquetFile`.
 
     Raises:
         DamagedFile: The checksum is lost or does not match.
@@ -183,12 +178,7 @@ WRITERS: Mapping[str, Callable[[Path, pa.Schema], AbstractContextManager[WriteTa
 
 
 def read_csv(path: Path, schema: pa.Schema) -> pa.Table:
-    """Reads what `csv_writer` wrote, or a spreadsheet edited.
-
-    Args:
-        path: CSV file with a header.
-        schema: Types of the columns that are known; the types of others are inferred.
-    """
+    """Reads what `csv_writer` wrote, or a spreadsheet edited; other types are inferred."""
     table = pa_csv.read_csv(
         path,
         read_options=pa_csv.ReadOptions(block_size=READ_BYTES),
@@ -262,11 +252,7 @@ END_BYTES = 10
 def write_arrow(path: Path, batch: pa.RecordBatch, without: str | None = None) -> None:
     """Writes a record batch without compression, and a checksum.
 
-    Args:
-        path: File to write.
-        batch: Columns, and the metadata of their schema.
-        without: Column of fixed-size lists of numbers that has checksums of its own, so that the
-            checksum leaves the numbers out; None for no column.
+    It leaves out the numbers of a column of fixed-size lists that has checksums of its own.
     """
     with pa.ipc.new_file(path, batch.schema, metadata={CHECKSUM_KEY: empty_line()}) as writer:
         writer.write_batch(batch)

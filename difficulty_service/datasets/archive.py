@@ -64,14 +64,9 @@ class Member:
     """One file or folder of an archive.
 
     Attributes:
-        path: Relative path, checked to be safe.
-        is_folder: Whether the member is a folder.
         offset: Offset of the first byte in a tar, of the local header in a zip.
-        stored: Number of bytes in the archive.
-        size: Number of bytes after unpacking.
         problem: Reason why the member cannot be read; None if it can.
         checksum: CRC-32 in a zip; None in a tar.
-        is_deflated: Whether the content is compressed.
     """
 
     path: str
@@ -85,12 +80,7 @@ class Member:
 
 
 def read_archive(file: StoredFile) -> list[Member]:
-    """Reads the members of an uncompressed tar or a zip, in order.
-
-    Raises:
-        DatasetError: The archive is damaged, encrypted, compressed as a whole or too large, or it
-            has a member whose name leads outside.
-    """
+    """Reads the members of an uncompressed tar or a zip, in order."""
     name = file.place.name.lower()
     if name.endswith((".gz", ".tgz")):
         raise DatasetError(
@@ -237,13 +227,7 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 
 @dataclass(frozen=True)
 class _Samples:
-    """The samples of an archive.
-
-    Attributes:
-        place: Path of the archive.
-        members: Member of each sample; None for an empty folder.
-        paths: Paths of the samples in the archive.
-    """
+    """The samples of an archive, and the member of each; None for an empty folder."""
 
     place: StoredPath
     members: list[Member | None]
@@ -251,16 +235,7 @@ class _Samples:
 
 
 def open_archive(location: str, options: DatasetOptions) -> Dataset:
-    """Opens a tar or zip whose folders, possibly inside a single one, are the classes.
-
-    Args:
-        location: Path or URI of one archive.
-        options: Options, of which the split, the limit and the shard size apply.
-
-    Raises:
-        DatasetError: The archive is damaged or has no class folders; see `read_archive`.
-        DuplicateSampleId: Two members have the same path.
-    """
+    """Opens one tar or zip whose folders, possibly inside a single one, are the classes."""
     check_options(
         options, "an archive of class folders", ("image_column", "label_column", "id_column")
     )

@@ -58,13 +58,10 @@ class Tree:
 
 @dataclass(frozen=True)
 class ClassFolders:
-    """The content of the class folders, class by class.
+    """The content of the class folders, class by class; one path, label and size for each sample.
 
     Attributes:
         names: Names of the classes, those of empty folders included.
-        paths: Paths of the samples, relative to the location.
-        labels: Class indices. Shape (samples,).
-        sizes: Sizes of the samples in bytes. Shape (samples,).
         skipped: Paths, relative to the location, of empty class folders and of what is outside
             class folders.
     """
@@ -118,11 +115,7 @@ def visible(entries: list[Entry]) -> list[Entry]:
 
 
 def _class_folders(tree: Tree, location: str, split: str | None) -> tuple[list[str], list[Skipped]]:
-    """Class folders, sorted, and the entries beside them; paths relative to the location.
-
-    Raises:
-        DatasetError: The layout is not one folder per class.
-    """
+    """Class folders, sorted, and the entries beside them; paths relative to the location."""
     top = _scan_top(tree, location, "")
     prefix = ""
     if split is not None:
@@ -186,15 +179,7 @@ def _refuse_unchosen_splits(tree: Tree, location: str, folders: list[str]) -> No
 
 
 def _walk(tree: Tree, class_folder: str) -> list[tuple[str, int]]:
-    """Path and size of each file and each empty folder below a class folder.
-
-    Args:
-        tree: Tree of folders.
-        class_folder: Path of the class folder.
-
-    Raises:
-        DatasetError: The class folder cannot be listed.
-    """
+    """Path and size of each file and each empty folder below a class folder."""
     samples: list[tuple[str, int]] = []
     pending = [(class_folder, frozenset([tree.identity("")]))]
     while pending:
@@ -223,13 +208,7 @@ def _scan_once(tree: Tree, folder: str, above: frozenset[Hashable]) -> tuple[lis
 def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
     """Opens a folder whose sub-folders are the classes, sorted by name.
 
-    Args:
-        location: The folder; with a split, the folder that contains the folders of the splits.
-        options: Options, of which the split, the limit and the shard size apply.
-
-    Raises:
-        DatasetError: The folder does not exist, has no class folders or no files in them, or it
-            has splits and none is chosen.
+    With a split, the location is the folder that contains the folders of the splits.
     """
     unused = ("image_column", "label_column", "id_column")
     check_options(options, "a folder of class folders", unused)
@@ -275,11 +254,7 @@ def _open_at(
 
 
 def _open_entry(place: StoredPath) -> BinaryIO:
-    """Opens one entry of a class folder.
-
-    Raises:
-        ImageError: The entry is not an image file, or cannot be read.
-    """
+    """Opens one entry of a class folder."""
     if has_image_extension(place.name):
         return open_image(place)
     if place.is_local:  # opening a pipe or an empty folder raises a more specific reason

@@ -18,19 +18,7 @@ _SAVED_TO_DISK = ({"dataset_dict.json"}, {"dataset_info.json", "state.json"})
 
 
 def detect_kind(location: str, boundary: Boundary | None = None, split: str | None = None) -> str:
-    """Detects the kind of dataset by the prefix of its location, its files or their extensions.
-
-    Args:
-        location: Path, URI, glob of either, or a prefix and what follows it, such as `hf:NAME`.
-        boundary: Root outside which nothing may be read.
-        split: Split that will be read, if one is chosen.
-
-    Returns:
-        One of the keys of `datasets.DATASETS`.
-
-    Raises:
-        DatasetError: There is nothing at the location, or nothing that this package can read.
-    """
+    """Detects the kind of dataset by the prefix of its location, its files or their extensions."""
     of_prefix = _kind_of_prefix(location)
     if of_prefix is not None:
         return of_prefix

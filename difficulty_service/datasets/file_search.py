@@ -31,12 +31,9 @@ States = frozenset[int]
 
 @dataclass(frozen=True)
 class GlobPattern:
-    """The parts of a glob between slashes; `**` stands for any number of folders.
+    """The parts of a glob between slashes; `**` stands for any number of folders, several are one.
 
     Names that begin with a dot are matched only by parts that do so as well.
-
-    Attributes:
-        parts: Parts of the glob; several `**` in a row are one.
     """
 
     parts: tuple[str, ...]
@@ -88,11 +85,7 @@ class GlobPattern:
 
 
 def parse_glob(pattern: str) -> GlobPattern:
-    """Parses a glob.
-
-    Raises:
-        DatasetError: It has more than four `**`.
-    """
+    """Parses a glob, which may have up to four `**`."""
     parts: list[str] = []
     for part in pattern.strip("/").split("/"):
         if part != RECURSIVE or parts[-1:] != [RECURSIVE]:
@@ -115,14 +108,8 @@ FolderId = tuple[int, int]
 def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFile]:
     """The files at a location, directly in a folder or matching a glob, sorted by path.
 
-    Args:
-        location: Path, URI or glob.
-        boundary: Root outside which nothing may be read. Matches of a glob in folders outside are
-            ignored, so that their names are not disclosed.
-
-    Raises:
-        DatasetError: There is no file, no match, a file is outside the boundary, or the glob has
-            more than four `**`.
+    Matches of a glob in folders outside the boundary are ignored, so that their names are not
+    disclosed.
     """
     place = resolve(location, boundary)
     try:

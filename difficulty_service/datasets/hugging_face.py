@@ -30,13 +30,7 @@ _ROWS_PER_SIZES = 16_384
 
 @dataclass(frozen=True)
 class _Images:
-    """The images of a dataset.
-
-    Attributes:
-        rows: All rows, as Arrow tables.
-        column: Column with the images.
-        folder: Folder that relative paths are relative to.
-    """
+    """The images of a dataset."""
 
     rows: Any
     column: str
@@ -46,9 +40,7 @@ class _Images:
 def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
     """Opens a dataset of the hub, through the cache of `datasets`, or one from `save_to_disk`.
 
-    Args:
-        location: `hf:NAME`, `hf:NAME@CONFIG`, or the path of a folder.
-        options: Options, all of which apply; a dataset with several splits needs a split.
+    The location is `hf:NAME`, `hf:NAME@CONFIG`, or the path of a folder.
 
     Raises:
         DatasetError: The dataset does not exist, the hub cannot be reached, or columns or labels
@@ -76,15 +68,8 @@ def open_rows(
 ) -> Dataset:
     """Opens a `datasets.Dataset` that is loaded; its images stay encoded.
 
-    Args:
-        rows: The dataset.
-        place: Folder that relative image paths are relative to.
-        location: Description of where it comes from.
-        options: Options; the split has been chosen already, and is the name in the ids.
-
-    Raises:
-        DatasetError: Columns or labels are invalid.
-        DuplicateSampleId: Two rows have the same id.
+    Relative paths of images are relative to `place`. The split has been chosen already, and is the
+    name in the ids.
     """
     split = options.split or str(rows.split or "data")
     schema = rows.features.arrow_schema
@@ -181,11 +166,7 @@ def _load_from_hub(
 
 
 def choose_split(splits: list[str], split: str | None, location: str) -> str:
-    """The split to read: the one that is named, or the only one.
-
-    Raises:
-        DatasetError: There is no such split, or none is named and there are several.
-    """
+    """The split to read: the one that is named, or the only one."""
     if split is None and len(splits) == 1:
         return splits[0]
     if split is None or split not in splits:

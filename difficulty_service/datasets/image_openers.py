@@ -48,11 +48,7 @@ def extension_problem(name: str) -> str:
 
 
 def check_size(size: int) -> None:
-    """Refuses an image with more than MAX_IMAGE_BYTES encoded bytes.
-
-    Raises:
-        ImageError: The image is larger.
-    """
+    """Refuses an image with more than MAX_IMAGE_BYTES encoded bytes."""
     if size > MAX_IMAGE_BYTES:
         raise ImageError(f"{size:,} bytes, more than the {MAX_IMAGE_BYTES:,} one image may have")
 
@@ -63,11 +59,7 @@ def open_bytes(data: bytes) -> BinaryIO:
 
 
 def open_image(place: StoredPath) -> BinaryIO:
-    """Opens a file that should be an image; a remote one is read in one request.
-
-    Raises:
-        ImageError: The file is missing, unreadable, too large or not a regular file.
-    """
+    """Opens a file that should be an image; a remote one is read in one request."""
     try:
         return _open_local(place) if place.is_local else _read_remote(place)
     except (OSError, ValueError) as error:
@@ -104,11 +96,8 @@ def _read_remote(place: StoredPath) -> BinaryIO:
 def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) -> ImageOpener:
     """Opener of the image in a cell of a table.
 
-    Args:
-        cell: Encoded bytes, a path or URI, a struct `{bytes, path}` in which bytes take
-            precedence, or None.
-        folder: Folder that relative paths are relative to.
-        is_base64: Whether the bytes of a struct are base64 text, as in JSON.
+    A cell holds encoded bytes, as base64 text in JSON, a path or URI, a struct `{bytes, path}` in
+    which bytes take precedence, or None.
     """
     if isinstance(cell, dict):
         data = cell.get("bytes")
@@ -123,11 +112,7 @@ def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) ->
 
 
 def text_opener(cell: object) -> ImageOpener:
-    """Opener of the text in a cell of a table, as UTF-8; a blank one raises ImageError.
-
-    Args:
-        cell: The text, or None.
-    """
+    """Opener of the text in a cell of a table, as UTF-8; a blank one raises ImageError."""
     if not isinstance(cell, str):
         return refusing("no text: the cell is empty")
     if not cell.strip():

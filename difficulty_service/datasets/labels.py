@@ -24,13 +24,10 @@ Describe = Callable[[int], str]
 
 @dataclass(frozen=True)
 class IndexedLabels:
-    """The labels of the rows that have one.
+    """The labels of the rows that have one, and the other rows with the reason, all ascending.
 
     Attributes:
-        class_names: Name of each class index.
-        labels: Class indices, int32. Shape (samples,).
         rows: Row of each sample, ascending. Shape (samples,).
-        unlabelled: The other rows, ascending, each with the reason.
     """
 
     class_names: tuple[str, ...]

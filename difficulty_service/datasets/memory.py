@@ -43,14 +43,7 @@ CHANNELS = (1, 3, 4)
 
 @dataclass(frozen=True)
 class ImagesInMemory:
-    """Labelled images of a program.
-
-    Attributes:
-        read_image: Returns the image at a position.
-        sample_ids: Id of each image.
-        labels: Class indices. Shape (samples,).
-        class_names: Name of each class index.
-    """
+    """Labelled images of a program."""
 
     read_image: ReadImage
     sample_ids: Sequence[str]
@@ -59,17 +52,7 @@ class ImagesInMemory:
 
 
 def open_memory(images: ImagesInMemory, location: str, options: DatasetOptions) -> Dataset:
-    """Opens images in memory as a dataset; what they show is no part of its fingerprint.
-
-    Args:
-        images: The images.
-        location: Description of where they come from.
-        options: Options, of which the limit, the shard size and the modality apply.
-
-    Raises:
-        DatasetError: There are no images.
-        DuplicateSampleId: Two images have the same id.
-    """
+    """Opens images in memory as a dataset; what they show is no part of its fingerprint."""
     sizes = np.zeros(len(images.labels), dtype=np.int64)
     listing = Listing(images.class_names, images.sample_ids, images.labels, sizes)
 
@@ -157,13 +140,7 @@ PLUGIN_GROUP = "difficulty.datasets"
 
 
 class PluggedDataset(Protocol):
-    """A dataset of another package.
-
-    Attributes:
-        sample_ids: Id of each sample, unique and stable from run to run.
-        labels: Class indices. Shape (samples,).
-        class_names: Name of each class index.
-    """
+    """A dataset of another package; the ids are unique and stable from run to run."""
 
     sample_ids: Sequence[str]
     labels: ArrayLike
@@ -181,10 +158,6 @@ def find_plugin(location: str) -> EntryPoint | None:
 
 def open_plugged(location: str, options: DatasetOptions) -> Dataset:
     """Opens a dataset of another package.
-
-    Args:
-        location: Prefix and reference.
-        options: Options, of which the limit and the shard size apply.
 
     Raises:
         DatasetError: The location is that of somebody who is confined to a folder, an option does

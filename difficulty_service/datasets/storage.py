@@ -65,18 +65,7 @@ class Boundary:
         return self.uri is None
 
     def require(self, path: str, *, is_local: bool) -> str:
-        """Checks that a path is inside.
-
-        Args:
-            path: Absolute path in the form of its file system.
-            is_local: Whether the path is in the local file system.
-
-        Returns:
-            The path, with all links resolved if it is local.
-
-        Raises:
-            PermissionError: The path is outside.
-        """
+        """The path, without links if it is local; raises PermissionError where it is outside."""
         if is_local != self.is_local:
             raise PermissionError(OUTSIDE)
         if is_local:
@@ -89,12 +78,7 @@ class Boundary:
         return path
 
     def open_file(self, path: str) -> BinaryIO:
-        """Opens a regular local file inside; safe against links that change at the same time.
-
-        Raises:
-            PermissionError: The file is outside.
-            OSError: The file is missing, unreadable or not a regular file.
-        """
+        """Opens a regular local file inside; safe against links that change at the same time."""
         descriptor = self._open(path, os.O_NONBLOCK)  # opening a pipe would block
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -102,12 +86,7 @@ class Boundary:
         return os.fdopen(descriptor, "rb")
 
     def open_folder(self, path: str) -> int:
-        """Opens a descriptor of a local folder inside; the caller closes it.
-
-        Raises:
-            PermissionError: The folder is outside.
-            OSError: The folder is missing, unreadable or not a folder.
-        """
+        """Opens a descriptor of a local folder inside; the caller closes it."""
         return self._open(path, os.O_DIRECTORY)
 
     def _open(self, path: str, flags: int) -> int:
@@ -179,12 +158,7 @@ class StoredPath:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One file of a dataset.
-
-    Attributes:
-        place: Path of the file.
-        size: Size in bytes.
-    """
+    """One file of a dataset."""
 
     place: StoredPath
     size: int
@@ -197,10 +171,6 @@ def is_uri(location: str) -> bool:
 
 def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
     """Resolves a location to a file system and a path, without any access to it.
-
-    Args:
-        location: Path, URI, or glob of either.
-        boundary: Root outside which nothing may be read.
 
     Raises:
         DatasetError: The scheme is unknown, or the address is malformed.
@@ -219,10 +189,6 @@ def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
 
 def boundary_at(location: str, fetch: Fetch | None = None) -> Boundary:
     """A boundary with a folder as its root.
-
-    Args:
-        location: Path or URI of the folder.
-        fetch: Function that opens https addresses in tables; None to refuse them.
 
     Raises:
         DatasetError: The scheme is unknown, or the address is malformed.
@@ -307,11 +273,7 @@ def _kind_and_size(info: FileInfo) -> tuple[bool, int]:
 
 
 def list_tree(place: StoredPath) -> dict[str, list[Entry]]:
-    """The entries of all folders below a remote folder, by relative path, in one request.
-
-    Raises:
-        OSError: The folder does not exist, is not readable, or is outside the boundary.
-    """
+    """The entries of all folders below a remote folder, by relative path, in one request."""
     place.require_inside()
     folders: dict[str, list[Entry]] = {"": []}
     for info in place.filesystem.get_file_info(FileSelector(place.path, recursive=True)):
@@ -337,11 +299,7 @@ def open_file(place: StoredPath) -> BinaryIO:
 
 
 def open_arrow_file(place: StoredPath) -> pa.NativeFile:
-    """Opens a regular file for the readers of pyarrow, which bypass Python's file objects.
-
-    Raises:
-        OSError: The file is missing, unreadable, not a regular file, or outside its boundary.
-    """
+    """Opens a regular file for the readers of pyarrow, which bypass Python's file objects."""
     place.require_inside()
     if place.is_local and place.boundary is not None:
         return pa.PythonFile(place.boundary.open_file(place.path), mode="r")

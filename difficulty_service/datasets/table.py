@@ -47,12 +47,9 @@ from difficulty_service.datasets.table_files import (
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of the samples in several files, which are numbered consecutively.
+    """The rows of the samples in several files, numbered consecutively and ascending.
 
-    Attributes:
-        tables: Files in order.
-        starts: Number of rows before each file. Shape (files,).
-        rows: Row number of each sample over all files, ascending. Shape (samples,).
+    `starts` has the number of rows before each file.
     """
 
     tables: tuple[TableFile, ...]
@@ -83,13 +80,7 @@ class TableRows:
 
 @dataclass(frozen=True)
 class ListedTable:
-    """The samples of a table, before any limit.
-
-    Attributes:
-        listing: Ids, labels and skipped rows.
-        rows: Rows of the samples.
-        image_column: Column with the images or texts.
-    """
+    """The samples of a table, before any limit."""
 
     listing: Listing
     rows: TableRows
@@ -97,16 +88,7 @@ class ListedTable:
 
 
 def open_table(location: str, options: DatasetOptions) -> Dataset:
-    """Opens one table: a file, the files that match a glob, or those in a folder, in sorted order.
-
-    Args:
-        location: Path, URI or glob.
-        options: Options, all of which apply; a split selects the rows by their column `split`.
-
-    Raises:
-        DatasetError: As for `list_table`.
-        DuplicateSampleId: Two rows have the same id.
-    """
+    """Opens one table: a file, the files that match a glob, or those in a folder, sorted."""
     return build_table(list_table(location, options), location, options)
 
 
@@ -119,10 +101,6 @@ def build_table(table: ListedTable, location: str, options: DatasetOptions) -> D
 
 def list_table(location: str, options: DatasetOptions) -> ListedTable:
     """Lists the rows of a table that have a label; the others are listed as skipped.
-
-    Args:
-        location: Path, URI or glob.
-        options: Options, of which the limit and the shard size are not used.
 
     Raises:
         DatasetError: A file cannot be read, a column is missing, or labels are invalid.

@@ -36,23 +36,14 @@ _MAX_DEPTH = 4
 
 @dataclass(frozen=True)
 class Page:
-    """A page of a column.
-
-    Attributes:
-        unpacked: Number of bytes in memory.
-        stored: Number of bytes in the file, without the header.
-    """
+    """Bytes of a page of a column: in memory, and in the file without the header."""
 
     unpacked: int
     stored: int
 
 
 def read_pages(source: pa.NativeFile, column: pq.ColumnChunkMetaData) -> Iterator[Page]:
-    """The pages of a column in a row group; the dictionary is the first one.
-
-    Raises:
-        DatasetError: A header is damaged, or a page unpacks to far more than images do.
-    """
+    """The pages of a column in a row group; the dictionary is the first one."""
     starts = (column.dictionary_page_offset, column.data_page_offset)
     position = min(start for start in starts if start is not None and start > 0)
     end = min(position + column.total_compressed_size, source.size())
@@ -87,11 +78,7 @@ def _read_header(source: pa.NativeFile, position: int, end: int) -> tuple[dict[i
 
 
 class _CompactReader:
-    """Reads structs in Thrift's compact protocol.
-
-    Args:
-        data: Bytes that begin with a struct; an IndexError tells that they end too early.
-    """
+    """Reads structs in Thrift's compact protocol; IndexError tells that the bytes end early."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -155,16 +142,6 @@ def read_group(
 
     A value is at most as large as the largest page, because many rows may repeat one value of a
     dictionary.
-
-    Args:
-        source: File to read the headers of pages from.
-        parquet: The same file.
-        group: Index of the row group.
-        columns: Names of columns, or paths of their fields.
-        max_rows: Maximum number of rows of a batch.
-
-    Raises:
-        DatasetError: A page is damaged or unpacks to far more than images do.
     """
     # A remote file would be asked once for each page, so only its first ones, dictionaries, count.
     num_pages = None if isinstance(source, pa.PythonFile | pa.OSFile) else 1
@@ -184,11 +161,7 @@ def is_part(path: str, columns: Sequence[str]) -> bool:
 
 
 def read_texts(source: pa.NativeFile, columns: list[str], max_bytes: int) -> pa.Table:
-    """All rows of some columns, whose bytes are counted as they are decoded.
-
-    Raises:
-        DatasetError: They have more than `max_bytes` bytes.
-    """
+    """All rows of some columns, which may have `max_bytes` bytes as they are decoded."""
     parquet = pq.ParquetFile(source, pre_buffer=False)
     batches: list[pa.RecordBatch] = []
     num_bytes = 0
@@ -218,10 +191,7 @@ class TableFile:
     """One file of a table.
 
     Attributes:
-        file: Path and size of the file.
         name: Path relative to the common folder of all files; the start of the ids.
-        schema: Schema of the file.
-        num_rows: Number of rows.
         rows: Rows of a CSV or JSON Lines file; None for Parquet.
         limits: Limits for Parquet; None for a file that its owner reads.
     """
@@ -244,14 +214,8 @@ def open_table_file(
 ) -> TableFile:
     """Reads the schema of a Parquet file, or all rows of a CSV or JSON Lines file.
 
-    Args:
-        file: Path and size of the file.
-        name: Name of the file in ids and messages.
-        text_columns: Columns of a CSV file that are read as text even if they look like numbers.
-        multiline: Whether quoted cells of a CSV file may have line breaks, as texts have.
-
-    Raises:
-        DatasetError: The file cannot be read.
+    Quoted cells of a CSV file may have line breaks if it is `multiline`, as texts have. Its
+    `text_columns` are read as text even if they look like numbers.
     """
     try:
         with open_arrow_file(file.place) as source:
@@ -295,11 +259,7 @@ def _read_text(
 
 
 def read_columns(table: TableFile, columns: list[str]) -> pa.Table:
-    """Reads all rows of some columns.
-
-    Raises:
-        DatasetError: A column is missing, or the file is damaged.
-    """
+    """Reads all rows of some columns."""
     missing = [name for name in columns if name not in table.schema.names]
     if missing:
         raise DatasetError(
@@ -325,11 +285,7 @@ def _read_parquet(table: TableFile, columns: list[str]) -> pa.Table:
 
 
 def _refuse_invalid(texts: pa.Table, source: str) -> None:
-    """Refuses text that is not UTF-8, which no reader of Parquet or JSON has checked.
-
-    Raises:
-        DatasetError: A value of a column is not valid.
-    """
+    """Refuses text that is not UTF-8, which no reader of Parquet or JSON has checked."""
     for name, column in zip(texts.column_names, texts.columns, strict=True):
         try:
             column.validate(full=True)
@@ -345,9 +301,6 @@ def read_paths(table: TableFile, column: str) -> pa.ChunkedArray:
 
     Returns:
         Text, null where there is no path. Shape (rows,).
-
-    Raises:
-        DatasetError: The file is damaged.
     """
     is_struct = pa.types.is_struct(table.schema.field(column).type)
     if is_struct and table.rows is None:
@@ -359,11 +312,7 @@ def read_paths(table: TableFile, column: str) -> pa.ChunkedArray:
 
 
 def read_cells(table: TableFile, column: str, rows: NDArray[np.int64]) -> Iterator[object]:
-    """Yields the cells of a column at ascending rows, with only a few in memory at a time.
-
-    Raises:
-        DatasetError: The file is damaged.
-    """
+    """Yields the cells of a column at ascending rows, with only a few in memory at a time."""
     if table.rows is not None:
         cells = table.rows.column(column)
         for start in range(0, len(rows), _ROWS_PER_BATCH):

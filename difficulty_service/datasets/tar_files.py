@@ -137,7 +137,6 @@ class TarMember:
 
     Attributes:
         offset: Offset of the first byte in the decompressed archive.
-        size: Size in bytes.
         problem: Reason why the member cannot be read; None if it can.
         text: Content of a `.cls` or `.json` member; None for others.
     """
@@ -153,9 +152,6 @@ class TarSample:
     """A sample of an archive.
 
     Attributes:
-        key: Common start of the names of its members.
-        label: Label, an integer or text.
-        label_name: Class name of an integer label, or None.
         offset: Offset of the image's first byte in the decompressed archive.
         size: Size of the image in bytes; 0 if there is no image.
         problem: Reason why there is no readable image; None if there is one.
@@ -174,8 +170,6 @@ class TarIndex:
     """The content of an archive.
 
     Attributes:
-        samples: Samples with a label, in the order of their images.
-        skipped: Keys of the others, with the reason.
         labels: Where the labels come from: `.cls` or a key of the `.json` members; and then the
             other keys that look like labels, where the key was guessed.
     """
@@ -186,17 +180,7 @@ class TarIndex:
 
 
 def read_tar_index(file: StoredFile, label_key: str | None) -> TarIndex:
-    """Reads the samples of an archive.
-
-    Args:
-        file: Path and size of the archive.
-        label_key: Key of the label in `.json` members; None to try the default names.
-
-    Raises:
-        DatasetError: The archive is damaged or truncated, or several keys may be the label and
-            none has a usual name.
-        DuplicateSampleId: A key has two members with the same extension.
-    """
+    """Reads the samples of an archive."""
     groups: dict[str, dict[str, TarMember]] = {}
     length = 0
     try:
@@ -240,11 +224,7 @@ def _add(
     archive: BinaryIO,
     tar_name: str,
 ) -> str:
-    """Adds a member to the group of its key: `a/7` and `seg.png` for `./a/7.seg.png`.
-
-    Returns:
-        Text of a label member, otherwise "".
-    """
+    """Adds a member to the group of its key, `a/7` for `./a/7.seg.png`; gives its text if any."""
     folder, slash, name = as_text(header.name).removeprefix("./").rpartition("/")
     stem, _, extension = name.partition(".")
     key, extension = folder + slash + stem, extension.lower()

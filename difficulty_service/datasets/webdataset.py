@@ -34,10 +34,7 @@ class _Members:
     """The locations of the images, ascending by archive and offset.
 
     Attributes:
-        files: Archives.
-        archives: Index of the archive of each sample. Shape (samples,).
         offsets: Offset of the first byte in the decompressed archive. Shape (samples,).
-        sizes: Size of the image in bytes. Shape (samples,).
         problems: Reason by position, for samples without a readable image.
     """
 
@@ -51,14 +48,7 @@ class _Members:
 def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     """Opens one tar, the tars that match a glob, or those in a folder, in sorted order.
 
-    Args:
-        location: Path, URI or glob.
-        options: Options, of which the limit, the shard size and the label column apply; the latter
-            is the key of the label in `.json` members.
-
-    Raises:
-        DatasetError: A tar is damaged, no sample has a label, or labels are invalid.
-        DuplicateSampleId: Two samples have the same key.
+    The label column is the key of the label in `.json` members.
     """
     check_options(options, "WebDataset tars", ("split", "image_column", "id_column"))
     files = [
@@ -116,11 +106,7 @@ def _members(files: list[StoredFile], archives: list[int], samples: list[TarSamp
 def _labels(
     samples: list[TarSample], describe: Describe
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Labels and class names as columns.
-
-    Raises:
-        DatasetError: Some labels are integers and some are text.
-    """
+    """Labels and class names as columns."""
     numbers = [isinstance(sample.label, int) for sample in samples]
     if any(numbers) and not all(numbers):
         one, other = numbers.index(True), numbers.index(False)

@@ -31,15 +31,7 @@ INTERPRETED = {"ppm_plain": "a PPM with numbers as text", "bmp_rle": "a run-leng
 
 
 def refuse_slow(data: bytes, header: ImageFile.ImageFile) -> None:
-    """Checks an image before it is decoded; one that is slow by accident is among the refused.
-
-    Args:
-        data: The whole encoded image.
-        header: The image after its header was parsed.
-
-    Raises:
-        ImageError: The image would take too long.
-    """
+    """Checks an image before it is decoded; one that is slow by accident is among the refused."""
     if "progressive" in header.info:
         # Inside a scan 0xFF is escaped; the only others are those of an embedded preview.
         scans = data.count(START_OF_SCAN)
@@ -82,12 +74,7 @@ Plugin = Callable[[BinaryIO, str], ImageFile.ImageFile]
 def read_encoded(opener: "ImageOpener", max_pixels: int = DEFAULT_MAX_PIXELS) -> bytes:
     """Reads a whole file after checking its size and its first bytes.
 
-    Args:
-        opener: Opens the encoded image.
-        max_pixels: Maximum number of pixels; the file may have 8 bytes per pixel plus 16 MiB.
-
-    Raises:
-        ImageError: The file is empty, too large, of no accepted format, or cannot be read.
+    The file may have 8 bytes per pixel plus 16 MiB.
     """
     limit = max_pixels * BYTES_PER_PIXEL + METADATA_BYTES
     try:

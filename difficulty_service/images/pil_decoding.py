@@ -34,11 +34,7 @@ TRANSPOSES = {
 
 
 def decode_to_pil(header: ImageFile.ImageFile) -> Image.Image:
-    """Decodes the first frame with PIL to an upright RGB image.
-
-    Raises:
-        ImageError: The image is truncated, damaged or of a kind that cannot be converted to RGB.
-    """
+    """Decodes the first frame with PIL to an upright RGB image."""
     try:
         header.load()
         image = to_rgb(header)
@@ -66,11 +62,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def stretch(values: NDArray[np.int32] | NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Maps the smallest finite value to 0 and the largest to 255: no range is standard here.
-
-    Raises:
-        ImageError: No value is finite.
-    """
+    """Maps the smallest finite value to 0 and the largest to 255: no range is standard here."""
     finite = np.isfinite(values)
     if not finite.any():
         raise ImageError("no pixel has a finite value")

@@ -60,7 +60,6 @@ class Augmentation:
 
     Attributes:
         runs: Number of random views of each image, at least 1; runs are numbered from 1.
-        seed: Seed of the random crops and flips.
     """
 
     runs: int
@@ -81,10 +80,7 @@ class Crop:
 def draw_crop(height: int, width: int, key: str) -> Crop:
     """Draws 35 to 100 % of the area at an aspect ratio of 3/4 to 4/3, clipped to the image.
 
-    Args:
-        height: Height of the image, in pixels.
-        width: Width of the image, in pixels.
-        key: Seed of this crop: equal keys give equal crops on any machine and in any thread.
+    Equal keys give equal crops on any machine and in any thread.
     """
     generator = random.Random(key)  # noqa: S311
     area = height * width * generator.uniform(MIN_AREA, 1)
@@ -156,9 +152,6 @@ def prepare(
 ) -> Tensor:
     """Reads one image, corrupts it if asked, resizes its shorter side and crops the centre.
 
-    Returns:
-        Uint8, stored in memory as (size, size, 3). Shape (3, size, size).
-
     Raises:
         ImageError: As for `read_image`, or the resized image would exceed `max_pixels`.
     """
@@ -197,9 +190,6 @@ def prepare_runs(  # noqa: PLR0913, PLR0917 - one parameter for each step
 
     A view depends only on the augmentation's seed, the sample's id and the number of the run, so
     the first views are the same however many runs there are.
-
-    Returns:
-        Uint8, stored in memory as (runs, size, size, 3). Shape (runs, 3, size, size).
 
     Raises:
         ImageError: As for `read_image`.
@@ -267,13 +257,7 @@ def stack(views: Sequence[Tensor]) -> Tensor:
 def normalise(images: Tensor, preprocessing: Preprocessing, dtype: torch.dtype) -> Tensor:
     """Computes (x / 255 - mean) / std in float32 on the images' device, then rounds to `dtype`.
 
-    Args:
-        images: Uint8; fastest in the layout of `stack`. Shape (samples, 3, size, size).
-        preprocessing: Mean and standard deviation of each channel.
-        dtype: dtype of the result.
-
-    Returns:
-        Channels last. Shape (samples, 3, size, size).
+    The images are uint8, fastest in the layout of `stack`; the result has channels last.
     """
     images = images.contiguous(memory_format=torch.channels_last)
 
@@ -306,18 +290,7 @@ EIGHT_BITS = 8
 
 
 def decode_to_tensor(data: bytes, header: ImageFile.ImageFile) -> Tensor:
-    """Decodes with torchcodec if it is installed and the image is plain, otherwise with PIL.
-
-    Args:
-        data: The whole encoded image.
-        header: The same image after `open_header`, not yet decoded.
-
-    Returns:
-        Uint8, upright, stored in memory as (height, width, 3). Shape (3, height, width).
-
-    Raises:
-        ImageError: The image is truncated, damaged or of a kind that cannot be converted to RGB.
-    """
+    """Decodes with torchcodec if it is installed and the image is plain, otherwise with PIL."""
     decode = torchcodec_decoder()
     if decode is not None and is_plain(data, header):
         try:

@@ -48,11 +48,7 @@ class ReportOptions:
 
 
 def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
-    """Reads the columns of a score file that a report needs.
-
-    Args:
-        path: Score file.
-        compared: Another column, which is read if the file has it.
+    """Reads the columns of a score file that a report needs, and another one if the file has it.
 
     Raises:
         ScoreFileError: As for `read_scores`.
@@ -63,11 +59,6 @@ def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
 
 def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> WrittenReport:
     """Writes the report of a score file.
-
-    Args:
-        scores: Score file with the columns of `read_reported`.
-        path: File to write, which ends in .html.
-        options: What it shows besides the scores.
 
     Raises:
         ReportError: The file cannot be written, there is nothing to report, or the column or the

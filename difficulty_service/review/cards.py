@@ -35,8 +35,6 @@ class Pictures:
     """Encoded pictures by sample id.
 
     Attributes:
-        uris: Data URI of each picture.
-        problems: Reason for each sample without a picture.
         excerpts: Beginning of each text, where the samples are texts and there are no pictures.
     """
 
@@ -48,15 +46,9 @@ class Pictures:
 def read_pictures(
     source: ImageSource, sample_ids: Collection[str], large: Collection[str]
 ) -> Pictures:
-    """Reads and shrinks the images of some samples, without their metadata.
+    """Reads and shrinks the images of some samples, without metadata, or the beginnings of texts.
 
-    Args:
-        source: The dataset.
-        sample_ids: Ids of the samples.
-        large: Ids of those that people look at closely.
-
-    Returns:
-        Pictures, or the beginnings of texts.
+    People look closely at the `large` ones.
     """
     if source.is_text:
         return _read_excerpts(source, sample_ids)
@@ -96,15 +88,7 @@ def shorten(text: str) -> str:
 
 
 def to_data_uri(data: bytes, size: int) -> str:
-    """A WebP picture of an encoded image, upright and without metadata.
-
-    Args:
-        data: The encoded image.
-        size: Largest number of pixels of the longer side.
-
-    Raises:
-        ImageError: The image cannot be read.
-    """
+    """A WebP picture of an image, upright and without metadata, its longer side up to `size`."""
     header = open_header(data)
     header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
     picture = decode_to_pil(header)
@@ -124,20 +108,11 @@ def dataset_name(location: str) -> str:
 
 @dataclass(frozen=True)
 class Card:
-    """A sample with its picture.
+    """A sample with its picture, as a data URI. Scores that are unknown are NaN.
 
     Attributes:
-        row: Row in the score file.
-        sample_id: Id of the sample.
-        label: Class index.
-        name: Name of its class.
-        nearest: Index of the class that fits best.
         nearest_name: Name of that class; None if it is the label or unknown.
-        margin: Label margin; NaN where there is none.
         doubt: What speaks against the label, as `ScoredSamples.doubts`; NaN where nothing is known.
-        rmd: Relative Mahalanobis distance; NaN where there is none.
-        percentile: Percentile of `rmd`; NaN where there is none.
-        picture: Data URI of its picture; None where there is none.
         problem: Reason why there is no picture; empty where none was read.
         excerpt: Beginning of the sample where it is a text; None for an image.
     """
@@ -184,14 +159,7 @@ def make_cards(
 
 
 def make_card(samples: ScoredSamples, row: int, picture: str | None, problem: str = "") -> Card:
-    """The card of one sample.
-
-    Args:
-        samples: The scores.
-        row: Row of the sample.
-        picture: Address of its picture; None where there is none.
-        problem: Reason why there is none.
-    """
+    """The card of one sample."""
     label, nearest = int(samples.labels[row]), int(samples.nearest[row])
     return Card(
         row=row,

@@ -34,10 +34,7 @@ class Cleaned:
     """What was written.
 
     Attributes:
-        num_kept: Number of samples in the cleaned dataset.
-        dropped_file: File that lists the other samples, each with its reason.
         has_images: Whether the cleaned dataset has images or their paths and can be scored.
-        warnings: Warnings, one sentence each.
     """
 
     num_kept: int
@@ -47,11 +44,7 @@ class Cleaned:
 
 
 def is_list(out: Path) -> bool:
-    """Whether a cleaned dataset at this path is a list; otherwise it is a folder of images.
-
-    Raises:
-        CleaningError: The extension is that of a file that is not written.
-    """
+    """Whether a cleaned dataset at this path is a list; otherwise it is a folder of images."""
     extension = out.suffix.lower()
     if extension in OTHER_FILES and not out.is_dir():
         raise CleaningError(
@@ -68,13 +61,7 @@ def dropped_file_of(out: Path) -> Path:
 
 
 def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> Cleaned:
-    """Writes the kept samples as a list, and beside it a list of the others.
-
-    Args:
-        out: Path of a CSV or Parquet file.
-        decisions: What is decided about each sample.
-        source: The images; None to write a list without them.
-    """
+    """Writes the kept samples as a list, and beside it a list of the others."""
     kept, problems = decisions.kept(), MissingImages()
     if source is None:
         write_table(kept, out)
@@ -100,12 +87,6 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
     """Writes the images of the kept samples into one folder per class.
 
     The folder also gets `samples.csv`, with the path of each sample, and `dropped.csv`.
-
-    Args:
-        out: A folder that does not exist or is empty.
-        decisions: What is decided about each sample.
-        source: The images.
-        link: Whether to link images by their absolute path instead of copying them.
     """
     if source.is_text:
         raise CleaningError(
@@ -175,16 +156,7 @@ def _warn_of_losses(kept: pa.Table, written: pa.Table) -> list[str]:
 
 
 def check_output(out: Path, inputs: Sequence[Path], location: str | None) -> None:
-    """Refuses to write over a file that is read, or into the dataset.
-
-    Args:
-        out: File or folder to write.
-        inputs: Files that are read.
-        location: Location of the dataset: path, URI or glob; None if there is none.
-
-    Raises:
-        CleaningError: Something would be written over, or the dataset would change.
-    """
+    """Refuses to write over a file that is read, or into the dataset."""
     real = out.resolve()
     if any(real == each.resolve() for each in inputs):
         raise CleaningError(
@@ -199,11 +171,7 @@ def check_output(out: Path, inputs: Sequence[Path], location: str | None) -> Non
 
 
 def check_new_folder(out: Path) -> None:
-    """Refuses a folder that holds something already.
-
-    Raises:
-        CleaningError: There is a file, or a folder that is not empty.
-    """
+    """Refuses a folder that holds something already."""
     if out.is_dir() and not any(out.iterdir()):
         return
     if out.exists() or out.is_symlink():
@@ -245,13 +213,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 def write_text_list(path: Path, rows: pa.Table, texts: Images) -> None:
-    """Writes a CSV or Parquet file with a column `text`.
-
-    Args:
-        path: File to write.
-        rows: Columns of the list, with sample_id.
-        texts: UTF-8 texts by the ids of their samples; a row without one is left out.
-    """
+    """Writes a CSV or Parquet file with a column `text`."""
     text_of = {sample_id: text.read().decode() for sample_id, text in texts}
     ids = rows["sample_id"].to_pylist()
     found = rows.filter(pa.array([sample_id in text_of for sample_id in ids], pa.bool_()))
@@ -264,15 +226,7 @@ def write_csv_list(
 ) -> None:
     """Writes a CSV file with a column `path` of the images that have a file of their own.
 
-    Args:
-        path: CSV file to write. Paths of images below its folder are relative to it, others are
-            absolute.
-        rows: Columns of the list, with sample_id.
-        images: Images by the ids of their samples; a row without one is left out.
-        on_problem: Called with the id and the reason where CSV cannot refer to an image.
-
-    Raises:
-        CleaningError: There are images, and none of them has a file of its own.
+    Paths of images below the folder of the file are relative to it, others are absolute.
     """
     folder = path.parent.absolute()
     num_inside = 0
@@ -308,12 +262,6 @@ def write_parquet_list(
     """Writes a Parquet file with a column `image`, a few row groups in memory at a time.
 
     The column holds the path of an image that has a file of its own, and the bytes of any other.
-
-    Args:
-        path: Parquet file to write; paths are as for `write_csv_list`.
-        rows: Columns of the list, with sample_id.
-        images: Images by the ids of their samples; a row without one is left out.
-        on_problem: Called with the id and the reason where Parquet cannot refer to an image.
     """
     row_of = {sample_id: row for row, sample_id in enumerate(rows["sample_id"].to_pylist())}
     folder = path.parent.absolute()
@@ -339,12 +287,7 @@ def write_parquet_list(
 
 
 def changed_names(path: Path, labels: list[str]) -> list[str]:
-    """Class names that a CSV file turns into others, because they look like another type.
-
-    Args:
-        path: The CSV file.
-        labels: Its column `label`.
-    """
+    """Class names that a CSV file turns into others, because they look like another type."""
     multiline = pyarrow.csv.ParseOptions(newlines_in_values=True)
     read = pyarrow.csv.read_csv(path, parse_options=multiline)["label"]
     if is_text(read.type):

@@ -41,12 +41,8 @@ class ComparedColumn:
     """A column of the dataset beside the difficulty.
 
     Attributes:
-        name: Name of the column.
-        meaning: What the numbers are, as a phrase.
         means: Mean in each bin of equal size, the easiest samples first. Shape (bins,).
-        is_share: Whether the numbers are shares between 0 and 1.
         agreement: How far the column agrees with the difficulty, as a sentence.
-        num_samples: Number of samples with a score and a value.
     """
 
     name: str
@@ -58,15 +54,9 @@ class ComparedColumn:
 
 
 def read_dataset_column(dataset: Dataset, column: str, id_column: str | None) -> pa.Table:
-    """A column of a dataset that is a table, with the id of each sample.
+    """The columns `sample_id` and `value` of a dataset that is a table.
 
-    Args:
-        dataset: The dataset.
-        column: Name of the column.
-        id_column: Column with the sample ids; None if every row is a sample.
-
-    Returns:
-        Columns `sample_id` and `value`.
+    Without a column of ids every row must be a sample.
 
     Raises:
         ReportError: The dataset is no table, lacks the column, or its rows have no known ids.
@@ -95,11 +85,6 @@ def read_dataset_column(dataset: Dataset, column: str, id_column: str | None) ->
 
 def compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColumn:
     """Means of a column from the easiest samples to the hardest.
-
-    Args:
-        samples: The scores.
-        table: Columns `sample_id` and `value`.
-        name: Name of the column.
 
     Raises:
         ReportError: The column cannot be compared with the scores.
@@ -209,14 +194,7 @@ def write_comparison(
 ) -> Sequence[str]:
     """Writes a comparison as one page; the file appears whole or not at all.
 
-    Args:
-        path: File to write; an existing one is replaced.
-        comparison: The result.
-        compared: The first and the second file.
-        images: The dataset; None for a page without pictures.
-
-    Returns:
-        Warnings about pictures that cannot be shown, one sentence each.
+    Gives warnings about pictures.
     """
     ids = [move.sample_id for move in comparison.moves]
     pictures = Pictures({}, {}) if images is None else read_pictures(images, ids, ())

@@ -41,17 +41,10 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Value, Value], Value]] = {
 
 
 def rows_where(condition: str, table: pa.Table) -> pa.ChunkedArray:
-    """Evaluates a condition on each row of a table.
+    """Whether a condition is true of each row of a table, without nulls. Shape (rows,).
 
     A comparison with a missing value is neither true nor false, and such a row is not selected;
     `rmd is null` and `rmd is not null` select by missing values.
-
-    Args:
-        condition: The condition.
-        table: Columns that it may name; those of text may be dictionary-encoded.
-
-    Returns:
-        Whether the condition is true, without nulls. Shape (rows,).
 
     Raises:
         CleaningError: The syntax is not allowed, a column is unknown, or values of different types
@@ -67,11 +60,7 @@ def rows_where(condition: str, table: pa.Table) -> pa.ChunkedArray:
 
 
 def columns_in(condition: str) -> frozenset[str]:
-    """Names of the columns that a condition compares.
-
-    Raises:
-        CleaningError: It is not a Python expression.
-    """
+    """Names of the columns that a condition compares."""
     nodes = ast.walk(_parse(condition))
     return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - {NULL}
 
@@ -205,14 +194,7 @@ class CleaningRules:
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """Numbers of samples of one class.
-
-    Attributes:
-        before: Samples with this label in the score file.
-        dropped: Those of them that are dropped.
-        moved_out: Those of them that get another label.
-        moved_in: Samples of other classes that get this label.
-    """
+    """Numbers of samples of one class."""
 
     before: int
     dropped: int
@@ -232,8 +214,6 @@ class Decisions:
     Attributes:
         table: Columns of text: sample_id, label (the final class), original_label, mark (null for a
             sample that no rule names) and reason (why it is dropped; null if it is kept).
-        classes: Counts of each class.
-        warnings: Warnings, one sentence each.
     """
 
     table: pa.Table
@@ -283,10 +263,6 @@ class _Draft:
 def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     """Applies marks and conditions to the samples of a score file.
 
-    Args:
-        scores: All columns of a score file.
-        rules: What decides about the samples.
-
     Raises:
         CleaningError: A condition cannot be evaluated, a mark names an unknown class, or no mark
             belongs to a sample of the score file.
@@ -310,12 +286,7 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
 
 
 def count_classes(table: pa.Table, names: Sequence[str]) -> dict[str, ClassCounts]:
-    """Counts of each class that has samples before or after.
-
-    Args:
-        table: The columns original_label, label and reason of decisions.
-        names: Names of the classes in the order of the result; new classes follow.
-    """
+    """Counts of each class with samples before or after, in the order of the names, then others."""
     is_kept = pc.is_null(table["reason"])
     kept = table.filter(is_kept)
     before = _count(table["original_label"])

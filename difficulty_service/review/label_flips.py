@@ -23,12 +23,7 @@ from difficulty_service.scores.rows import match_classes, score_rows
 
 @dataclass(frozen=True)
 class RelabelledFeatures:
-    """A feature source that is another one with its labels replaced.
-
-    Attributes:
-        source: The other source.
-        labels: Class indices of all rows of each part.
-    """
+    """A feature source that is another one with its labels replaced."""
 
     source: FeatureSource
     labels: Sequence[Tensor]
@@ -89,9 +84,7 @@ class FlipOptions:
     """How labels are flipped.
 
     Attributes:
-        share: Share of the labels that are flipped at a time.
         repeats: Number of times, each with other labels and a fit of its own.
-        seed: Seed of the choice.
     """
 
     share: float = 0.02
@@ -104,8 +97,6 @@ class FlippedMargins:
     """Label margins of a dataset, and of samples whose label was flipped before the fit.
 
     Attributes:
-        sample_ids: Id of each sample with a margin.
-        margins: Margins with the given labels. Shape (samples,).
         at_random: Margins of labels that were flipped to any other class. Shape (flips,).
         confused: Margins of labels that were flipped to classes that samples of their class are
             near to, as often as that occurs. Shape (flips,).
@@ -132,15 +123,6 @@ def flip_and_score(store: FeatureSource, fit: FitOptions, options: FlipOptions) 
 
     The Gaussians are fitted anew each time, with the flipped labels, as they would be if these had
     been wrong from the start.
-
-    Args:
-        store: A complete store.
-        fit: Settings of the fits.
-        options: How labels are flipped.
-
-    Raises:
-        StatisticsError: The features allow no trustworthy Gaussian, or there are fewer than two
-            classes.
     """
     given = _compare(store, fit)
     counts = np.bincount(given.labels, minlength=len(store.class_names))

@@ -42,9 +42,6 @@ def similarity_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
 
     The discriminants come first. Few classes have too few of them to tell the images of one class
     apart, so those directions follow in which the images of a class differ most before whitening.
-
-    Returns:
-        Shape (rank, count).
     """
     between = discriminants(gaussians)
     # A direction with a large variance is one that the whitening map shrinks much.
@@ -58,21 +55,9 @@ def similarity_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
 def coordinates(
     store: "FeatureStore", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
 ) -> Iterator[tuple[pa.Array, NDArray[np.float64]]]:
-    """Ids and coordinates of every `step`-th sample, part by part.
+    """Ids of every `step`-th sample, and coordinates of shape (samples, count), part by part.
 
     Of several augmentation runs, only the first one is read.
-
-    Args:
-        store: A complete store.
-        gaussians: Gaussians of features of the same kind.
-        directions: Whitened directions. Shape (rank, count).
-        step: Distance between two samples.
-
-    Yields:
-        Ids, and coordinates of shape (samples, count).
-
-    Raises:
-        FeatureStoreError: A part is damaged.
     """
     # The product with the whitening map is that of few directions here, not of all.
     unwhitened = gaussians.within.whitening.numpy().T @ directions
@@ -105,10 +90,8 @@ class ImageMap:
     """Positions of samples on a plane.
 
     Attributes:
-        rows: Rows of the samples. Shape (points,).
         positions: Between 0 and 1. Shape (points, 2).
         method: How they were found, as a phrase.
-        num_samples: Number of samples that they were chosen from.
     """
 
     rows: NDArray[np.int64]
@@ -117,12 +100,7 @@ class ImageMap:
     num_samples: int
 
     def data(self, samples: ScoredSamples, address: str | None = None) -> dict[str, object]:
-        """The points as the page's script reads them: packed numbers, ids, names of classes.
-
-        Args:
-            samples: The scores.
-            address: Path below which each image has a page, by its row; None without such pages.
-        """
+        """The points as the page's script reads them: packed numbers, ids, names of classes."""
         labels = samples.labels[self.rows]
         order = np.argsort(-np.bincount(labels, minlength=1), kind="stable")
         rank = np.empty_like(order)
@@ -153,18 +131,9 @@ def has_tsne() -> bool:
 def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
     """Places samples by the directions in which classes differ most.
 
+    None where there are fewer than three classes or ten samples to place.
+
     Uses t-SNE where openTSNE is installed, otherwise the first two discriminants.
-
-    Args:
-        samples: The scores.
-        store: Features of the same samples.
-
-    Returns:
-        None where there are fewer than three classes or ten samples to place.
-
-    Raises:
-        FeatureStoreError: A part of the store is damaged.
-        StatisticsError: No Gaussian can be fitted.
     """
     from difficulty_service.gaussians.fit_options import FitOptions
     from difficulty_service.scores.fit_store import fit_store
@@ -189,10 +158,6 @@ def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
 
 def place_samples(store: "FeatureStore", gaussians: "Gaussians") -> pa.Table | None:
     """Positions of up to `MAX_POINTS` samples by the two directions in which classes differ most.
-
-    Args:
-        store: A complete store.
-        gaussians: Gaussians of features of the same kind.
 
     Returns:
         The columns sample_id, x and y, both between 0 and 1; None where there are fewer than three

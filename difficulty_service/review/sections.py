@@ -37,19 +37,9 @@ class Summary:
     """What a reader should know first.
 
     Attributes:
-        num_samples: Number of samples in the score file.
-        num_compared: Number of samples that could be compared with another class.
-        num_doubtful: Number of samples that another class fits better.
         by_suspicion: Whether this is by their suspicion, and not by their margin.
         num_unusual: Number of the other samples that are unlike anything else; None where the
             score file does not tell.
-        hardest: The hardest class; None where there is only one.
-        easiest: The easiest class; None where there is only one.
-        confused: The most confused pair of classes; None where there is none.
-        median: Median `rmd`.
-        hardest_cut: The `rmd` above which the hardest samples are.
-        scale: The axis of `rmd`; None where the scores do not differ.
-        bars: Histogram of `rmd`.
     """
 
     num_samples: int
@@ -77,7 +67,6 @@ class Cuts:
 
     Attributes:
         values: Suspicion or margin at each step, from 0 up.
-        counts: Number of samples above each of them.
         bars: Histogram of the values above 0, with logarithmic heights.
     """
 
@@ -181,14 +170,7 @@ def matrix_of(samples: ScoredSamples) -> Sequence[Sequence[MatrixCell]] | None:
 def review_data(
     samples: ScoredSamples, cards: Sequence[Card], selection: Selection, key: str
 ) -> Mapping[str, Any]:
-    """What the review needs besides the page: names, doubts and typical images by class.
-
-    Args:
-        samples: The scores.
-        cards: The doubtful samples of the page.
-        selection: The samples of all sections.
-        key: Text that tells the dataset from others.
-    """
+    """What the review needs besides the page: names, doubts and typical images by class."""
     labels = sorted(selection.typical)
     cuts = cuts_of(samples)
     return {

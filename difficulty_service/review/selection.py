@@ -19,13 +19,9 @@ from difficulty_service.scores.samples import ScoredSamples
 
 @dataclass(frozen=True)
 class ConfusedPair:
-    """Two classes whose samples look like the other one.
+    """Two classes whose samples look like the other one; the index of the second is larger.
 
     Attributes:
-        first: Index of one class.
-        second: Index of the other class, which is larger.
-        first_as_second: Number of samples of the first class that look more like the second.
-        second_as_first: Number of samples of the second class that look more like the first.
         rows: Rows of all these samples, the largest margin first.
     """
 
@@ -55,13 +51,7 @@ def count_confusions(samples: ScoredSamples) -> Counter[tuple[int, int]]:
 def rank_pairs(
     samples: ScoredSamples, doubtful: NDArray[np.int64], limit: int
 ) -> Sequence[ConfusedPair]:
-    """The pairs of classes with the most doubtful samples.
-
-    Args:
-        samples: The scores.
-        doubtful: Rows of all doubtful samples, the clearest first.
-        limit: Number of pairs.
-    """
+    """The pairs of classes with the most doubtful samples."""
     confusions = count_confusions(samples)
     totals: Counter[tuple[int, int]] = Counter()
     for (label, nearest), count in confusions.items():
@@ -86,13 +76,7 @@ class ClassFacts:
     """The difficulty of one class; larger is harder.
 
     Attributes:
-        label: Class index.
-        name: Name of the class.
-        num_samples: Number of samples that have a score.
-        mean: Mean `rmd`.
-        median: Median `rmd`.
         hardest_share: Share of its samples that are among the hardest of all.
-        doubtful_share: Share of its samples that look more like another class.
         rows: Rows of its samples, easiest first.
     """
 
@@ -142,13 +126,8 @@ class Limits:
     """Largest number of pictures of each kind.
 
     Attributes:
-        doubtful: Samples that look more like another class.
-        unusual: Samples unlike anything else.
-        per_class: Hardest samples of a class, and as many of the easiest.
         typical: Easiest samples of a class beside a doubtful one; half as many of a class of which
             no other pictures are shown.
-        per_pair: Samples of a pair of classes.
-        copies: Pairs of copies.
     """
 
     doubtful: int = 240
@@ -169,15 +148,10 @@ class Selection:
     """Rows of the samples of every section.
 
     Attributes:
-        doubtful: Doubtful samples, the most suspicious first, or else the largest margin.
-        num_doubtful: Number of all doubtful samples.
-        unusual: Samples unlike anything else, the farthest first.
         hardest: The hardest samples of each class with pictures, hardest first; the classes are
             in the same order.
         easiest: The easiest samples of the same classes without copies, easiest first.
         typical: The easiest samples of each class that a doubtful sample has or looks like.
-        pairs: The most confused pairs of classes.
-        pictured_pairs: Rows of each of the first of these pairs.
         copies: Copies with the sample that they are copies of; those with another label first.
     """
 
@@ -220,13 +194,7 @@ class Selection:
 
 
 def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits) -> Selection:
-    """Chooses the samples of every section.
-
-    Args:
-        samples: The scores.
-        ranked: All classes, the hardest first.
-        limits: How many samples to choose.
-    """
+    """Chooses the samples of every section."""
     doubtful = _descending(samples.doubts, samples.is_doubtful)
     unusual = np.empty(0, np.int64)
     if samples.agnostic is not None:

@@ -19,29 +19,19 @@ class StoredImage:
 
     Attributes:
         path: Absolute path of its file; None if it is inside another file, or not on this machine.
-        data: Its bytes if there is no path, otherwise empty.
     """
 
     path: Path | None
     data: bytes
 
     def read(self) -> bytes:
-        """The encoded bytes.
-
-        Raises:
-            OSError: The file can no longer be read.
-        """
+        """The encoded bytes."""
         return self.data if self.path is None else self.path.read_bytes()
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """The dataset that has the images of the scored samples.
-
-    Attributes:
-        dataset: The dataset.
-        warnings: Warnings about differences from the dataset that was scored.
-    """
+    """The dataset that has the images of the scored samples."""
 
     dataset: Dataset
     warnings: tuple[str, ...]
@@ -56,10 +46,7 @@ class ImageSource:
     ) -> Iterator[tuple[str, StoredImage]]:
         """The images of some samples with their ids, in the order of the dataset.
 
-        Args:
-            sample_ids: Ids of the samples.
-            on_problem: Called with the id and the reason where an image cannot be read, or is not
-                in the dataset.
+        `on_problem` gets the id and the reason where an image cannot be read, or is not there.
         """
         missing = set(sample_ids)
         positions = (row for row, name in enumerate(self.dataset.sample_ids) if name in missing)
@@ -87,12 +74,6 @@ def open_images(
 ) -> ImageSource:
     """Opens the dataset that was scored, or a copy of it.
 
-    Args:
-        provenance: Metadata of the score file.
-        sample_ids: Ids of the scored samples.
-        location: Location of the dataset; None for the one in the metadata.
-        given: Options for reading it, which replace those in the metadata unless they are None.
-
     Raises:
         DatasetError: The dataset cannot be read.
         CleaningError: The metadata names no dataset, or none of the samples is in it.
@@ -113,11 +94,6 @@ def match_images(
     provenance: Provenance, sample_ids: Collection[str], dataset: Dataset
 ) -> ImageSource:
     """The images of a dataset for the scored samples.
-
-    Args:
-        provenance: Metadata of the score file.
-        sample_ids: Ids of the scored samples.
-        dataset: The dataset that was scored, or a copy of it.
 
     Raises:
         CleaningError: None of the samples is in the dataset.
@@ -146,11 +122,7 @@ def match_images(
 
 
 def find_image(opener: ImageOpener) -> StoredImage:
-    """The file or the bytes of an image.
-
-    Raises:
-        ImageError: The image is missing or cannot be read.
-    """
+    """The file or the bytes of an image."""
     try:
         with opener() as file:
             # Only an image in a file of its own on this machine is opened by its name.
@@ -176,11 +148,7 @@ def _options(provenance: Provenance, given: DatasetOptions) -> DatasetOptions:
 
 @dataclass
 class MissingImages:
-    """Samples whose images are gone or cannot be read.
-
-    Attributes:
-        reasons: Reason by sample id.
-    """
+    """Samples whose images are gone or cannot be read."""
 
     reasons: dict[str, str] = field(default_factory=dict)
 

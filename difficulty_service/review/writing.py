@@ -57,15 +57,9 @@ class ShownExplanation:
     """The findings that the page shows.
 
     Attributes:
-        backbone: The CLIP that compared images with phrases.
-        num_attributes: Number of phrases.
-        together: All classes together.
         groups: What the table lists: all classes together and then the classes with the largest
             effects, each where something stands out.
-        num_classes: Number of classes that were examined on their own.
         num_silent: Number of these in which nothing stands out.
-        num_unlisted: Number of classes with findings that the table leaves out.
-        num_small: Number of classes with too few samples to be examined on their own.
     """
 
     backbone: str
@@ -81,15 +75,7 @@ class ShownExplanation:
 def find_explanation(
     path: Path, provenance: Provenance
 ) -> tuple[ShownExplanation | None, tuple[str, ...]]:
-    """Reads the explanation of a score file, if there is one.
-
-    Args:
-        path: File of `difficulty explain`.
-        provenance: Provenance of the scores.
-
-    Returns:
-        The explanation, and a warning if there is one that cannot be shown.
-    """
+    """The explanation of a score file, if there is one; a warning where it cannot be shown."""
     try:
         values = read_explanation(path)
         if values is None:
@@ -147,11 +133,7 @@ SCRIPTS = ("theme.js", "marks.js", "review.js", "dialog.js", "map.js")
 
 
 def render_page(values: Mapping[str, Any]) -> str:
-    """Fills the template of the report; every value is escaped.
-
-    Args:
-        values: Variables of the template.
-    """
+    """Fills the template of the report; every value is escaped."""
     return render_template("report.html.j2", values, styles=STYLES, scripts=SCRIPTS)
 
 
@@ -171,10 +153,6 @@ class ReportParts:
     """What a report shows besides the scores.
 
     Attributes:
-        images: The dataset; None for a report without pictures.
-        compared: A column to set beside the difficulty, or None.
-        map: Positions of the samples by their features, or None.
-        explained: What hard samples share in words, or None.
         max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
         notes: Sentences that the page shows, such as why there are no pictures.
     """
@@ -189,14 +167,7 @@ class ReportParts:
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """A report on disk.
-
-    Attributes:
-        path: The file.
-        num_bytes: Its size.
-        num_pictures: Number of pictures in it.
-        warnings: Warnings, one sentence each.
-    """
+    """A report on disk."""
 
     path: Path
     num_bytes: int
@@ -217,11 +188,6 @@ def require_report_file(path: Path, max_mb: float = DEFAULT_MAX_MB) -> None:
 
 def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenReport:
     """Writes a report; the file appears whole or not at all.
-
-    Args:
-        path: File to write, which ends in .html; an existing one is replaced.
-        scores: A score file with the columns of SCHEMA.
-        parts: What it shows besides the scores.
 
     Raises:
         ReportError: The name has another ending or is that of a folder, or no sample has a score.

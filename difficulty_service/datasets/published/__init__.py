@@ -41,13 +41,7 @@ _BY_NAMES = {"cifar": is_cifar, "cifar-c": is_cifar_c, "svhn": is_svhn, "idx": i
 def kind_of_published_folder(
     place: StoredPath, entries: list[Entry], split: str | None
 ) -> str | None:
-    """The kind of published dataset in a folder; None if there is none.
-
-    Args:
-        place: The folder.
-        entries: Its entries.
-        split: Sub-folder that will be read; None if none is chosen.
-    """
+    """The kind of published dataset in a folder; None if there is none."""
     files = {name for name, is_dir, _ in entries if not is_dir}
     for kind, is_kind in _BY_NAMES.items():
         if is_kind(files):

@@ -74,14 +74,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_pickle(data: bytes, name: str) -> dict[str, object]:
-    """Reads a pickled dictionary of numbers, text, lists and NumPy arrays.
-
-    Args:
-        data: The whole file.
-        name: Name of the file, for messages.
-
-    Returns:
-        Values by key. Text of Python 2 is bytes; an array is a `PickledObject`.
+    """Reads a pickled dictionary of numbers, text, lists and arrays, which become `PickledObject`.
 
     Raises:
         DatasetError: The pickle is damaged, or refers to anything else.
@@ -103,13 +96,7 @@ def read_pickle(data: bytes, name: str) -> dict[str, object]:
 
 
 def pixel_offset(data: bytes, value: object, name: str, row_length: int) -> tuple[int, int]:
-    """Where a pickle holds the bytes of a two-dimensional uint8 array.
-
-    Args:
-        data: The whole file.
-        value: The array as read by `read_pickle`.
-        name: Name of the file, for messages.
-        row_length: Expected number of bytes in a row.
+    """Offset of the bytes of a two-dimensional uint8 array in a pickle, and the number of its rows.
 
     Returns:
         Offset of the first byte, and number of rows.
@@ -137,22 +124,14 @@ def pixel_offset(data: bytes, value: object, name: str, row_length: int) -> tupl
 
 
 def as_labels(value: object, name: str, key: str) -> list[int]:
-    """A list of integers in a pickle.
-
-    Raises:
-        DatasetError: The value is not a list of integers.
-    """
+    """A value of a pickle that must be a list of integers."""
     if not isinstance(value, list) or not all(isinstance(label, int) for label in value):
         raise damaged(name, f"it has no list of integers {key!r}")
     return value
 
 
 def as_names(value: object, name: str, key: str) -> tuple[str, ...]:
-    """A list of texts in a pickle.
-
-    Raises:
-        DatasetError: The value is not a list of texts.
-    """
+    """A value of a pickle that must be a list of texts."""
     if not isinstance(value, list) or not all(isinstance(text, bytes | str) for text in value):
         raise damaged(name, f"it has no list of texts {key!r}")
     return tuple(_as_text(text) for text in value)
@@ -165,9 +144,8 @@ def _as_text(value: object) -> str:
 def _check_instructions(data: bytes) -> None:
     """Refuses a pickle that would make the unpickler itself fill the memory or the stack.
 
-    Raises:
-        pickle.UnpicklingError: An index of the memo is above the number of instructions before it,
-            or there are more tuples than arrays need, which might be nested.
+    Its memo has an index above the number of instructions before it, or there are more tuples than
+    arrays need, which might be nested.
     """
     num_tuples = 0
     for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
@@ -193,12 +171,7 @@ class _Version:
     """The files of one version of CIFAR.
 
     Attributes:
-        train: Files of the training images, in order.
-        test: File of the test images.
-        names_file: File of the class names.
         class_names: Class names where that file is missing.
-        read_batch: Function that reads a file of images.
-        read_names: Function that reads the file of the class names.
     """
 
     train: tuple[str, ...]
@@ -229,12 +202,8 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
     """Opens the training or test images of CIFAR-10 or CIFAR-100; the labels are the fine ones.
 
     Opening reads each file of the split once: up to 31 MB at a time for CIFAR-10 and 155 MB for the
-    training images of CIFAR-100. Images are then read one by one.
-
-    Args:
-        location: The folder of the files, the only file of a split, or the published tar, which may
-            be compressed.
-        options: Options, of which the split, the limit and the shard size apply.
+    training images of CIFAR-100. Images are then read one by one. The location is the folder of the
+    files, the only file of a split, or the tar, also compressed.
 
     Raises:
         DatasetError: A file is missing, damaged or not as published, a pickle refers to anything
@@ -275,18 +244,7 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
 def _choose_split(
     version: _Version, names: set[str], chosen: str | None, location: str, split: str | None
 ) -> tuple[str, tuple[str, ...]]:
-    """The split and its files.
-
-    Args:
-        version: Version of CIFAR.
-        names: Names of all files that are there.
-        chosen: Name of the file that the location is; None for a folder.
-        location: Location of the dataset, for messages.
-        split: Split that is asked for, or None.
-
-    Raises:
-        DatasetError: A file is missing, or there are several splits and none is chosen.
-    """
+    """The split and its files; `chosen` is the name of the file that the location is."""
     files = {"train": version.train, "test": (version.test,)}
     if chosen in version.train and len(version.train) > 1:
         raise DatasetError(

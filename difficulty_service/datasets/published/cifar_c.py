@@ -31,13 +31,7 @@ from difficulty_service.datasets.storage import open_file
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """What a NumPy file holds.
-
-    Attributes:
-        offset: Offset of the first value.
-        shape: Shape of the array, in C order.
-        dtype: Type of the values; never objects.
-    """
+    """Offset of the first value, shape in C order and type, never of objects, of an array."""
 
     offset: int
     shape: tuple[int, ...]
@@ -67,11 +61,7 @@ def read_header(member: Member) -> NpyHeader:
 
 
 def read_array(member: Member) -> NDArray[np.generic]:
-    """Reads a whole NumPy file.
-
-    Raises:
-        DatasetError: See `read_header` and `Member.read`.
-    """
+    """Reads a whole NumPy file."""
     header = read_header(member)
     return np.frombuffer(member.read(), header.dtype, offset=header.offset).reshape(header.shape)
 
@@ -97,10 +87,6 @@ def open_cifar_c(location: str, options: DatasetOptions) -> Dataset:
         location: The file of a corruption beside `labels.npy`, or the folder of these files.
         options: Options, of which the split, the limit and the shard size apply. The split is the
             severity, such as `3`; for a folder it is the corruption, as `fog` or `fog/3`.
-
-    Raises:
-        DatasetError: There is no such corruption or severity, or a file is missing, damaged or not
-            as published.
     """
     check_options(
         options, "CIFAR-10-C or CIFAR-100-C", ("image_column", "label_column", "id_column")
@@ -134,11 +120,7 @@ def open_cifar_c(location: str, options: DatasetOptions) -> Dataset:
 
 
 def _choose_files(location: str, options: DatasetOptions) -> tuple[Member, str | None, Member]:
-    """The file of a corruption, the severity or None for all, and the file of the labels.
-
-    Raises:
-        DatasetError: There are no labels, no such corruption, or several and none is chosen.
-    """
+    """The file of a corruption, the severity or None for all, and the file of the labels."""
     members, chosen = find_members(location, options.boundary)
     if LABELS_FILE not in members:
         raise DatasetError(

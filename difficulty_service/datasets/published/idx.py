@@ -42,12 +42,8 @@ def open_idx(location: str, options: DatasetOptions) -> Dataset:
     """Opens grey images whose labels lie in a second file beside theirs; class names are numbers.
 
     A gzipped file is decompressed once when it is opened and once, up to the last image needed, for
-    each shard; others are read image by image.
-
-    Args:
-        location: The file of the images, or the folder of both files.
-        options: Options, of which the split (`train` or `test`), the limit and the shard size
-            apply.
+    each shard; others are read image by image. The split is `train` or `test`; the location is the
+    file of the images, or the folder of both.
 
     Raises:
         DatasetError: A file is missing, damaged or truncated, or there are several splits and none
@@ -98,11 +94,7 @@ def _labels_beside(images: Member, members: dict[str, Member]) -> Member:
 
 
 def _read_header(file: Member, dimensions: int) -> tuple[int, ...]:
-    """The lengths of the dimensions, after a check that all values are there.
-
-    Raises:
-        DatasetError: The file is damaged, truncated or of another type.
-    """
+    """The lengths of the dimensions, after a check that all values are there."""
     try:
         with open_unpacked(file.place) as opened:
             head = opened.read(_header_length(dimensions))

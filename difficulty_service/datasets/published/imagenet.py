@@ -43,8 +43,6 @@ class Labels:
     """Labels of validation images.
 
     Attributes:
-        source: Name of the file that they are from.
-        class_names: WordNet ids, sorted.
         by_number: Class index of each image by its number, where the file has no names.
         by_stem: Class index by the name of the image without its extension.
     """
@@ -56,11 +54,7 @@ class Labels:
 
 
 def find_labels(place: StoredPath, location: str) -> Labels:
-    """Finds the labels in the folder of the images or in the four above it, the nearest first.
-
-    Raises:
-        DatasetError: There are none, or the file is damaged.
-    """
+    """Finds the labels in the folder of the images or in the four above it, the nearest first."""
     folder = place
     for _ in range(1 + FOLDERS_ABOVE):
         labels = _labels_in(folder)
@@ -152,13 +146,7 @@ SPLIT = "val"
 def is_imagenet_validation(
     place: StoredPath, entries: list[Entry], split: str | None = None
 ) -> bool:
-    """Whether a folder, or its sub-folder `val`, directly holds validation images of ImageNet.
-
-    Args:
-        place: The folder.
-        entries: Its entries.
-        split: Sub-folder to look into; None for `val`.
-    """
+    """Whether a folder, or its sub-folder `val`, directly holds validation images of ImageNet."""
     if _holds_images(entries):
         return True
     name = split or SPLIT
@@ -173,9 +161,7 @@ def is_imagenet_validation(
 def open_imagenet_validation(location: str, options: DatasetOptions) -> Dataset:
     """Opens the validation images; the classes are WordNet ids, like the folders of `train`.
 
-    Args:
-        location: The folder of the images, or the one above if the split names the folder.
-        options: Options, of which the split, the limit and the shard size apply.
+    The location is the folder of the images, or the one above if the split names the folder.
 
     Raises:
         DatasetError: No labels are found, an image has none, or there are several splits and none
@@ -214,11 +200,7 @@ def _holds_images(entries: list[Entry]) -> bool:
 
 
 def _label(labels: Labels, name: str) -> int:
-    """The class index of an image.
-
-    Raises:
-        DatasetError: The labels do not have the image.
-    """
+    """The class index of an image."""
     match = IMAGE_NAME.fullmatch(name)
     label = labels.by_stem.get(name.rpartition(".")[0])
     if label is None and match and 0 < int(match[1]) <= len(labels.by_number):

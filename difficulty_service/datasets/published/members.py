@@ -38,14 +38,7 @@ _GZIP_EXTENSIONS = (".gz", ".tgz")
 
 @dataclass(frozen=True)
 class Member:
-    """One file of a dataset.
-
-    Attributes:
-        name: Name of the file, without folders.
-        place: Path of the file, or of the tar that contains it.
-        offset: Offset of its first byte in the file or in the decompressed tar.
-        size: Size in bytes.
-    """
+    """One file: its name without folders, and its bytes in a file or in a decompressed tar."""
 
     name: str
     place: StoredPath
@@ -53,11 +46,7 @@ class Member:
     size: int
 
     def read(self) -> bytes:
-        """The content of the file.
-
-        Raises:
-            DatasetError: The file cannot be read, is truncated or is larger than MAX_BYTES.
-        """
+        """The content of the file, of at most MAX_BYTES."""
         if self.size > MAX_BYTES:
             raise damaged(self.name, f"it has {self.size:,} bytes, more than {MAX_BYTES:,}")
         try:
@@ -72,18 +61,7 @@ class Member:
 
 
 def find_members(location: str, boundary: Boundary | None) -> tuple[dict[str, Member], str | None]:
-    """The visible files in a folder, or those beside a file.
-
-    Args:
-        location: Path or URI of a folder or a file.
-        boundary: Root outside which nothing may be read.
-
-    Returns:
-        Files by name, and the name of the file if the location is one.
-
-    Raises:
-        DatasetError: There is nothing at the location, or its folder cannot be listed.
-    """
+    """The visible files in a folder, or those beside a file and the name of that file."""
     place, chosen = resolve(location, boundary), None
     if not is_folder(place, location):
         place, chosen = place.parent, place.name
@@ -99,11 +77,7 @@ def find_members(location: str, boundary: Boundary | None) -> tuple[dict[str, Me
 
 
 def tar_members(place: StoredPath) -> dict[str, Member]:
-    """The regular files of a tar by their names without folders.
-
-    Raises:
-        DatasetError: The tar is damaged or truncated.
-    """
+    """The regular files of a tar by their names without folders."""
     try:
         with open_tar(place) as archive:
             headers = [header for header in read_headers(archive) if header.isreg()]
@@ -152,11 +126,7 @@ CIFAR_100 = tuple(_CIFAR_100.split())
 
 
 def choose_split(splits: Sequence[str], split: str | None, location: str) -> str:
-    """The split that is asked for, or the only one.
-
-    Raises:
-        DatasetError: There are several splits and none is chosen, or there is no such split.
-    """
+    """The split that is asked for, or the only one."""
     if split is None and len(splits) == 1:
         return splits[0]
     if split is None or split not in splits:
@@ -188,12 +158,8 @@ class PixelFile:
     """Images of one size at equal distances in a file, which is read image by image.
 
     Attributes:
-        name: Name of the file, for messages.
-        place: Path of the file, or of the tar that contains it.
         offset: Offset of the first pixel of the first image, after decompression.
         stride: Bytes from the start of one image to that of the next.
-        count: Number of images.
-        shape: Shape of an image as stored.
         axes: Axes of that shape which are the rows, columns and channels.
     """
 
@@ -207,11 +173,7 @@ class PixelFile:
 
 
 def open_pixels(files: Sequence[PixelFile], positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
-    """Openers of the images at ascending positions in several files, one file after the other.
-
-    Raises:
-        DatasetError: A file is damaged, or has become shorter since the dataset was opened.
-    """
+    """Openers of the images at ascending positions in several files, one file after the other."""
     ends = np.cumsum([file.count for file in files])
     owners = np.searchsorted(ends, positions, side="right")
     for number in np.unique(owners).tolist():
@@ -220,11 +182,7 @@ def open_pixels(files: Sequence[PixelFile], positions: NDArray[np.int64]) -> Ite
 
 
 def encode_pixels(images: NDArray[np.uint8]) -> Iterator[ImageOpener]:
-    """Openers of images as PPM, or as PGM if they are grey.
-
-    Args:
-        images: Pixels. Shape (samples, rows, columns, 1 or 3).
-    """
+    """Openers of images as PPM, or as PGM if grey. Shape (samples, rows, columns, 1 or 3)."""
     _, rows, columns, channels = images.shape
     header = f"{'P5' if channels == 1 else 'P6'} {columns} {rows} 255\n".encode()
     for image in images:

@@ -48,10 +48,6 @@ def open_svhn(location: str, options: DatasetOptions) -> Dataset:
     225 MB for `train`, 80 MB for `test` and 1.6 GB for `extra`; while it is decompressed, the file
     as well.
 
-    Args:
-        location: The file, or the folder of the files.
-        options: Options, of which the split, the limit and the shard size apply.
-
     Raises:
         DatasetError: The file is damaged or not as published, or there are several splits and none
             is chosen.
@@ -111,11 +107,7 @@ def _read_labels(file: Member) -> NDArray[np.int32]:
 
 
 def _read(file: Member, name: str) -> NDArray[Any]:
-    """An array of numbers in the file.
-
-    Raises:
-        DatasetError: The file is damaged, or the variable is none.
-    """
+    """An array of numbers in the file."""
     values = read_variable(file, _variable(file, name), _MAX_BYTES)
     if not isinstance(values, np.ndarray):
         raise damaged(file.name, f"{name} is not an array of numbers")

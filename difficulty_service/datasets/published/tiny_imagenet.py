@@ -40,11 +40,8 @@ def open_tiny_imagenet(location: str, options: DatasetOptions) -> Dataset:
     """Opens the training or validation images; classes are in the order of their WordNet ids.
 
     A class is called by its first word, followed by the WordNet id where two classes share it. Ids
-    are paths below the folder of the dataset, whichever folder is given.
-
-    Args:
-        location: The folder of the dataset, or its `train` or `val`.
-        options: Options, of which the split, the limit and the shard size apply.
+    are paths below the folder of the dataset, whichever folder is given. The location may also be
+    the `train` or `val` of the dataset.
 
     Raises:
         DatasetError: A list or folder is missing, a label is unknown, or there are several splits

@@ -58,13 +58,7 @@ LARGEST_SIDE = 256
 
 @dataclass(frozen=True)
 class Corruption:
-    """One corruption of all images of a dataset.
-
-    Attributes:
-        name: One of `CORRUPTIONS`.
-        severity: 1, mild, to 5, strong.
-        seed: Seed of the random numbers.
-    """
+    """One corruption of all images of a dataset; its severity is from 1, mild, to 5, strong."""
 
     name: str
     severity: int
@@ -75,14 +69,7 @@ class Corruption:
         return f"{self.name}:{self.severity}"
 
     def apply(self, image: Tensor) -> Tensor:
-        """The corrupted image; one with a shorter side above `LARGEST_SIDE` is reduced to it.
-
-        Args:
-            image: Uint8. Shape (3, height, width).
-
-        Returns:
-            Uint8. Shape (3, height, width) of the reduced image.
-        """
+        """The corrupted image; one with a shorter side above `LARGEST_SIDE` is reduced to it."""
         if min(image.shape[1:]) > LARGEST_SIDE:
             from torchvision.transforms.v2 import functional as F
 

@@ -26,12 +26,7 @@ def from_pillow(picture: Image.Image) -> Pixels:
 
 
 def zoom_in(layers: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
-    """Enlarges the middle until it is as large as the whole was, with linear interpolation.
-
-    Args:
-        layers: Shape (layers, height, width).
-        factor: At least 1.
-    """
+    """Enlarges the middle of layers to the size of the whole, linearly, by a factor from 1 up."""
     height, width = layers.shape[1:]
     rows, columns = int(np.ceil(height / factor)), int(np.ceil(width / factor))
     top, left = (height - rows) // 2, (width - columns) // 2
@@ -76,12 +71,7 @@ def gaussian_blur(image: Pixels, strength: float) -> Pixels:
 
 
 def defocus_blur(image: Pixels, strength: tuple[float, float]) -> Pixels:
-    """Replaces each pixel by a disk.
-
-    Args:
-        image: See `Pixels`.
-        strength: Radius of the disk and standard deviation of the blur of its edge, in pixels.
-    """
+    """Replaces each pixel by a disk of a radius, its edge blurred by a deviation, in pixels."""
     radius, edge = strength
     wide = radius > _DISK_RADIUS
     reach = int(radius) if wide else _DISK_RADIUS
@@ -97,11 +87,8 @@ def glass_blur(
 ) -> Pixels:
     """Blurs, moves every pixel a little, and blurs again.
 
-    Args:
-        image: See `Pixels`.
-        strength: Standard deviation of both blurs and greatest distance, in pixels; how often
-            pixels are moved.
-        generator: Draws the distances.
+    The strength is the standard deviation of both blurs and the greatest distance, in pixels, and
+    how often pixels are moved.
     """
     sigma, reach, times = strength
     height, width = image.shape[1:]
@@ -124,24 +111,13 @@ def glass_blur(
 def motion_blur(
     image: Pixels, strength: tuple[int, float], generator: np.random.Generator
 ) -> Pixels:
-    """Blurs in a direction up to 45 degrees from the horizontal.
-
-    Args:
-        image: See `Pixels`.
-        strength: Radius and standard deviation, in pixels.
-        generator: Draws the direction.
-    """
+    """Blurs up to 45 degrees from the horizontal, by a radius and standard deviation in pixels."""
     radius, sigma = strength
     return move_blur(image, radius, sigma, generator.uniform(-45, 45))
 
 
 def zoom_blur(image: Pixels, strength: tuple[float, float]) -> Pixels:
-    """The mean of the image and of enlargements of it.
-
-    Args:
-        image: See `Pixels`.
-        strength: Where the factors end, which begin at 1, and the step between them.
-    """
+    """The mean of the image and of enlargements of it, from 1 to a factor in steps."""
     end, step = strength
     factors = np.arange(1, end, step)
     return (image + sum(zoom_in(image, factor) for factor in factors)) / (len(factors) + 1)
@@ -196,11 +172,8 @@ def elastic_transform(
 ) -> Pixels:
     """Moves three corners of a square in the middle, then every pixel along a smooth random field.
 
-    Args:
-        image: See `Pixels`.
-        strength: Scale and smoothness of the field, and greatest distance of the corners, in
-            pixels.
-        generator: Draws the distances.
+    The strength is scale and smoothness of the field, and greatest distance of the corners, in
+    pixels.
     """
     scale, smoothness, distance = strength
     height, width = image.shape[1:]

@@ -56,29 +56,13 @@ EXPORTS: Mapping[str, Export] = {
 
 
 def export_file(name: str, scores: "ScoreFile", out: Path) -> "Exported":
-    """Writes scores alone to a file in a format of `EXPORTS`.
-
-    Args:
-        name: Name of the format.
-        scores: The score file.
-        out: The file; it appears whole or not at all.
-    """
+    """Writes scores alone in a format of `EXPORTS`; the file appears whole or not at all."""
     exported: Exported = function_of(EXPORTS[name].write)(scores, out)
     return exported
 
 
 def export_folder(name: str, scores: "ScoreFile", images: "ImageSource", out: Path) -> "Exported":
-    """Writes scores and images to a folder in a format of `EXPORTS`.
-
-    Args:
-        name: Name of the format.
-        scores: The score file.
-        images: The dataset that was scored.
-        out: A folder that does not exist or is empty; it appears whole or not at all.
-
-    Raises:
-        CleaningError: The samples are texts, and the format holds images only.
-    """
+    """Writes scores and images in a format of `EXPORTS`; the folder appears whole or not at all."""
     if images.is_text and not EXPORTS[name].takes_texts:
         others = [other for other, export in EXPORTS.items() if export.takes_texts]
         raise CleaningError(

@@ -27,12 +27,6 @@ def write_hugging_face(
     It has the encoded images, `label` and `nearest_label` with the names of the classes, and the
     other columns of the score file.
 
-    Args:
-        scores: The score file.
-        images: The dataset that was scored.
-        folder: An empty folder.
-        final: Absolute path that the folder will have.
-
     Raises:
         MissingPackage: The package `datasets` is not installed.
     """

@@ -32,12 +32,6 @@ def write_label_studio(
     The prediction of a task is its label, with a score from 0 to 1 that is low where another class
     fits better; all columns of the score file are the `meta` of the task. Images in files of their
     own stay where they are, others are copied into the folder; texts are part of the tasks.
-
-    Args:
-        scores: The score file.
-        images: The dataset that was scored.
-        folder: An empty folder.
-        final: Absolute path that the folder will have.
     """
     missing = MissingImages()
     rows = sample_rows(scores)

@@ -28,7 +28,6 @@ class Exported:
     """What is to be said about an export.
 
     Attributes:
-        warnings: Warnings, one sentence each.
         instructions: Sentences on how to open it, where that depends on the export.
     """
 
@@ -53,12 +52,6 @@ def label_scores(scores: ScoreFile) -> NDArray[np.float64]:
 
     It is the probability of the label against the best other class, if both are as frequent and
     Gaussian: the logistic function of minus half the label margin.
-
-    Args:
-        scores: The column label_margin.
-
-    Returns:
-        NaN without a margin. Shape (samples,).
     """
     margins: NDArray[np.float64] = scores.column("label_margin").cast(pa.float64()).to_numpy()
     return expit(-margins / 2)
@@ -85,17 +78,7 @@ def sample_rows(scores: ScoreFile) -> dict[str, dict[str, Any]]:
 def image_files(
     images: ImageSource, sample_ids: list[str], folder: Path, missing: MissingImages
 ) -> Iterator[tuple[str, Path]]:
-    """The file of each image; one that has no file of its own is copied.
-
-    Args:
-        images: The dataset.
-        sample_ids: Ids of the samples.
-        folder: Folder for copies.
-        missing: Takes the samples whose images cannot be read.
-
-    Yields:
-        Ids and paths: absolute for a file that existed, and the name in the folder for a copy.
-    """
+    """The absolute path of each image, or the name of a copy in the folder where it has none."""
     for number, (sample_id, image) in enumerate(images.images(sample_ids, missing.add)):
         if image.path is not None:
             yield sample_id, image.path
@@ -126,15 +109,7 @@ def write_jsonl(scores: ScoreFile, path: Path) -> Exported:
 
 
 def write_cleanlab(scores: ScoreFile, path: Path) -> Exported:
-    """Writes a table with the columns of cleanlab's label issues, in the order of the samples.
-
-    Args:
-        scores: The score file.
-        path: CSV or Parquet file.
-
-    Raises:
-        CleaningError: The name of the file ends in neither.
-    """
+    """Writes a table with the columns of cleanlab's label issues, in the order of the samples."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise CleaningError(
             f"{path} is neither CSV nor Parquet",
@@ -169,12 +144,6 @@ def write_fiftyone(
 
     An image in a file of its own stays where it is, and the absolute path is its key; others are
     copied to `data`, and the name without the extension is the key.
-
-    Args:
-        scores: The score file.
-        images: The dataset that was scored.
-        folder: An empty folder.
-        final: Absolute path that the folder will have.
     """
     missing = MissingImages()
     rows, names = sample_rows(scores), class_list(scores)
