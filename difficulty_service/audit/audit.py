@@ -220,11 +220,7 @@ Agreement = RankAgreement | FlagAgreement | ErrorRateByBin
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """Options of a comparison.
-
-    Attributes:
-        kind: `rank`, `flag` or `error-rate`; None to choose by the type of the column.
-    """
+    """Options of a comparison; the kind is one of `COMPARISONS`, or that of the type of the column."""
 
     join: str
     column: str

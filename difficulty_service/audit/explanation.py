@@ -204,9 +204,6 @@ def explain(
     corrected together: where scores have nothing to do with the attributes, there is a finding in
     at most one dataset of twenty. Similarities have the shape (samples, attributes); of scores,
     larger is harder.
-
-    Raises:
-        AuditError: There are too few samples.
     """
     classes, labels = np.unique(np.asarray(class_names), return_inverse=True)
     groups = [

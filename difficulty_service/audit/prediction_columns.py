@@ -44,17 +44,11 @@ def is_predictions(location: str) -> bool:
 
 
 def read_prediction_columns(path: Path) -> pa.Table:
-    """The column JOIN and those of COLUMNS, one row for each sample of a run.
+    """The column JOIN and those of COLUMNS, one row for each sample of a seed's `test.npz`.
 
     All are in float64 and of the labels that the run was evaluated on. `prediction` is the name of
     the class where `inputs.json` lies beside the predictions, as it does in a run, so that it can
     be compared with scores whose classes are in another order; otherwise it is the class index.
-
-    Args:
-        path: `test.npz`, `validation.npz` or `evaluation.npz` of a seed.
-
-    Raises:
-        AuditError: The file is missing or damaged, or holds something else.
     """
     arrays = _read_arrays(path)
     sample_ids, logits, targets = (arrays[name] for name in ("sample_ids", "logits", "targets"))

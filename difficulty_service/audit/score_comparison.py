@@ -49,10 +49,9 @@ def spearman_interval(
 def spearman_of_counts(
     first: NDArray[np.int64], second: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> float:
-    """Spearman's rank correlation where each sample is repeated.
+    """Spearman's rank correlation, with averaged ties, where each sample is repeated.
 
-    Returns:
-        The correlation with averaged ties; NaN where all scores are equal.
+    NaN where all scores are equal.
     """
     one, other = _centred_ranks(first, counts), _centred_ranks(second, counts)
     weighted = counts * one

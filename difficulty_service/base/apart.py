@@ -260,12 +260,7 @@ class Apart(Generic[P, Result]):
 
 
 def call_apart(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-    """Calls a function in a new process; function, arguments, result and errors are pickled.
-
-    Raises:
-        DifficultyError: The process was ended.
-        Exception: Whatever the function raises.
-    """
+    """Calls a function in a new process; function, arguments, result and errors are pickled."""
     apart: Apart[..., Result] = Apart(_any_function)
     try:
         return apart.call(function, *args, **kwargs)

@@ -49,7 +49,6 @@ class Checksum:
 
     Attributes:
         digest: XXH3 of 128 bits, as 32 hexadecimal digits, of the file with zeros in their place.
-        without: Bytes of the file that have checksums of their own and are left out.
     """
 
     position: int

@@ -84,11 +84,7 @@ class ClassFolders:
 
 
 def find_class_folders(tree: Tree, location: str, split: str | None) -> ClassFolders:
-    """Finds the samples of a tree whose folders are the classes, sorted by name.
-
-    Raises:
-        DatasetError: There are no class folders, or there are splits and none is chosen.
-    """
+    """Finds the samples of a tree whose folders are the classes, sorted by name."""
     folders, skipped = _class_folders(tree, location, split)
     paths: list[str] = []
     sizes: list[int] = []

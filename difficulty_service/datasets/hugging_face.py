@@ -41,12 +41,6 @@ def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
     """Opens a dataset of the hub, through the cache of `datasets`, or one from `save_to_disk`.
 
     The location is `hf:NAME`, `hf:NAME@CONFIG`, or the path of a folder.
-
-    Raises:
-        DatasetError: The dataset does not exist, the hub cannot be reached, or columns or labels
-            are invalid.
-        DuplicateSampleId: Two rows have the same id.
-        MissingPackage: The package `datasets` is not installed.
     """
     check_options(options, "a Hugging Face dataset", unused=())
     if options.boundary is not None:

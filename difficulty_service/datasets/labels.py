@@ -24,11 +24,7 @@ Describe = Callable[[int], str]
 
 @dataclass(frozen=True)
 class IndexedLabels:
-    """The labels of the rows that have one, and the other rows with the reason, all ascending.
-
-    Attributes:
-        rows: Row of each sample, ascending. Shape (samples,).
-    """
+    """The labels of the rows that have one, and the other rows with the reason, both ascending."""
 
     class_names: tuple[str, ...]
     labels: NDArray[np.int32]

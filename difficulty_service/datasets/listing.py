@@ -34,7 +34,6 @@ class Listing:
     Attributes:
         sizes: Encoded bytes of each image, 0 if unknown. Shape (samples,).
         files: Properties of the files that are part of the fingerprint.
-        containers: Files that hold many samples each: tables, archives and arrays.
     """
 
     class_names: tuple[str, ...]
@@ -74,12 +73,7 @@ def build_dataset(
     open_at: OpenAt,
     describe: Callable[[int], str],
 ) -> Dataset:
-    """Makes a dataset of a listing: checks ids, applies the limit, computes the fingerprint.
-
-    Raises:
-        DatasetError: There are no samples, or an id or the name of a class is too long.
-        DuplicateSampleId: Two samples have the same id.
-    """
+    """Makes a dataset of a listing: checks ids, applies the limit, computes the fingerprint."""
     warnings = (*listing.warnings, *skip_warnings(listing.skipped))
     if not len(listing.labels):
         raise DatasetError(

@@ -188,12 +188,7 @@ def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
 
 
 def boundary_at(location: str, fetch: Fetch | None = None) -> Boundary:
-    """A boundary with a folder as its root.
-
-    Raises:
-        DatasetError: The scheme is unknown, or the address is malformed.
-        MissingPackage: The scheme needs an fsspec package that is not installed.
-    """
+    """A boundary with a folder as its root."""
     place = resolve(location)
     if place.is_local:
         return Boundary(Path(place.path).resolve().as_posix(), None, fetch)
@@ -224,11 +219,7 @@ def _resolve_with_fsspec(location: str, boundary: Boundary | None) -> StoredPath
 
 
 def is_folder(place: StoredPath, location: str) -> bool | None:
-    """Whether a path is a folder (True), a file (False) or does not exist (None).
-
-    Raises:
-        DatasetError: The storage cannot be read.
-    """
+    """Whether a path is a folder (True), a file (False) or does not exist (None)."""
     try:
         place.require_inside()
         if place.is_local:

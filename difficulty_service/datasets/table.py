@@ -100,11 +100,7 @@ def build_table(table: ListedTable, location: str, options: DatasetOptions) -> D
 
 
 def list_table(location: str, options: DatasetOptions) -> ListedTable:
-    """Lists the rows of a table that have a label; the others are listed as skipped.
-
-    Raises:
-        DatasetError: A file cannot be read, a column is missing, or labels are invalid.
-    """
+    """Lists the rows of a table that have a label; the others are listed as skipped."""
     check_options(options, "a table", unused=())
     tables = _open_files(location, options)
     _check_rows(tables, location, options.limits)

@@ -297,11 +297,7 @@ def _refuse_invalid(texts: pa.Table, source: str) -> None:
 
 
 def read_paths(table: TableFile, column: str) -> pa.ChunkedArray:
-    """Reads a column of paths, or only the paths of a column of structs `{bytes, path}`.
-
-    Returns:
-        Text, null where there is no path. Shape (rows,).
-    """
+    """Reads a column of paths, or only the paths of structs `{bytes, path}`, as text or null."""
     is_struct = pa.types.is_struct(table.schema.field(column).type)
     if is_struct and table.rows is None:
         # Parquet stores each field of a struct by itself, so the bytes are not read.

@@ -56,11 +56,7 @@ MIN_RATIO, MAX_RATIO = 3 / 4, 4 / 3
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Options of augmentation.
-
-    Attributes:
-        runs: Number of random views of each image, at least 1; runs are numbered from 1.
-    """
+    """Options of augmentation: random views of each image, numbered from 1, at least one."""
 
     runs: int
     seed: int = 0
@@ -152,8 +148,8 @@ def prepare(
 ) -> Tensor:
     """Reads one image, corrupts it if asked, resizes its shorter side and crops the centre.
 
-    Raises:
-        ImageError: As for `read_image`, or the resized image would exceed `max_pixels`.
+    Raises ImageError as `read_image` does, or where the resized image would exceed `max_pixels`.
+    Uint8, stored in memory as (size, size, 3). Shape (3, size, size).
     """
     decoded = _corrupted(read_image(opener, mode, max_pixels), corruption)
     height, width = size_of(decoded)
@@ -189,10 +185,8 @@ def prepare_runs(  # noqa: PLR0913, PLR0917 - one parameter for each step
     """Reads one image once, corrupts it if asked, and makes all its random crops and flips.
 
     A view depends only on the augmentation's seed, the sample's id and the number of the run, so
-    the first views are the same however many runs there are.
-
-    Raises:
-        ImageError: As for `read_image`.
+    the first views are the same however many runs there are. Uint8, stored in memory as (runs,
+    size, size, 3). Shape (runs, 3, size, size).
     """
     decoded = _corrupted(read_image(opener, mode, max_pixels), corruption)
     height, width = size_of(decoded)
@@ -258,6 +252,7 @@ def normalise(images: Tensor, preprocessing: Preprocessing, dtype: torch.dtype) 
     """Computes (x / 255 - mean) / std in float32 on the images' device, then rounds to `dtype`.
 
     The images are uint8, fastest in the layout of `stack`; the result has channels last.
+    Shape (samples, 3, size, size).
     """
     images = images.contiguous(memory_format=torch.channels_last)
 
@@ -290,7 +285,10 @@ EIGHT_BITS = 8
 
 
 def decode_to_tensor(data: bytes, header: ImageFile.ImageFile) -> Tensor:
-    """Decodes with torchcodec if it is installed and the image is plain, otherwise with PIL."""
+    """Decodes with torchcodec if it is installed and the image is plain, otherwise with PIL.
+
+    Uint8, upright, stored in memory as (height, width, 3). Shape (3, height, width).
+    """
     decode = torchcodec_decoder()
     if decode is not None and is_plain(data, header):
         try:

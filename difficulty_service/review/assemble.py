@@ -48,11 +48,7 @@ class ReportOptions:
 
 
 def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
-    """Reads the columns of a score file that a report needs, and another one if the file has it.
-
-    Raises:
-        ScoreFileError: As for `read_scores`.
-    """
+    """Reads the columns of a score file that a report needs, and another one if the file has it."""
     others = () if compared is None else (compared,)
     return read_scores(path, columns_to_read(read_score_schema(path).names, *others))
 

@@ -32,11 +32,7 @@ SLOWEST_METHOD = 6
 
 @dataclass(frozen=True)
 class Pictures:
-    """Encoded pictures by sample id.
-
-    Attributes:
-        excerpts: Beginning of each text, where the samples are texts and there are no pictures.
-    """
+    """Encoded pictures, or the beginnings of texts, and reasons for having none, by sample id."""
 
     uris: Mapping[str, str]
     problems: Mapping[str, str]

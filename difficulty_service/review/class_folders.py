@@ -79,12 +79,7 @@ def _safe(text: str) -> str:
 
 @dataclass(frozen=True)
 class WrittenImages:
-    """What was written to the class folders.
-
-    Attributes:
-        num_copied: Number of images that could not be links, because they have no file of their
-            own on this machine.
-    """
+    """Paths of written images by sample id, and the number of those without a file to link to."""
 
     paths: dict[str, str]
     num_copied: int

@@ -57,9 +57,6 @@ def read_dataset_column(dataset: Dataset, column: str, id_column: str | None) ->
     """The columns `sample_id` and `value` of a dataset that is a table.
 
     Without a column of ids every row must be a sample.
-
-    Raises:
-        ReportError: The dataset is no table, lacks the column, or its rows have no known ids.
     """
     names = [column] if id_column is None else [column, id_column]
     try:
@@ -84,11 +81,7 @@ def read_dataset_column(dataset: Dataset, column: str, id_column: str | None) ->
 
 
 def compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColumn:
-    """Means of a column from the easiest samples to the hardest.
-
-    Raises:
-        ReportError: The column cannot be compared with the scores.
-    """
+    """Means of a column from the easiest samples to the hardest."""
     try:
         return _compare(samples, table, name)
     except AuditError as error:

@@ -81,11 +81,7 @@ ChooseClasses = Callable[[Labels, np.random.Generator], Labels]
 
 @dataclass(frozen=True)
 class FlipOptions:
-    """How labels are flipped.
-
-    Attributes:
-        repeats: Number of times, each with other labels and a fit of its own.
-    """
+    """How labels are flipped, several times, each with other labels and a fit of its own."""
 
     share: float = 0.02
     repeats: int = 3

@@ -42,6 +42,7 @@ def similarity_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
 
     The discriminants come first. Few classes have too few of them to tell the images of one class
     apart, so those directions follow in which the images of a class differ most before whitening.
+    Shape (rank, count).
     """
     between = discriminants(gaussians)
     # A direction with a large variance is one that the whitening map shrinks much.
@@ -159,9 +160,8 @@ def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
 def place_samples(store: "FeatureStore", gaussians: "Gaussians") -> pa.Table | None:
     """Positions of up to `MAX_POINTS` samples by the two directions in which classes differ most.
 
-    Returns:
-        The columns sample_id, x and y, both between 0 and 1; None where there are fewer than three
-        classes or ten samples to place.
+    The columns sample_id, x and y, both from 0 to 1; None where there are fewer than three classes
+    or ten samples to place.
     """
     directions = discriminants(gaussians)[:, :2]
     step = _step(store.description.num_samples)

@@ -21,8 +21,7 @@ from difficulty_service.scores.samples import ScoredSamples
 class ConfusedPair:
     """Two classes whose samples look like the other one; the index of the second is larger.
 
-    Attributes:
-        rows: Rows of all these samples, the largest margin first.
+    Rows of all these samples are sorted, the largest margin first.
     """
 
     first: int
@@ -73,12 +72,7 @@ def rank_pairs(
 
 @dataclass(frozen=True)
 class ClassFacts:
-    """The difficulty of one class; larger is harder.
-
-    Attributes:
-        hardest_share: Share of its samples that are among the hardest of all.
-        rows: Rows of its samples, easiest first.
-    """
+    """The difficulty of one class; larger is harder. Rows of its samples, easiest first."""
 
     label: int
     name: str

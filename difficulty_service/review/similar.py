@@ -35,10 +35,8 @@ def write_vectors(
     """Writes a vector of unit length for each row of a score file, float16, in a NumPy file.
 
     The memory does not grow with the store. A row whose id the store does not have gets NaN.
-    Without ids, the rows are the samples of the store in its order.
-
-    Returns:
-        Whether the store has a sample of the score file; no file is written otherwise.
+    Without ids, the rows are the samples of the store in its order. Nothing is written, and False
+    returned, where the store has no sample of the score file.
     """
     from difficulty_service.review.map import coordinates, similarity_directions
 

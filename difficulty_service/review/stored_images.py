@@ -72,12 +72,7 @@ def open_images(
     location: str | None = None,
     given: DatasetOptions | None = None,
 ) -> ImageSource:
-    """Opens the dataset that was scored, or a copy of it.
-
-    Raises:
-        DatasetError: The dataset cannot be read.
-        CleaningError: The metadata names no dataset, or none of the samples is in it.
-    """
+    """Opens the dataset that was scored, or a copy of it."""
     location = location or provenance.dataset
     if not location:
         raise CleaningError(
@@ -93,11 +88,7 @@ def open_images(
 def match_images(
     provenance: Provenance, sample_ids: Collection[str], dataset: Dataset
 ) -> ImageSource:
-    """The images of a dataset for the scored samples.
-
-    Raises:
-        CleaningError: None of the samples is in the dataset.
-    """
+    """The images of a dataset for the scored samples."""
     location = dataset.location
     known = set(dataset.sample_ids)
     if known.isdisjoint(sample_ids):

@@ -187,11 +187,7 @@ def require_report_file(path: Path, max_mb: float = DEFAULT_MAX_MB) -> None:
 
 
 def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenReport:
-    """Writes a report; the file appears whole or not at all.
-
-    Raises:
-        ReportError: The name has another ending or is that of a folder, or no sample has a score.
-    """
+    """Writes a report; the file appears whole or not at all."""
     require_report_file(path, parts.max_mb)
     samples = to_samples(scores)
     ranked = rank_classes(samples)

@@ -1,4 +1,8 @@
-"""Datasets of research in the files in which their authors publish them; one file per dataset."""
+"""Datasets of research in the files in which their authors publish them; one file per dataset.
+
+Of the options, the split, the limit and the shard size apply. Opening one raises DatasetError where
+a file is missing, damaged or not as published, or there are several splits and none is chosen.
+"""
 
 from collections.abc import Callable
 

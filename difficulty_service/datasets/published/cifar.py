@@ -74,11 +74,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_pickle(data: bytes, name: str) -> dict[str, object]:
-    """Reads a pickled dictionary of numbers, text, lists and arrays, which become `PickledObject`.
-
-    Raises:
-        DatasetError: The pickle is damaged, or refers to anything else.
-    """
+    """Reads a pickled dictionary of numbers, text, lists and arrays, each a `PickledObject`."""
     try:
         _check_instructions(data)
         content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
@@ -96,14 +92,7 @@ def read_pickle(data: bytes, name: str) -> dict[str, object]:
 
 
 def pixel_offset(data: bytes, value: object, name: str, row_length: int) -> tuple[int, int]:
-    """Offset of the bytes of a two-dimensional uint8 array in a pickle, and the number of its rows.
-
-    Returns:
-        Offset of the first byte, and number of rows.
-
-    Raises:
-        DatasetError: The value is not such an array in C order, or its length is not its shape's.
-    """
+    """Offset of the bytes of a two-dimensional uint8 array in a pickle, and number of its rows."""
     state = value.state if isinstance(value, PickledObject) else None
     if not isinstance(state, tuple) or len(state) != _STATE_LENGTH:
         raise damaged(name, "it has no array 'data'")
@@ -168,11 +157,7 @@ Batch = tuple[list[int] | NDArray[np.int32], PixelFile]
 
 @dataclass(frozen=True)
 class _Version:
-    """The files of one version of CIFAR.
-
-    Attributes:
-        class_names: Class names where that file is missing.
-    """
+    """The files of one version of CIFAR, and class names in case that their file is missing."""
 
     train: tuple[str, ...]
     test: str
@@ -204,10 +189,6 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
     Opening reads each file of the split once: up to 31 MB at a time for CIFAR-10 and 155 MB for the
     training images of CIFAR-100. Images are then read one by one. The location is the folder of the
     files, the only file of a split, or the tar, also compressed.
-
-    Raises:
-        DatasetError: A file is missing, damaged or not as published, a pickle refers to anything
-            but arrays, or there are several splits and none is chosen.
     """
     check_options(options, "CIFAR", ("image_column", "label_column", "id_column"))
     place = resolve(location, options.boundary)

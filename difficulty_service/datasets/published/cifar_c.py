@@ -39,11 +39,7 @@ class NpyHeader:
 
 
 def read_header(member: Member) -> NpyHeader:
-    """Reads the header of a NumPy file and checks it against the size of the file.
-
-    Raises:
-        DatasetError: The file is damaged, truncated, holds objects or is in Fortran order.
-    """
+    """Reads the header of a NumPy file and checks it against the size of the file."""
     try:
         with open_file(member.place) as file:
             version = npy.read_magic(file)
@@ -81,12 +77,9 @@ def is_cifar_c(names: set[str]) -> bool:
 def open_cifar_c(location: str, options: DatasetOptions) -> Dataset:
     """Opens one corruption, at all severities or at one of them; images are read one by one.
 
-    Ids are `fog/3#17`: the corruption, the severity and the row in the uncorrupted test images.
-
-    Args:
-        location: The file of a corruption beside `labels.npy`, or the folder of these files.
-        options: Options, of which the split, the limit and the shard size apply. The split is the
-            severity, such as `3`; for a folder it is the corruption, as `fog` or `fog/3`.
+    Ids are `fog/3#17`: the corruption, the severity and the row in the uncorrupted test images. The
+    location is the file of a corruption beside `labels.npy`, or the folder of these files. The
+    split is the severity, such as `3`; for a folder it is the corruption, as `fog` or `fog/3`.
     """
     check_options(
         options, "CIFAR-10-C or CIFAR-100-C", ("image_column", "label_column", "id_column")

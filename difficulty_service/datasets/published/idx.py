@@ -44,10 +44,6 @@ def open_idx(location: str, options: DatasetOptions) -> Dataset:
     A gzipped file is decompressed once when it is opened and once, up to the last image needed, for
     each shard; others are read image by image. The split is `train` or `test`; the location is the
     file of the images, or the folder of both.
-
-    Raises:
-        DatasetError: A file is missing, damaged or truncated, or there are several splits and none
-            is chosen.
     """
     check_options(options, "IDX files", ("image_column", "label_column", "id_column"))
     members, chosen = find_members(location, options.boundary)

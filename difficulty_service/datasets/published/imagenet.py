@@ -162,10 +162,6 @@ def open_imagenet_validation(location: str, options: DatasetOptions) -> Dataset:
     """Opens the validation images; the classes are WordNet ids, like the folders of `train`.
 
     The location is the folder of the images, or the one above if the split names the folder.
-
-    Raises:
-        DatasetError: No labels are found, an image has none, or there are several splits and none
-            is chosen.
     """
     check_options(options, "ImageNet", ("image_column", "label_column", "id_column"))
     place = resolve(location, options.boundary)

@@ -54,9 +54,6 @@ def read_variable(file: Member, variable: Variable, max_bytes: int) -> Any:  # n
 
     A structure is a dictionary; values of other types are None. `max_bytes` limits the size after
     decompression.
-
-    Raises:
-        DatasetError: The file is damaged, or the variable is larger.
     """
     try:
         with open_file(file.place) as opened:

@@ -47,10 +47,6 @@ def open_svhn(location: str, options: DatasetOptions) -> Dataset:
     The files are compressed, so the images of one are kept in memory together while they are read:
     225 MB for `train`, 80 MB for `test` and 1.6 GB for `extra`; while it is decompressed, the file
     as well.
-
-    Raises:
-        DatasetError: The file is damaged or not as published, or there are several splits and none
-            is chosen.
     """
     check_options(options, "SVHN", ("image_column", "label_column", "id_column"))
     members, chosen = find_members(location, options.boundary)

@@ -42,10 +42,6 @@ def open_tiny_imagenet(location: str, options: DatasetOptions) -> Dataset:
     A class is called by its first word, followed by the WordNet id where two classes share it. Ids
     are paths below the folder of the dataset, whichever folder is given. The location may also be
     the `train` or `val` of the dataset.
-
-    Raises:
-        DatasetError: A list or folder is missing, a label is unknown, or there are several splits
-            and none is chosen.
     """
     check_options(options, "Tiny ImageNet", ("image_column", "label_column", "id_column"))
     root, split = _choose_split(location, options)

@@ -69,7 +69,10 @@ class Corruption:
         return f"{self.name}:{self.severity}"
 
     def apply(self, image: Tensor) -> Tensor:
-        """The corrupted image; one with a shorter side above `LARGEST_SIDE` is reduced to it."""
+        """The corrupted image, reduced where its shorter side is above `LARGEST_SIDE`.
+
+        Shape (3, rows, columns).
+        """
         if min(image.shape[1:]) > LARGEST_SIDE:
             from torchvision.transforms.v2 import functional as F
 

@@ -25,11 +25,7 @@ from difficulty_service.scores.samples import class_names_of
 
 @dataclass(frozen=True)
 class Exported:
-    """What is to be said about an export.
-
-    Attributes:
-        instructions: Sentences on how to open it, where that depends on the export.
-    """
+    """What is to be said about an export: warnings, and how to open it where that depends on it."""
 
     warnings: Sequence[str] = ()
     instructions: Sequence[str] = ()
