@@ -220,7 +220,7 @@ Agreement = RankAgreement | FlagAgreement | ErrorRateByBin
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """Options of a comparison; the kind is one of `COMPARISONS`, or that of the type of the column."""
+    """Options of a comparison; the kind is of `COMPARISONS`, or chosen by the column's type."""
 
     join: str
     column: str

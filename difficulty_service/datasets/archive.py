@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, DuplicateSampleId, ImageError
 from difficulty_service.datasets.class_folders import (
-    ClassFolders,
     Tree,
     find_class_folders,
     strays,
@@ -225,20 +224,9 @@ _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _LOCAL_SIGNATURE = b"PK\x03\x04"
 
 
-@dataclass(frozen=True)
-class _Samples:
-    """The samples of an archive, and the member of each; None for an empty folder."""
-
-    place: StoredPath
-    members: list[Member | None]
-    paths: list[str]
-
-
 def open_archive(location: str, options: DatasetOptions) -> Dataset:
     """Opens one tar or zip whose folders, possibly inside a single one, are the classes."""
-    check_options(
-        options, "an archive of class folders", ("image_column", "label_column", "id_column")
-    )
+    check_options(options, "an archive of class folders")
     files = find_files(location, options.boundary)
     if len(files) > 1:
         raise DatasetError(
@@ -246,14 +234,23 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
             "expected one archive that holds all class folders",
             parameter="location",
         )
+    place = files[0].place
     members = _by_path(files[0])
-    folders = _folders(members, files[0].place.name)
+    folders = _folders(members, place.name)
     top = _single_top(folders, options.split)
-    classes = find_class_folders(_tree(folders, top), location, options.split)
-    classes = _below(classes, top, folders[""])
-    samples = _Samples(files[0].place, [members.get(path) for path in classes.paths], classes.paths)
-    listing = replace(classes.listing((files[0].size,)), containers=[files[0].place])
-    open_at = partial(_open_at, samples)
+    tree = Tree(lambda path: visible(folders.get(f"{top}{path}".rstrip("/"), [])), str)
+    classes = find_class_folders(tree, location, options.split)
+    if top:
+        below = [(top + path, reason) for path, reason in classes.skipped]
+        classes = replace(
+            classes,
+            paths=[top + path for path in classes.paths],
+            skipped=[*strays(sorted(visible(folders[""]))), *below],
+        )
+    listing = replace(classes.listing((files[0].size,)), containers=[place])
+    # An empty folder is a sample without a member.
+    samples = [members.get(path) for path in classes.paths]
+    open_at = partial(_open_at, place, samples, classes.paths)
     return build_dataset(location, options, listing, open_at, classes.describe)
 
 
@@ -309,30 +306,14 @@ def _single_top(folders: dict[str, list[Entry]], split: str | None) -> str:
     return f"{names[0]}/" if has_folders and not has_images else ""
 
 
-def _tree(folders: dict[str, list[Entry]], top: str) -> Tree:
-    return Tree(
-        lambda folder: visible(folders.get(f"{top}{folder}".rstrip("/"), [])),
-        lambda folder: folder,
-    )
-
-
-def _below(classes: ClassFolders, top: str, root: list[Entry]) -> ClassFolders:
-    """Class folders inside a top-level folder, with their paths and strays in the archive."""
-    if not top:
-        return classes
-    return replace(
-        classes,
-        paths=[top + path for path in classes.paths],
-        skipped=[
-            *strays(sorted(visible(root))),
-            *((top + path, reason) for path, reason in classes.skipped),
-        ],
-    )
-
-
-def _open_at(samples: _Samples, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
+def _open_at(
+    place: StoredPath,
+    members: list[Member | None],
+    paths: list[str],
+    positions: NDArray[np.int64],
+) -> Iterator[ImageOpener]:
     for position in positions.tolist():
-        yield _opener(samples.place, samples.members[position], samples.paths[position])
+        yield _opener(place, members[position], paths[position])
 
 
 def _opener(place: StoredPath, member: Member | None, path: str) -> ImageOpener:

@@ -206,8 +206,7 @@ def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
 
     With a split, the location is the folder that contains the folders of the splits.
     """
-    unused = ("image_column", "label_column", "id_column")
-    check_options(options, "a folder of class folders", unused)
+    check_options(options, "a folder of class folders")
     place = resolve(location, options.boundary)
     if not is_folder(place, location):
         raise DatasetError(
@@ -223,16 +222,13 @@ def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
 
 def _tree(place: StoredPath, location: str) -> Tree:
     if place.is_local:
-        return Tree(partial(_scan_local, place), partial(_local_identity, place))
+        identity = partial(_local_identity, place)
+        return Tree(lambda folder: visible(list_folder(place.join(folder))), identity)
     try:
         folders = list_tree(place)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{location!r} cannot be listed: {error}") from error
-    return Tree(lambda folder: visible(folders.get(folder, [])), lambda folder: folder)
-
-
-def _scan_local(place: StoredPath, folder: str) -> list[Entry]:
-    return visible(list_folder(place.join(folder)))
+    return Tree(lambda folder: visible(folders.get(folder, [])), str)
 
 
 def _local_identity(place: StoredPath, folder: str) -> Hashable:

@@ -133,6 +133,21 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
     )
 
 
+def find_files_ending(
+    location: str, boundary: Boundary | None, endings: tuple[str, ...], kind: str
+) -> list[StoredFile]:
+    """The files at a location whose names have one of the endings; there must be one."""
+    files = find_files(location, boundary)
+    files = [file for file in files if file.place.name.lower().endswith(endings)]
+    if not files:
+        raise DatasetError(
+            f"{location!r} holds no {kind}",
+            f"expected files ending in {', '.join(endings)}",
+            parameter="location",
+        )
+    return files
+
+
 def _is_inside(place: StoredPath) -> bool:
     try:
         place.require_inside()
@@ -150,7 +165,7 @@ def _find(place: StoredPath, location: str) -> list[StoredFile]:
             if not is_dir and not name.startswith(".")
         ]
     if folder is not None:
-        return [StoredFile(place, _size(place))]
+        return [StoredFile(place, int(place.filesystem.get_file_info(place.path).size or 0))]
     first = WILDCARD.search(place.path)
     if first is None:
         return []
@@ -158,10 +173,6 @@ def _find(place: StoredPath, location: str) -> list[StoredFile]:
     pattern = parse_glob(place.path[len(start) :])
     base = StoredPath(place.filesystem, start, place.boundary)
     return _glob_local(base, pattern) if place.is_local else _glob_remote(base, pattern)
-
-
-def _size(place: StoredPath) -> int:
-    return int(place.filesystem.get_file_info(place.path).size or 0)
 
 
 def _glob_local(base: StoredPath, pattern: GlobPattern) -> list[StoredFile]:

@@ -1,7 +1,7 @@
 """Hugging Face datasets: `hf:NAME` or `hf:NAME@CONFIG` on the hub, or saved to disk."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,15 +26,6 @@ from difficulty_service.datasets.table_columns import (
 
 _ROWS_PER_READ = 64
 _ROWS_PER_SIZES = 16_384
-
-
-@dataclass(frozen=True)
-class _Images:
-    """The images of a dataset."""
-
-    rows: Any
-    column: str
-    folder: StoredPath
 
 
 def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
@@ -89,8 +80,8 @@ def open_rows(
         skipped=[(ids[row], reason) for row, reason in labels.unlabelled],
         warnings=(several_labels_warning(columns.label, others),) if others else (),
     )
-    open_rows_at = _open_at if options.text_column is None else _open_texts
-    open_at = partial(open_rows_at, _Images(images, columns.image, place), labels.rows)
+    opener = text_opener if options.modality == "text" else partial(cell_opener, folder=place)
+    open_at = partial(_open_at, images.__getitem__, columns.image, opener, labels.rows)
 
     def describe_sample(position: int) -> str:
         return describe(int(labels.rows[position]))
@@ -98,21 +89,22 @@ def open_rows(
     return build_dataset(location, options, listing, open_at, describe_sample)
 
 
-def _package() -> Any:  # noqa: ANN401 - the package ships no types
+def require_package(action: str, parameter: str | None = None) -> Any:  # noqa: ANN401 - has no types
+    """The package `datasets`, which reading and writing its datasets needs."""
     try:
         import datasets
     except ImportError as error:
         raise MissingPackage(
-            "reading a Hugging Face dataset needs the package `datasets`, which is not installed",
+            f"{action} a Hugging Face dataset needs the package `datasets`, which is not installed",
             "pip install 'difficulty-service[hugging-face]'",
-            parameter="location",
+            parameter=parameter,
         ) from error
     return datasets
 
 
 def _load(location: str, split: str | None) -> tuple[Any, StoredPath, str]:
     """Loads the rows, the folder that image paths are relative to, and the name of the split."""
-    package = _package()
+    package = require_package("reading", "location")
     if location.startswith(HUB_PREFIX):
         rows = _load_from_hub(package, location, split)
         return rows, resolve("."), str(rows.split or "data")
@@ -190,17 +182,12 @@ def _sizes(images: Any, column: str) -> NDArray[np.int64]:  # noqa: ANN401
 
 
 def _open_at(
-    images: _Images, rows: NDArray[np.int64], positions: NDArray[np.int64]
+    read: Callable[[list[int]], pa.Table],
+    column: str,
+    opener: Callable[[object], ImageOpener],
+    rows: NDArray[np.int64],
+    positions: NDArray[np.int64],
 ) -> Iterator[ImageOpener]:
     for start in range(0, len(positions), _ROWS_PER_READ):
         chosen = rows[positions[start : start + _ROWS_PER_READ]]
-        for cell in images.rows[chosen.tolist()].column(images.column).to_pylist():
-            yield cell_opener(cell, images.folder)
-
-
-def _open_texts(
-    texts: _Images, rows: NDArray[np.int64], positions: NDArray[np.int64]
-) -> Iterator[ImageOpener]:
-    for start in range(0, len(positions), _ROWS_PER_READ):
-        chosen = rows[positions[start : start + _ROWS_PER_READ]]
-        yield from map(text_opener, texts.rows[chosen.tolist()].column(texts.column).to_pylist())
+        yield from map(opener, read(chosen.tolist()).column(column).to_pylist())

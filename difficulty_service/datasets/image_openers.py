@@ -10,9 +10,13 @@ import io
 import os
 import posixpath
 import stat
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import BinaryIO, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DifficultyError, ImageError
 from difficulty_service.datasets.sample import FileOpener, ImageOpener
@@ -61,7 +65,12 @@ def open_bytes(data: bytes) -> BinaryIO:
 def open_image(place: StoredPath) -> BinaryIO:
     """Opens a file that should be an image; a remote one is read in one request."""
     try:
-        return _open_local(place) if place.is_local else _read_remote(place)
+        if place.is_local:
+            return _open_local(place)
+        place.require_inside()
+        with place.filesystem.open_input_file(place.path) as file:
+            check_size(file.size())
+            return io.BytesIO(file.read())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ImageError(f"cannot be read: {reason}") from error
@@ -86,11 +95,21 @@ def _open_local(place: StoredPath) -> BinaryIO:
     return open(path, "rb")  # noqa: PTH123
 
 
-def _read_remote(place: StoredPath) -> BinaryIO:
-    place.require_inside()
-    with place.filesystem.open_input_file(place.path) as file:
-        check_size(file.size())
-        return io.BytesIO(file.read())
+def open_location(location: str) -> BinaryIO:
+    """Opens the image at a path or URI, which may lead anywhere; errors as for `open_image`."""
+    try:
+        place = resolve(location)
+    except DifficultyError as error:
+        raise ImageError(str(error)) from error
+    return open_image(place)
+
+
+def open_each(
+    folder: StoredPath, paths: list[str], positions: NDArray[np.int64]
+) -> Iterator[ImageOpener]:
+    """Openers of the images at some positions of a list of paths below a folder."""
+    for position in positions.tolist():
+        yield partial(open_image, folder.join(paths[position]))
 
 
 def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) -> ImageOpener:
@@ -145,11 +164,7 @@ def _open_reference(reference: str, folder: StoredPath) -> BinaryIO:
         )
     if folder.boundary is not None:
         return _open_uri_inside(reference, folder, folder.boundary)
-    try:
-        place = resolve(reference)
-    except DifficultyError as error:
-        raise ImageError(str(error)) from error
-    return open_image(place)
+    return open_location(reference)
 
 
 def _open_uri_inside(uri: str, folder: StoredPath, boundary: Boundary) -> BinaryIO:

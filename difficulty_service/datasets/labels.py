@@ -90,7 +90,9 @@ def index_labels(
         values = values.take(pa.array(rows))
         names = None if names is None else names.take(pa.array(rows))
     if is_text(values.type):
-        return IndexedLabels(*_index_text(values), rows, unlabelled)
+        texts = sorted(pc.unique(values).to_pylist())
+        indices = pc.index_in(values, value_set=pa.array(texts, values.type)).to_numpy()
+        return IndexedLabels(tuple(texts), indices.astype(np.int32), rows, unlabelled)
     _refuse_too_large(values, source, lambda position: describe(int(rows[position])))
     labels = values.cast(pa.int64()).to_numpy()
     class_names = [str(label) for label in range(int(labels.max(initial=-1)) + 1)]
@@ -148,12 +150,6 @@ def _reasons(values: pa.ChunkedArray, rows: NDArray[np.int64]) -> list[tuple[int
         (row, f"the label is {label}" if isinstance(label, int) else "the label is missing")
         for row, label in zip(rows.tolist(), values.take(pa.array(rows)).to_pylist(), strict=True)
     ]
-
-
-def _index_text(values: pa.ChunkedArray) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    class_names = sorted(pc.unique(values).to_pylist())
-    labels = pc.index_in(values, value_set=pa.array(class_names, values.type))
-    return tuple(class_names), labels.to_numpy().astype(np.int32)
 
 
 def _refuse_too_large(labels: pa.ChunkedArray, source: str, describe: Describe) -> None:

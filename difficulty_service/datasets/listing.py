@@ -53,7 +53,11 @@ def as_text(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def check_options(options: DatasetOptions, kind: str, unused: tuple[str, ...]) -> None:
+def check_options(
+    options: DatasetOptions,
+    kind: str,
+    unused: tuple[str, ...] = ("image_column", "label_column", "id_column"),
+) -> None:
     """Refuses options that are out of range or do not apply to this kind of dataset."""
     for name in ("limit", "shard_size"):
         value = getattr(options, name)

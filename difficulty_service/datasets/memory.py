@@ -24,7 +24,7 @@ from PIL import Image
 from difficulty_service.base.errors import DatasetError, DifficultyError, ImageError
 from difficulty_service.datasets.image_openers import (
     cell_opener,
-    open_image,
+    open_location,
     refusing,
     text_opener,
 )
@@ -84,7 +84,7 @@ def image_opener(image: object) -> ImageOpener:
     if isinstance(image, Image.Image):
         return partial(_encode, image)
     if isinstance(image, str | os.PathLike):
-        return partial(_open_path, os.fspath(image))
+        return partial(open_location, os.fspath(image))
     if isinstance(image, bytes | bytearray | memoryview):
         return cell_opener(bytes(image), resolve("."))
     if isinstance(image, dict):
@@ -92,14 +92,6 @@ def image_opener(image: object) -> ImageOpener:
     if hasattr(image, "__array__"):
         return partial(_encode_array, image)
     return refusing(f"an object of type {type(image).__name__}, which is no image")
-
-
-def _open_path(path: str) -> BinaryIO:
-    try:
-        place = resolve(path)
-    except DifficultyError as error:
-        raise ImageError(str(error)) from error
-    return open_image(place)
 
 
 def _encode_array(array: object) -> BinaryIO:

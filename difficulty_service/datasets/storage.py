@@ -179,7 +179,9 @@ def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
     if not is_uri(location):
         return StoredPath(LocalFileSystem(), Path(location).absolute().as_posix(), boundary)
     try:
-        filesystem, path = FileSystem.from_uri(_quote_wildcards(location))
+        # Brackets and spaces are not legal in a URI, but occur in globs and file names.
+        quoted = location.replace("[", "%5B").replace("]", "%5D").replace(" ", "%20")
+        filesystem, path = FileSystem.from_uri(quoted)
     except pa.ArrowInvalid:
         return _resolve_with_fsspec(location, boundary)
     except (OSError, ValueError) as error:
@@ -193,11 +195,6 @@ def boundary_at(location: str, fetch: Fetch | None = None) -> Boundary:
     if place.is_local:
         return Boundary(Path(place.path).resolve().as_posix(), None, fetch)
     return Boundary(place.path, location.partition("?")[0].rstrip("/"), fetch)
-
-
-def _quote_wildcards(location: str) -> str:
-    # Brackets and spaces are not legal in a URI, but occur in globs and file names.
-    return location.replace("[", "%5B").replace("]", "%5D").replace(" ", "%20")
 
 
 def _resolve_with_fsspec(location: str, boundary: Boundary | None) -> StoredPath:
@@ -241,15 +238,13 @@ def list_folder(place: StoredPath) -> list[Entry]:
         place.require_inside()
         infos = place.filesystem.get_file_info(FileSelector(place.path))
         return [(posixpath.basename(info.path), *_kind_and_size(info)) for info in infos]
-    if place.boundary is None:
-        with os.scandir(place.path) as entries:
-            return [(entry.name, *_local_kind_and_size(entry)) for entry in entries]
-    descriptor = place.boundary.open_folder(place.path)
+    folder = place.path if place.boundary is None else place.boundary.open_folder(place.path)
     try:
-        with os.scandir(descriptor) as entries:
+        with os.scandir(folder) as entries:
             return [(entry.name, *_local_kind_and_size(entry)) for entry in entries]
     finally:
-        os.close(descriptor)
+        if isinstance(folder, int):
+            os.close(folder)
 
 
 def _local_kind_and_size(entry: "os.DirEntry[str]") -> tuple[bool, int]:

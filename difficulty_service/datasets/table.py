@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import (
     decode_dictionary,
@@ -42,6 +42,7 @@ from difficulty_service.datasets.table_files import (
     read_cells,
     read_columns,
     read_paths,
+    require_columns,
 )
 
 
@@ -94,8 +95,7 @@ def open_table(location: str, options: DatasetOptions) -> Dataset:
 
 def build_table(table: ListedTable, location: str, options: DatasetOptions) -> Dataset:
     """Makes a dataset of a listed table; arguments and errors as for `open_table`."""
-    open_cells = _open_texts if options.modality == "text" else _open_at
-    open_at = partial(open_cells, table.rows, table.image_column)
+    open_at = partial(_open_at, table.rows, table.image_column, options.modality)
     return build_dataset(location, options, table.listing, open_at, table.rows.describe)
 
 
@@ -107,7 +107,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     columns = choose_columns(tables[0].schema, options, repr(tables[0].name))
     parts = [read_columns(table, columns.of_labels()) for table in tables]
     for table in tables:
-        _check_images(table, columns.image)
+        require_columns(table, [columns.image])
     texts = _concat(parts)
     if not texts.num_rows:
         raise DatasetError(f"{location!r} has no rows", "expected one row per sample")
@@ -140,7 +140,12 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         warnings=(several_labels_warning(columns.label, others),) if others else (),
         containers=[table.file.place for table in tables],
     )
-    rows = TableRows(tuple(_only_images(tables, columns)), rows.starts, keep[labels.rows])
+    # The other columns are no longer needed.
+    images = tuple(
+        replace(table, rows=None if table.rows is None else table.rows.select([columns.image]))
+        for table in tables
+    )
+    rows = TableRows(images, rows.starts, keep[labels.rows])
     return ListedTable(listing, rows, columns.image)
 
 
@@ -159,17 +164,7 @@ def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list
 
 
 def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
-    files = [
-        f
-        for f in find_files(location, options.boundary)
-        if f.place.name.lower().endswith(TABLE_EXTENSIONS)
-    ]
-    if not files:
-        raise DatasetError(
-            f"{location!r} holds no table",
-            f"expected files ending in {', '.join(TABLE_EXTENSIONS)}",
-            parameter="location",
-        )
+    files = find_files_ending(location, options.boundary, TABLE_EXTENSIONS, "table")
     folder = common_folder(files)
     special = (options.image_column, options.text_column, options.id_column, "label_name", "split")
     text_columns = tuple(name for name in (*special, *IMAGE_NAMES) if name)
@@ -194,21 +189,6 @@ def _check_rows(tables: list[TableFile], location: str, limits: TableLimits | No
             "split it into several datasets, or raise ",
             Setting("max_rows"),
         )
-
-
-def _check_images(table: TableFile, column: str) -> None:
-    if column not in table.schema.names:
-        raise DatasetError(
-            f"no column {column!r} in {table.name!r}, which has {table.schema.names}",
-            "all files of a dataset need the same columns",
-        )
-
-
-def _only_images(tables: list[TableFile], columns: TableColumns) -> Iterator[TableFile]:
-    """The tables without the columns that are no longer needed."""
-    for table in tables:
-        rows = table.rows.select([columns.image]) if table.rows is not None else None
-        yield replace(table, rows=rows)
 
 
 def _concat(parts: list[pa.Table]) -> pa.Table:
@@ -238,14 +218,10 @@ def _rows_of_split(texts: pa.Table, split: str | None, location: str) -> NDArray
     return rows
 
 
-def _open_at(rows: TableRows, column: str, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
-    for table, numbers in rows.split_by_file(positions):
-        for cell in read_cells(table, column, numbers):
-            yield cell_opener(cell, table.file.place.parent, is_base64=table.is_json)
-
-
-def _open_texts(
-    rows: TableRows, column: str, positions: NDArray[np.int64]
+def _open_at(
+    rows: TableRows, column: str, modality: str, positions: NDArray[np.int64]
 ) -> Iterator[ImageOpener]:
     for table, numbers in rows.split_by_file(positions):
-        yield from map(text_opener, read_cells(table, column, numbers))
+        opener = partial(cell_opener, folder=table.file.place.parent, is_base64=table.is_json)
+        cells = read_cells(table, column, numbers)
+        yield from map(text_opener if modality == "text" else opener, cells)

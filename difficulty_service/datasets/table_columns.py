@@ -69,7 +69,10 @@ def columns_asked_for(options: DatasetOptions) -> tuple[tuple[str, str], ...]:
 
 
 def _image_column(schema: pa.Schema, options: DatasetOptions, source: str) -> str:
-    image = _find(schema, options.image_column, _images_first(schema), ("image", source))
+    present = [name for name in IMAGE_NAMES if name in schema.names]
+    usual = [name for name in present if holds_bytes(schema.field(name).type)]
+    usual += [name for name in present if holds_text(schema.field(name).type)]
+    image = _find(schema, options.image_column, usual, ("image", source))
     kind = schema.field(image).type
     if not (holds_bytes(kind) or holds_text(kind)):
         raise DatasetError(
@@ -142,13 +145,8 @@ def _declared_class_names(schema: pa.Schema, label: str) -> tuple[str, ...]:
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return tuple(map(str, features[label]["names"]))
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        RecursionError,
-    ):  # another writer, or a column of another kind
-        return ()
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return ()  # of another writer, or of a column of another kind
 
 
 def path_columns(schema: pa.Schema, image: str) -> list[str]:
@@ -179,12 +177,6 @@ def _label_name(schema: pa.Schema, label: str, label_column: str | None) -> str 
     usual = label_column is None or label_column in LABEL_NAMES[:1]
     name = "label_name" if usual else f"{label}_name"
     return name if name in schema.names and holds_text(schema.field(name).type) else None
-
-
-def _images_first(schema: pa.Schema) -> list[str]:
-    present = [name for name in IMAGE_NAMES if name in schema.names]
-    usable = [name for name in present if holds_text(schema.field(name).type)]
-    return [name for name in present if holds_bytes(schema.field(name).type)] + usable
 
 
 def _find(

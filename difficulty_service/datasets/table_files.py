@@ -258,14 +258,19 @@ def _read_text(
     return pyarrow.csv.read_csv(source, read, parse, convert)
 
 
-def read_columns(table: TableFile, columns: list[str]) -> pa.Table:
-    """Reads all rows of some columns."""
+def require_columns(table: TableFile, columns: list[str]) -> None:
+    """Raises DatasetError with the first of the columns that a file lacks."""
     missing = [name for name in columns if name not in table.schema.names]
     if missing:
         raise DatasetError(
             f"no column {missing[0]!r} in {table.name!r}, which has {table.schema.names}",
             "all files of a dataset need the same columns",
         )
+
+
+def read_columns(table: TableFile, columns: list[str]) -> pa.Table:
+    """Reads all rows of some columns."""
+    require_columns(table, columns)
     if table.rows is not None:
         return table.rows.select(columns)
     return _read_parquet(table, columns)

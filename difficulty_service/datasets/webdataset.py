@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, ImageError
-from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.image_openers import open_bytes, refusing
 from difficulty_service.datasets.labels import Describe, index_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
@@ -51,17 +51,7 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     The label column is the key of the label in `.json` members.
     """
     check_options(options, "WebDataset tars", ("split", "image_column", "id_column"))
-    files = [
-        f
-        for f in find_files(location, options.boundary)
-        if f.place.name.lower().endswith(TAR_EXTENSIONS)
-    ]
-    if not files:
-        raise DatasetError(
-            f"{location!r} holds no tar",
-            f"expected files ending in {', '.join(TAR_EXTENSIONS)}",
-            parameter="location",
-        )
+    files = find_files_ending(location, options.boundary, TAR_EXTENSIONS, "tar")
     indices = [read_tar_index(file, options.label_column) for file in files]
     samples = [sample for index in indices for sample in index.samples]
     archives = [archive for archive, index in enumerate(indices) for _ in index.samples]

@@ -190,7 +190,7 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
     training images of CIFAR-100. Images are then read one by one. The location is the folder of the
     files, the only file of a split, or the tar, also compressed.
     """
-    check_options(options, "CIFAR", ("image_column", "label_column", "id_column"))
+    check_options(options, "CIFAR")
     place = resolve(location, options.boundary)
     if place.name.lower().endswith(TAR_EXTENSIONS) and not is_folder(place, location):
         members, chosen = tar_members(place), None

@@ -81,9 +81,7 @@ def open_cifar_c(location: str, options: DatasetOptions) -> Dataset:
     location is the file of a corruption beside `labels.npy`, or the folder of these files. The
     split is the severity, such as `3`; for a folder it is the corruption, as `fog` or `fog/3`.
     """
-    check_options(
-        options, "CIFAR-10-C or CIFAR-100-C", ("image_column", "label_column", "id_column")
-    )
+    check_options(options, "CIFAR-10-C or CIFAR-100-C")
     images, severity, labels_file = _choose_files(location, options)
     labels, pixels = _read_labels(labels_file), _pixels(images)
     if pixels.count != len(labels) or not pixels.count or pixels.count % len(SEVERITIES):

@@ -45,7 +45,7 @@ def open_idx(location: str, options: DatasetOptions) -> Dataset:
     each shard; others are read image by image. The split is `train` or `test`; the location is the
     file of the images, or the folder of both.
     """
-    check_options(options, "IDX files", ("image_column", "label_column", "id_column"))
+    check_options(options, "IDX files")
     members, chosen = find_members(location, options.boundary)
     # Where both are present, the file without compression has the shorter name and comes first.
     names = [name for name in members if FILE_NAME.fullmatch(name) and chosen in (None, name)]

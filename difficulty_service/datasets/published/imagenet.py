@@ -6,15 +6,14 @@ The labels of ImageNet's validation images, from the files in which they are pub
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.image_openers import has_image_extension, open_image
+from difficulty_service.datasets.image_openers import has_image_extension, open_each
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.published.mat_files import list_variables, read_variable
 from difficulty_service.datasets.published.members import (
@@ -24,7 +23,7 @@ from difficulty_service.datasets.published.members import (
     damaged,
     read_lines,
 )
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, resolve
 
 GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
@@ -163,7 +162,7 @@ def open_imagenet_validation(location: str, options: DatasetOptions) -> Dataset:
 
     The location is the folder of the images, or the one above if the split names the folder.
     """
-    check_options(options, "ImageNet", ("image_column", "label_column", "id_column"))
+    check_options(options, "ImageNet")
     place = resolve(location, options.boundary)
     try:
         entries = list_folder(place)
@@ -187,7 +186,7 @@ def open_imagenet_validation(location: str, options: DatasetOptions) -> Dataset:
         np.array([_label(labels, name) for name in names], dtype=np.int32),
         sizes=np.array(list(sizes.values()), dtype=np.int64),
     )
-    open_at = partial(_open_at, place, names)
+    open_at = partial(open_each, place, names)
     return build_dataset(location, options, listing, open_at, names.__getitem__)
 
 
@@ -207,10 +206,3 @@ def _label(labels: Labels, name: str) -> int:
             "fetch it again, or remove the image",
         )
     return label
-
-
-def _open_at(
-    place: StoredPath, names: list[str], positions: NDArray[np.int64]
-) -> Iterator[ImageOpener]:
-    for position in positions.tolist():
-        yield partial(open_image, place.join(names[position]))

@@ -48,7 +48,7 @@ def open_svhn(location: str, options: DatasetOptions) -> Dataset:
     225 MB for `train`, 80 MB for `test` and 1.6 GB for `extra`; while it is decompressed, the file
     as well.
     """
-    check_options(options, "SVHN", ("image_column", "label_column", "id_column"))
+    check_options(options, "SVHN")
     members, chosen = find_members(location, options.boundary)
     names = [name for name in members if FILE_NAME.fullmatch(name) and chosen in (None, name)]
     files = {name.partition("_")[0]: members[name] for name in names}

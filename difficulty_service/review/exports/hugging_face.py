@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from difficulty_service.base.errors import MissingPackage
+from difficulty_service.datasets.hugging_face import require_package
 from difficulty_service.review.exports.samples import Exported, class_list
 from difficulty_service.review.stored_images import ImageSource, MissingImages
 from difficulty_service.scores.file import ScoreFile
@@ -30,14 +30,15 @@ def write_hugging_face(
     Raises:
         MissingPackage: The package `datasets` is not installed.
     """
-    package = _package()
+    package = require_package("writing")
     missing = MissingImages()
     rows = {row["sample_id"]: row for row in scores.table.drop_columns("label_name").to_pylist()}
 
     def samples() -> Iterator[dict[str, Any]]:
-        for sample_id, image in images.images(list(rows), missing.add):
-            data = image.read()
-            cell = {"text": data.decode()} if images.is_text else {"image": _cell(data)}
+        for sample_id, stored in images.images(list(rows), missing.add):
+            data = stored.read()
+            image = {"bytes": data, "path": None}
+            cell = {"text": data.decode()} if images.is_text else {"image": image}
             yield {**cell, **rows[sample_id]}
 
     sample = {"text": package.Value("string")} if images.is_text else {"image": package.Image()}
@@ -58,30 +59,14 @@ def write_hugging_face(
     return Exported(missing.warnings())
 
 
-def _package() -> Any:  # noqa: ANN401 - the package ships no types
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingPackage(
-            "writing a Hugging Face dataset needs the package `datasets`, which is not installed",
-            "pip install 'difficulty-service[hugging-face]'",
-        ) from error
-    return datasets
-
-
-def _cell(data: bytes) -> dict[str, bytes | None]:
-    return {"bytes": data, "path": None}
-
-
 def _features(package: Any, scores: ScoreFile) -> dict[str, Any]:  # noqa: ANN401
-    columns = {field.name: package.Value(_type_name(field.type)) for field in scores.table.schema}
+    types = {pa.float64(): "float64", pa.float32(): "float32"}
+    columns = {
+        field.name: package.Value(types.get(field.type, "string")) for field in scores.table.schema
+    }
     del columns["label_name"]
     classes = dict.fromkeys(CLASS_COLUMNS, package.ClassLabel(names=class_list(scores)))
     return {**columns, **classes}
-
-
-def _type_name(kind: pa.DataType) -> str:
-    return {pa.float64(): "float64", pa.float32(): "float32"}.get(kind, "string")
 
 
 @contextmanager
