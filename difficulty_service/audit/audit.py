@@ -21,6 +21,7 @@ from difficulty_service.audit.agreement import (
     rank_agreement,
 )
 from difficulty_service.base.errors import AuditError, Setting
+from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.scores.columns import require_columns
 
 EXAMPLES = 3
@@ -286,7 +287,7 @@ def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Au
     require_other_columns("the other table", against.column_names, (options.join, options.column))
     rows = match_ids(score_table["sample_id"], against[options.join], options.join)
     joined = score_table.select(score_columns).filter(rows.is_valid())
-    column = _plain(against[options.column].take(rows.drop_null()))
+    column = decode_dictionary(against[options.column].take(rows.drop_null()))
     scores = joined[options.score_column].cast(pa.float64()).to_numpy()
     labels = joined["label"].to_numpy()
     kind = options.kind or choose_kind(column, labels)
@@ -297,7 +298,7 @@ def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Au
     values = (
         rank_values(column, options.column)
         if kind == "rank"
-        else disagreement(column, labels, _plain(joined["label_name"]), options.column)
+        else disagreement(column, labels, decode_dictionary(joined["label_name"]), options.column)
     )
     has_score, has_value = ~np.isnan(scores), ~np.isnan(values.numbers)
     used = has_score & has_value
@@ -311,13 +312,6 @@ def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Au
         num_without_value=int((has_score & ~has_value).sum()),
         agreement=COMPARISONS[kind](scores[used], values.numbers[used], options.num_bins),
     )
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column without dictionary encoding."""
-    if pa.types.is_dictionary(column.type):
-        return column.cast(column.type.value_type)
-    return column
 
 
 COMPARISONS: dict[str, Callable[[Numbers, Numbers, int], Agreement]] = {

@@ -64,7 +64,14 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     values, names = _labels(samples, describe)
     labels = index_labels(values, names, "the label", describe)
     rows = labels.rows.tolist()
-    members = _members(files, [archives[row] for row in rows], [samples[row] for row in rows])
+    images = [samples[row].image for row in rows]
+    members = _Members(
+        files=tuple(files),
+        archives=np.array([archives[row] for row in rows], dtype=np.int32),
+        offsets=np.array([image.offset for image in images], dtype=np.int64),
+        sizes=np.array([image.size for image in images], dtype=np.int64),
+        problems={i: image.problem for i, image in enumerate(images) if image.problem},
+    )
     listing = Listing(
         labels.class_names,
         [samples[row].key for row in rows],
@@ -81,16 +88,6 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
 
     open_at = partial(_open_at, members)
     return build_dataset(location, options, listing, open_at, describe_sample)
-
-
-def _members(files: list[StoredFile], archives: list[int], samples: list[TarSample]) -> _Members:
-    return _Members(
-        files=tuple(files),
-        archives=np.array(archives, dtype=np.int32),
-        offsets=np.array([sample.offset for sample in samples], dtype=np.int64),
-        sizes=np.array([sample.size for sample in samples], dtype=np.int64),
-        problems={i: sample.problem for i, sample in enumerate(samples) if sample.problem},
-    )
 
 
 def _labels(

@@ -40,7 +40,8 @@ def refuse_slow(data: bytes, header: ImageFile.ImageFile) -> None:
                 f"a progressive JPEG with {scans} scans, more than the {MAX_SCANS} allowed",
                 "save it again, as any program that shows it can",
             )
-    kind = INTERPRETED.get(_decoder(header))
+    tiles = getattr(header, "tile", [])
+    kind = INTERPRETED.get(str(tiles[0][0])) if tiles else None
     width, height = header.size
     if kind is not None and width * height > MAX_INTERPRETED_PIXELS:
         raise ImageError(
@@ -48,12 +49,6 @@ def refuse_slow(data: bytes, header: ImageFile.ImageFile) -> None:
             "allowed for this kind",
             "save it as PNG",
         )
-
-
-def _decoder(header: ImageFile.ImageFile) -> str:
-    """Name of the decoder of an image in PIL; empty where its plugin names none."""
-    tiles = getattr(header, "tile", [])
-    return str(tiles[0][0]) if tiles else ""
 
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "HEIF", "AVIF")

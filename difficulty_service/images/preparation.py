@@ -92,11 +92,6 @@ def draw_crop(height: int, width: int, key: str) -> Crop:
     )
 
 
-def crop_key(augmentation: Augmentation, sample_id: str, run: int) -> str:
-    """Key of one view of one sample; the id comes last because it may contain any character."""
-    return f"{augmentation.seed}/{run}/{sample_id}"
-
-
 __all__ = [
     "DEFAULT_MAX_PIXELS",
     "Augmentation",
@@ -191,7 +186,8 @@ def prepare_runs(  # noqa: PLR0913, PLR0917 - one parameter for each step
     decoded = _corrupted(read_image(opener, mode, max_pixels), corruption)
     height, width = size_of(decoded)
     crops = [
-        draw_crop(height, width, crop_key(augmentation, sample_id, run))
+        # The id comes last because it may contain any character.
+        draw_crop(height, width, f"{augmentation.seed}/{run}/{sample_id}")
         for run in range(1, augmentation.runs + 1)
     ]
     return stack([apply_crop(decoded, crop, preprocessing) for crop in crops])

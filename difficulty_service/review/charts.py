@@ -17,6 +17,10 @@ SMOOTHING = 2.0
 """Standard deviation of the kernel of an outline, in bins."""
 
 
+SHADES = 9
+"""Number of colours of a table of counts."""
+
+
 @dataclass(frozen=True)
 class Scale:
     """A horizontal axis."""
@@ -48,6 +52,11 @@ class Bar:
     low: float
     high: float
     count: int
+
+
+def shade_of(value: float, largest: float) -> int:
+    """A shade from 1 to SHADES by the square root of a count or share; 0 for none."""
+    return min(SHADES, 1 + int((value / largest) ** 0.5 * SHADES)) if value else 0
 
 
 def scale_of(values: NDArray[np.float64]) -> Scale | None:

@@ -6,7 +6,7 @@ A list is a table that can be scored like any other dataset.
 import fnmatch
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,12 +75,12 @@ def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> C
     dropped_file = dropped_file_of(out)
     write_table(_with_problems(decisions, problems), dropped_file)
     written = _without(kept, problems)
-    warnings = [
+    warnings = (
         *problems.warnings(),
         *_warn_of_names(out, written),
         *_warn_of_losses(kept, written),
-    ]
-    return Cleaned(len(written), dropped_file, source is not None, tuple(warnings))
+    )
+    return Cleaned(len(written), dropped_file, source is not None, warnings)
 
 
 def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: bool) -> Cleaned:
@@ -100,10 +100,7 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
         images = source.images(kept["sample_id"].to_pylist(), problems.add)
         written = write_class_folders(folder, names, images, problems.add, link=link)
         rows = _without(kept, problems)
-        paths = pa.array(
-            [written.paths[each] for each in rows["sample_id"].to_pylist()], pa.string()
-        )
-        write_table(rows.add_column(1, "path", paths), folder / SAMPLES_FILE)
+        write_table(_with_texts(rows, "path", written.paths), folder / SAMPLES_FILE)
         write_table(_with_problems(decisions, problems), folder / DROPPED_FILE)
     warnings = [
         f"class {label!r} is in the folder {renamed!r}"
@@ -215,10 +212,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 def write_text_list(path: Path, rows: pa.Table, texts: Images) -> None:
     """Writes a CSV or Parquet file with a column `text`."""
     text_of = {sample_id: text.read().decode() for sample_id, text in texts}
-    ids = rows["sample_id"].to_pylist()
-    found = rows.filter(pa.array([sample_id in text_of for sample_id in ids], pa.bool_()))
-    column = pa.array([text_of[each] for each in found["sample_id"].to_pylist()], pa.string())
-    write_table(found.add_column(1, "text", column), path)
+    write_table(_with_texts(rows, "text", text_of), path)
 
 
 def write_csv_list(
@@ -247,13 +241,15 @@ def write_csv_list(
             "end the name in .parquet, or name a folder",
             parameter="out",
         )
-    found = rows.filter(
-        pa.array([sample_id in paths for sample_id in rows["sample_id"].to_pylist()])
-    )
-    column = pa.array(
-        [paths[sample_id] for sample_id in found["sample_id"].to_pylist()], pa.string()
-    )
-    write_table(found.add_column(1, "path", column), path)
+    write_table(_with_texts(rows, "path", paths), path)
+
+
+def _with_texts(rows: pa.Table, name: str, texts: Mapping[str, str]) -> pa.Table:
+    """The rows whose samples have a text, with the texts as their second column."""
+    ids = rows["sample_id"].to_pylist()
+    found = rows.filter(pa.array([sample_id in texts for sample_id in ids], pa.bool_()))
+    column = [texts[sample_id] for sample_id in ids if sample_id in texts]
+    return found.add_column(1, name, pa.array(column, pa.string()))
 
 
 def write_parquet_list(
@@ -270,7 +266,7 @@ def write_parquet_list(
     def cells() -> Iterator[tuple[int, Cell]]:
         for sample_id, image in images:
             text = None if image.path is None else _path_text(image.path, folder)
-            if text is not None and not _is_unicode(text):
+            if text is not None and any("\ud800" <= each <= "\udfff" for each in text):
                 on_problem(sample_id, f"its path {text!r} is not valid Unicode")
                 continue
             cell = {"bytes": image.data if text is None else None, "path": text}
@@ -318,7 +314,3 @@ def _groups(cells: Iterator[tuple[int, Cell]]) -> Iterator[list[tuple[int, Cell]
 def _path_text(path: Path, folder: Path) -> str:
     """A path relative to a folder if it is below it, else absolute."""
     return os.fspath(path.relative_to(folder) if path.is_relative_to(folder) else path)
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.audit.agreement import error_rate_by_bin, flag_agreement, rank_agreement
@@ -25,8 +24,10 @@ from difficulty_service.audit.files import read_columns
 from difficulty_service.audit.score_comparison import ScoreComparison
 from difficulty_service.base.errors import AuditError, DifficultyError, ReportError, Setting
 from difficulty_service.base.files import replacing
+from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.review.cards import Pictures, read_pictures
+from difficulty_service.review.charts import shade_of
 from difficulty_service.review.html_page import render_template
 from difficulty_service.review.sections import describe_provenance
 from difficulty_service.review.stored_images import ImageSource
@@ -96,7 +97,7 @@ def compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColum
 def _compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColumn:
     rows = match_ids(pa.chunked_array([samples.ids]), table["sample_id"], "sample_id")
     joined = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
-    column = _plain(table["value"].take(rows.drop_null()))
+    column = decode_dictionary(table["value"].take(rows.drop_null()))
     labels = samples.labels[joined]
     kind = choose_kind(column, labels)
     if kind == "rank":
@@ -146,12 +147,6 @@ def _votes_elsewhere(
     return 1 - own, f"Share of {name} for another class than the label", True
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_dictionary(column.type):
-        return pc.cast(column, column.type.value_type)
-    return column
-
-
 def bar_heights(compared: ComparedColumn) -> Sequence[float]:
     """Height of each bin's bar as a share of the chart, from 0 up."""
     low = min(0.0, float(compared.means.min()))
@@ -166,9 +161,6 @@ LISTED_CLASSES = 50
 
 LISTED_IDS = 20
 """Number of ids that are listed of samples in one file only."""
-
-SHADES = 9
-"""Number of colours of the table of tenths."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +200,6 @@ def write_comparison(
 
 
 def shades_of(tenths: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """A shade from 0 to 9 for each cell: 0 for none, otherwise by the square root of its count."""
+    """A shade from 0 to 9 for each cell."""
     largest = max(map(max, tenths))
-    return [
-        [min(SHADES, 1 + int((count / largest) ** 0.5 * SHADES)) if count else 0 for count in row]
-        for row in tenths
-    ]
+    return [[shade_of(count, largest) for count in row] for row in tenths]

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from difficulty_service.base.errors import CleaningError, Setting
 from difficulty_service.base.wording import count_of, is_or_are, list_names
+from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.review.marks import Mark, MarkedSample
 from difficulty_service.scores.columns import COMPUTED_BY, SCORERS, remedy_of
 from difficulty_service.scores.file import ScoreFile
@@ -148,19 +149,14 @@ class _Reader:
 
     def _column(self, node: ast.Name) -> pa.ChunkedArray:
         if node.id not in self._table.column_names:
-            columns = self._table.column_names
-            remedy = remedy_of(node.id, columns)
             text = () if node.id in COMPUTED_BY else ("; text is written in quotes",)
             raise CleaningError(
                 f"the condition {self._condition!r} names the column {node.id!r}, which the score "
                 "file does not have",
-                *remedy,
+                *remedy_of(node.id, self._table.column_names),
                 *text,
             )
-        column = self._table[node.id]
-        if pa.types.is_dictionary(column.type):
-            return column.cast(column.type.value_type)
-        return column
+        return decode_dictionary(self._table[node.id])
 
     def _refuse(self, node: ast.expr, reason: str) -> CleaningError:
         return _refusal(self._condition, f"cannot be used: {ast.unparse(node)!r} {reason}")
@@ -282,7 +278,9 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     warnings += _apply_marks(draft, rules.marks)
     table = draft.table()
     classes = count_classes(table, list(names.values()))
-    return Decisions(table, classes, (*warnings, *_warn_of_empty(classes)))
+    empty = [name for name, counts in classes.items() if not counts.after]
+    warnings += [f"class {name!r} has no samples left" for name in empty]
+    return Decisions(table, classes, tuple(warnings))
 
 
 def count_classes(table: pa.Table, names: Sequence[str]) -> dict[str, ClassCounts]:
@@ -376,8 +374,3 @@ def _apply_marks(draft: _Draft, marks: Mapping[str, MarkedSample]) -> list[str]:
     if not overruled:
         return []
     return [f"{overruled:,} samples that a condition selects follow their mark instead"]
-
-
-def _warn_of_empty(classes: Mapping[str, ClassCounts]) -> list[str]:
-    empty = [name for name, counts in classes.items() if not counts.after]
-    return [f"class {name!r} has no samples left" for name in empty]

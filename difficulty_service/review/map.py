@@ -150,10 +150,7 @@ def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
     if not has_tsne():
         plane, method = places[chosen, :2], TWO_DIRECTIONS
     else:
-        plane, method = (
-            _tsne(places[chosen]),
-            "t-SNE of the directions between classes",
-        )
+        plane, method = _tsne(places[chosen]), "t-SNE of the directions between classes"
     return ImageMap(rows[chosen], _within_unit(plane), method, len(rows))
 
 

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from difficulty_service.review.cards import Card
-from difficulty_service.review.charts import Bar, Scale, densities, histogram, outline, scale_of
+from difficulty_service.review.charts import (
+    Bar,
+    Scale,
+    densities,
+    histogram,
+    outline,
+    scale_of,
+    shade_of,
+)
 from difficulty_service.review.selection import (
     SHOWN_CLASSES,
     ClassFacts,
@@ -25,9 +33,6 @@ LISTED_CLASSES = 50
 HISTOGRAM_BINS, CUT_BINS, OUTLINE_BINS = 80, 60, 64
 CUTS = 200
 """Number of steps of the slider of what speaks against a label."""
-
-SHADES = 9
-"""Number of colours of the table of pairs."""
 
 OUTLINE_WIDTH, OUTLINE_HEIGHT = 400.0, 36.0
 
@@ -155,14 +160,12 @@ def matrix_of(samples: ScoredSamples) -> Sequence[Sequence[MatrixCell]] | None:
     sizes = Counter(samples.labels.tolist())
     shares = {pair: count / sizes[pair[0]] for pair, count in confusions.items()}
     largest = max(shares.values())
-
-    def shade(pair: tuple[int, int]) -> int:
-        if pair not in shares:
-            return 0
-        return min(SHADES, 1 + int((shares[pair] / largest) ** 0.5 * SHADES))
-
+    shades = {pair: shade_of(share, largest) for pair, share in shares.items()}
     return [
-        [MatrixCell(one, other, confusions[one, other], shade((one, other))) for other in classes]
+        [
+            MatrixCell(one, other, confusions[one, other], shades.get((one, other), 0))
+            for other in classes
+        ]
         for one in classes
     ]
 
@@ -209,11 +212,12 @@ SMALLEST_TROUBLESOME = 1e8
 
 def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
     """Name and value of each known fact about the origin of scores."""
-    noun = provenance.noun
+    noun, predictions = provenance.noun, provenance.predictions
+    reliable = None if provenance.reliable is None else "yes" if provenance.reliable else "no"
     facts = {
         "Dataset": provenance.dataset,
         "Backbone": provenance.backbone,
-        "Predictions of": _predictions(provenance),
+        "Predictions of": predictions and f"{predictions.recipe}, {predictions.run}",
         "Features": _features(provenance),
         "Mirror images": "averaged with the images" if provenance.flip else None,
         "Corruption": provenance.corruption,
@@ -225,7 +229,7 @@ def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
         "Augmented copies of each image": _count(provenance.augment_runs or None),
         "Condition within classes": _condition(provenance.within_condition),
         f"Condition of all {noun}s": _condition(provenance.agnostic_condition),
-        f"Enough {noun}s to trust the scores": _yes_or_no(provenance.reliable),
+        f"Enough {noun}s to trust the scores": reliable,
         "SHA-256 of the weights": _hash(provenance.weights_sha256),
         "Fingerprint of the dataset": _hash(provenance.fingerprint),
         "Version": provenance.package_version,
@@ -239,11 +243,6 @@ def _features(provenance: Provenance) -> str | None:
         return None
     scaled = ", scaled to unit length" if provenance.unit_length else ""
     return f"{dim:,} dimensions{scaled}"
-
-
-def _predictions(provenance: Provenance) -> str | None:
-    predictions = provenance.predictions
-    return None if predictions is None else f"{predictions.recipe}, {predictions.run}"
 
 
 def _fitted_on(provenance: Provenance) -> str | None:
@@ -264,10 +263,6 @@ def _condition(number: float | None) -> str | None:
         return None
     verdict = "unproblematic" if number < SMALLEST_TROUBLESOME else "close to singular"
     return f"{number:.1e}, {verdict}"
-
-
-def _yes_or_no(value: object) -> str | None:
-    return None if value is None else "yes" if value else "no"
 
 
 def _hash(digits: str | None) -> str | None:

@@ -153,9 +153,6 @@ class MissingImages:
             return []
         sample_id, reason = next(iter(self.reasons.items()))
         number = len(self.reasons)
-        left_out = (
-            "sample is left out because of its image"
-            if number == 1
-            else ("samples are left out because of their images")
-        )
+        many = "samples are left out because of their images"
+        left_out = "sample is left out because of its image" if number == 1 else many
         return [f"{number:,} {left_out}, the first is {sample_id}: {reason}"]

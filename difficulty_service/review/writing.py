@@ -132,11 +132,6 @@ STYLES = ("base.css", "report.css", "review.css")
 SCRIPTS = ("theme.js", "marks.js", "review.js", "dialog.js", "map.js")
 
 
-def render_page(values: Mapping[str, Any]) -> str:
-    """Fills the template of the report; every value is escaped."""
-    return render_template("report.html.j2", values, styles=STYLES, scripts=SCRIPTS)
-
-
 MEGABYTE = 1_000_000
 DEFAULT_MAX_MB = 15.0
 
@@ -203,7 +198,8 @@ def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenRe
     def render() -> bytes:
         shown = replace(parts, notes=(*parts.notes, *notes))
         values = _values(scores, samples, ranked, selection, pictures, shown)
-        return render_page(values).encode("utf-8", "replace")
+        page = render_template("report.html.j2", values, styles=STYLES, scripts=SCRIPTS)
+        return page.encode("utf-8", "replace")
 
     page = render()
     largest = int(parts.max_mb * MEGABYTE)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.listing import build_dataset, check_options
 from difficulty_service.datasets.published.members import (
     CHANNELS_FIRST,
     CIFAR_10,
@@ -30,6 +30,7 @@ from difficulty_service.datasets.published.members import (
     choose_split,
     damaged,
     find_members,
+    list_pixels,
     open_pixels,
     tar_members,
 )
@@ -110,20 +111,6 @@ def pixel_offset(data: bytes, value: object, name: str, row_length: int) -> tupl
             f"{name!r} does not hold its pixels as plain bytes", "write it with pickle protocol 4"
         )
     return offset, rows
-
-
-def as_labels(value: object, name: str, key: str) -> list[int]:
-    """A value of a pickle that must be a list of integers."""
-    if not isinstance(value, list) or not all(isinstance(label, int) for label in value):
-        raise damaged(name, f"it has no list of integers {key!r}")
-    return value
-
-
-def as_names(value: object, name: str, key: str) -> tuple[str, ...]:
-    """A value of a pickle that must be a list of texts."""
-    if not isinstance(value, list) or not all(isinstance(text, bytes | str) for text in value):
-        raise damaged(name, f"it has no list of texts {key!r}")
-    return tuple(_as_text(text) for text in value)
 
 
 def _as_text(value: object) -> str:
@@ -210,14 +197,8 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
         _check_labels(np.asarray(labels), class_names, name)
     labels = np.concatenate([np.asarray(labels, dtype=np.int32) for labels, _ in batches])
     ids = [f"{split}#{row}" for row in range(len(labels))]
-    listing = Listing(
-        class_names,
-        ids,
-        labels,
-        sizes=np.full(len(labels), PIXEL_BYTES, dtype=np.int64),
-        files=tuple((name, members[name].size) for name in files),
-        containers=[members[name].place for name in files],
-    )
+    used = [members[name] for name in files]
+    listing = list_pixels(class_names, ids, labels, PIXEL_BYTES, used)
     open_at = partial(open_pixels, tuple(pixels for _, pixels in batches))
     return build_dataset(location, options, listing, open_at, ids.__getitem__)
 
@@ -259,7 +240,9 @@ def _check_labels(labels: NDArray[np.int64], class_names: tuple[str, ...], name:
 def _read_pickled(member: Member, key: str) -> Batch:
     data = member.read()
     content = read_pickle(data, member.name)
-    labels = as_labels(content.get(key), member.name, key)
+    labels = content.get(key)
+    if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
+        raise damaged(member.name, f"it has no list of integers {key!r}")
     offset, count = pixel_offset(data, content.get("data"), member.name, PIXEL_BYTES)
     if count != len(labels):
         raise damaged(member.name, f"it has {count} images and {len(labels)} labels")
@@ -267,7 +250,10 @@ def _read_pickled(member: Member, key: str) -> Batch:
 
 
 def _read_pickled_names(member: Member, key: str) -> tuple[str, ...]:
-    return as_names(read_pickle(member.read(), member.name).get(key), member.name, key)
+    names = read_pickle(member.read(), member.name).get(key)
+    if not isinstance(names, list) or not all(isinstance(name, bytes | str) for name in names):
+        raise damaged(member.name, f"it has no list of texts {key!r}")
+    return tuple(map(_as_text, names))
 
 
 def _read_binary(member: Member, label_bytes: int) -> Batch:

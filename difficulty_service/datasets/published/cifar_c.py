@@ -14,7 +14,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.listing import build_dataset, check_options
 from difficulty_service.datasets.published.members import (
     CIFAR_10,
     CIFAR_100,
@@ -23,6 +23,7 @@ from difficulty_service.datasets.published.members import (
     choose_split,
     damaged,
     find_members,
+    list_pixels,
     open_pixels,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
@@ -54,12 +55,6 @@ def read_header(member: Member) -> NpyHeader:
     if member.size != expected:
         raise damaged(member.name, f"it has {member.size:,} bytes instead of {expected:,}")
     return header
-
-
-def read_array(member: Member) -> NDArray[np.generic]:
-    """Reads a whole NumPy file."""
-    header = read_header(member)
-    return np.frombuffer(member.read(), header.dtype, offset=header.offset).reshape(header.shape)
 
 
 EXTENSION = ".npy"
@@ -98,14 +93,8 @@ def open_cifar_c(location: str, options: DatasetOptions) -> Dataset:
         labels = labels[first : first + length]
     corruption = images.name.removesuffix(EXTENSION)
     ids = [f"{corruption}/{level}#{row}" for level in severities for row in range(length)]
-    listing = Listing(
-        class_names=CIFAR_10 if labels.max(initial=0) < len(CIFAR_10) else CIFAR_100,
-        sample_ids=ids,
-        labels=labels,
-        sizes=np.full(len(ids), PIXEL_BYTES, dtype=np.int64),
-        files=((images.name, images.size), (labels_file.name, labels_file.size)),
-        containers=[images.place, labels_file.place],
-    )
+    class_names = CIFAR_10 if labels.max(initial=0) < len(CIFAR_10) else CIFAR_100
+    listing = list_pixels(class_names, ids, labels, PIXEL_BYTES, (images, labels_file))
     open_at = partial(open_pixels, (pixels,))
     return build_dataset(location, options, listing, open_at, ids.__getitem__)
 
@@ -137,7 +126,8 @@ def _choose_files(location: str, options: DatasetOptions) -> tuple[Member, str |
 
 
 def _read_labels(file: Member) -> NDArray[np.int32]:
-    labels = read_array(file)
+    header = read_header(file)
+    labels = np.frombuffer(file.read(), header.dtype, offset=header.offset).reshape(header.shape)
     is_list = labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)
     if not is_list or labels.min(initial=0) < 0 or labels.max(initial=0) >= len(CIFAR_100):
         raise damaged(file.name, "expected one integer from 0 to 99 for each image")

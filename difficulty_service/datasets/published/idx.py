@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.listing import build_dataset, check_options
 from difficulty_service.datasets.published.members import (
     READ_ERRORS,
     Member,
@@ -21,6 +21,7 @@ from difficulty_service.datasets.published.members import (
     choose_split,
     damaged,
     find_members,
+    list_pixels,
     open_pixels,
     open_unpacked,
 )
@@ -28,7 +29,6 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions
 
 FILE_NAME = re.compile(r"(train|t10k|test)-images([-.])idx3-ubyte(\.gz)?")
 UINT8 = 0x08
-DIGITS = tuple("0123456789")
 
 _BYTES_PER_READ = 1 << 20
 
@@ -60,14 +60,8 @@ def open_idx(location: str, options: DatasetOptions) -> Dataset:
         images.name, images.place, _header_length(3), rows * columns, count, (rows, columns, 1)
     )
     ids = [f"{split}#{row}" for row in range(count)]
-    listing = Listing(
-        tuple(str(number) for number in range(max(len(DIGITS), int(labels.max(initial=0)) + 1))),
-        ids,
-        labels,
-        sizes=np.full(count, rows * columns, dtype=np.int64),
-        files=((images.name, images.size), (labels_file.name, labels_file.size)),
-        containers=[images.place, labels_file.place],
-    )
+    class_names = tuple(map(str, range(max(10, int(labels.max(initial=0)) + 1))))
+    listing = list_pixels(class_names, ids, labels, rows * columns, (images, labels_file))
     open_at = partial(open_pixels, (pixels,))
     return build_dataset(location, options, listing, open_at, ids.__getitem__)
 

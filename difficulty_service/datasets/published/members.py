@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.image_openers import open_bytes
+from difficulty_service.datasets.listing import Listing
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.datasets.storage import (
     Boundary,
@@ -179,6 +180,20 @@ def open_pixels(files: Sequence[PixelFile], positions: NDArray[np.int64]) -> Ite
     for number in np.unique(owners).tolist():
         rows = positions[owners == number] - (ends[number] - files[number].count)
         yield from _open_rows(files[number], rows)
+
+
+def list_pixels(
+    class_names: tuple[str, ...],
+    ids: list[str],
+    labels: NDArray[np.int32],
+    image_bytes: int,
+    files: Sequence[Member],
+) -> Listing:
+    """The listing of images of one size whose pixels and labels are in some files."""
+    sizes = np.full(len(ids), image_bytes, dtype=np.int64)
+    stamps = tuple((file.name, file.size) for file in files)
+    places = [file.place for file in files]
+    return Listing(class_names, ids, labels, sizes, stamps, containers=places)
 
 
 def encode_pixels(images: NDArray[np.uint8]) -> Iterator[ImageOpener]:

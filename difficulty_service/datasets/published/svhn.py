@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.listing import build_dataset, check_options
 from difficulty_service.datasets.published.mat_files import (
     Variable,
     list_variables,
@@ -22,6 +22,7 @@ from difficulty_service.datasets.published.members import (
     damaged,
     encode_pixels,
     find_members,
+    list_pixels,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 
@@ -56,14 +57,7 @@ def open_svhn(location: str, options: DatasetOptions) -> Dataset:
     file = files[split]
     labels = _read_labels(file)
     ids = [f"{split}#{row}" for row in range(len(labels))]
-    listing = Listing(
-        DIGITS,
-        ids,
-        labels,
-        sizes=np.full(len(ids), PIXEL_BYTES, dtype=np.int64),
-        files=((file.name, file.size),),
-        containers=[file.place],
-    )
+    listing = list_pixels(DIGITS, ids, labels, PIXEL_BYTES, (file,))
     return build_dataset(location, options, listing, _LazyImages(file), ids.__getitem__)
 
 

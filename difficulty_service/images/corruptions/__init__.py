@@ -116,7 +116,12 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int) -> Tensor:
     Raises:
         ConfigError: There is no such corruption or severity, or `images` are not images.
     """
-    _check(images, name, severity)
+    _check_choice(name, severity)
+    if images.dtype != torch.uint8 or images.shape[1:-2] != (3,):
+        raise ConfigError(
+            f"images to corrupt are {images.dtype} of shape {tuple(images.shape)}",
+            "give torch.uint8 of shape (samples, 3, height, width)",
+        )
     corrupted = torch.empty_like(images, device="cpu")
     for position, image in enumerate(images.cpu().numpy()):
         change = _choose(image, name, severity, seed)
@@ -124,15 +129,6 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int) -> Tensor:
         # A rounding error must not truncate a whole number to the one below.
         corrupted[position] = torch.from_numpy((values + 1e-6).astype(np.uint8))
     return corrupted.to(images.device)
-
-
-def _check(images: Tensor, name: str, severity: int) -> None:
-    _check_choice(name, severity)
-    if images.dtype != torch.uint8 or images.shape[1:-2] != (3,):
-        raise ConfigError(
-            f"images to corrupt are {images.dtype} of shape {tuple(images.shape)}",
-            "give torch.uint8 of shape (samples, 3, height, width)",
-        )
 
 
 def _check_choice(name: str, severity: int) -> None:

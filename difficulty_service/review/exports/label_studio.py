@@ -47,10 +47,12 @@ def write_label_studio(
         sample_id: final / "images" / path
         for sample_id, path in image_files(images, list(rows), copies, missing)
     }
-    root = _document_root(list(files.values()), final)
+    # Label Studio serves what is below the folder above the one that all images are in.
+    folders = [file.parent for file in files.values()] or [final]
+    root = Path(os.path.commonpath(folders)).parent
     tasks = [
-        _task(rows[sample_id], "image", _address(path, root), version)
-        for sample_id, path in files.items()
+        _task(rows[key], "image", LOCAL_FILES + quote(path.relative_to(root).as_posix()), version)
+        for key, path in files.items()
     ]
     _write(folder, tasks, label_config(class_list(scores), "image"))
     served = (
@@ -91,13 +93,3 @@ def _task(row: Mapping[str, Any], kind: str, sample: str, version: str) -> dict[
         "meta": dict(row),
         "predictions": [prediction],
     }
-
-
-def _document_root(files: Sequence[Path], final: Path) -> Path:
-    """The folder above the one that all images are in: Label Studio serves what is below it."""
-    folders = [file.parent for file in files] or [final]
-    return Path(os.path.commonpath(folders)).parent
-
-
-def _address(path: Path, root: Path) -> str:
-    return LOCAL_FILES + quote(path.relative_to(root).as_posix())
