@@ -163,8 +163,10 @@ def json_lines_writer(path: Path, schema: pa.Schema) -> Iterator[WriteTable]:
 
         def write(table: pa.Table) -> None:
             for row in table.cast(plain).to_pylist():
-                values = {name: _finite(value) for name, value in row.items()}
-                file.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
+                for name, value in row.items():
+                    if isinstance(value, float) and not math.isfinite(value):
+                        row[name] = None
+                file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
 
         yield write
 
@@ -215,10 +217,6 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _finite(value: Any) -> Any:  # noqa: ANN401 - a cell of any column
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _map_text(table: pa.Table, change: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> pa.Table:

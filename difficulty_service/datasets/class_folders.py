@@ -34,6 +34,7 @@ from difficulty_service.datasets.storage import (
     is_folder,
     list_folder,
     list_tree,
+    reading,
     resolve,
 )
 
@@ -156,10 +157,8 @@ def _why_empty(tree: Tree, folder: str) -> str:
 
 
 def _scan_top(tree: Tree, location: str, folder: str) -> list[Entry]:
-    try:
+    with reading(repr(location), "listed"):
         return tree.scan(folder)
-    except OSError as error:
-        raise DatasetError(f"{location!r} cannot be listed: {error}") from error
 
 
 def _refuse_unchosen_splits(tree: Tree, location: str, folders: list[str]) -> None:
@@ -224,10 +223,8 @@ def _tree(place: StoredPath, location: str) -> Tree:
     if place.is_local:
         identity = partial(_local_identity, place)
         return Tree(lambda folder: visible(list_folder(place.join(folder))), identity)
-    try:
+    with reading(repr(location), "listed"):
         folders = list_tree(place)
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{location!r} cannot be listed: {error}") from error
     return Tree(lambda folder: visible(folders.get(folder, [])), str)
 
 

@@ -8,7 +8,7 @@ from difficulty_service.datasets.published import (
     kind_of_published_file,
     kind_of_published_folder,
 )
-from difficulty_service.datasets.storage import Boundary, is_folder, list_folder, resolve
+from difficulty_service.datasets.storage import Boundary, is_folder, list_folder, reading, resolve
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
 from difficulty_service.datasets.tar_files import TAR_EXTENSIONS
 
@@ -24,10 +24,8 @@ def detect_kind(location: str, boundary: Boundary | None = None, split: str | No
         return of_prefix
     place = resolve(location, boundary)
     if is_folder(place, location):
-        try:
+        with reading(repr(location), "listed"):
             entries = list_folder(place)
-        except (OSError, ValueError) as error:
-            raise DatasetError(f"{location!r} cannot be listed: {error}") from error
         published = kind_of_published_folder(place, entries, split)
         return published or _kind_of_folder(entries, location)
     files = find_files(location, boundary)

@@ -18,6 +18,7 @@ from difficulty_service.datasets.storage import (
     StoredPath,
     is_folder,
     list_folder,
+    reading,
     resolve,
 )
 
@@ -112,14 +113,12 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
     disclosed.
     """
     place = resolve(location, boundary)
-    try:
+    with reading(repr(location)):
         files = _find(place, location)
         if boundary is not None:
             files = [f for f in files if _is_inside(f.place.parent) or _is_inside(f.place)]
             for file in files:
                 file.place.require_inside()
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{location!r} cannot be read: {error}") from error
     if files:
         return sorted(files, key=lambda file: file.place.path)
     if WILDCARD.search(place.path):

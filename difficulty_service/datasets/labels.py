@@ -86,7 +86,12 @@ def index_labels(
         )
     unlabelled: Sequence[tuple[int, str]] = ()
     if len(rows) < len(values):
-        unlabelled = _reasons(values, np.flatnonzero(missing))
+        others = np.flatnonzero(missing)
+        found = values.take(pa.array(others)).to_pylist()
+        unlabelled = [
+            (row, f"the label is {label}" if isinstance(label, int) else "the label is missing")
+            for row, label in zip(others.tolist(), found, strict=True)
+        ]
         values = values.take(pa.array(rows))
         names = None if names is None else names.take(pa.array(rows))
     if is_text(values.type):
@@ -143,13 +148,6 @@ def _missing(values: pa.ChunkedArray) -> NDArray[np.bool_]:
     else:
         absent = pc.less(values, pa.scalar(0, values.type))
     return pc.fill_null(absent, fill_value=True).to_numpy()
-
-
-def _reasons(values: pa.ChunkedArray, rows: NDArray[np.int64]) -> list[tuple[int, str]]:
-    return [
-        (row, f"the label is {label}" if isinstance(label, int) else "the label is missing")
-        for row, label in zip(rows.tolist(), values.take(pa.array(rows)).to_pylist(), strict=True)
-    ]
 
 
 def _refuse_too_large(labels: pa.ChunkedArray, source: str, describe: Describe) -> None:

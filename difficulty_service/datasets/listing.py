@@ -96,6 +96,7 @@ def build_dataset(
             labels=listing.labels[chosen],
             sizes=listing.sizes[chosen],
         )
+    stamps = [file_stamp(place.path) for place in listing.containers if place.is_local]
     return Dataset(
         location=location,
         class_names=listing.class_names,
@@ -105,7 +106,7 @@ def build_dataset(
         shard_size=options.shard_size,
         open_images=partial(_open_chosen, open_at, chosen),
         modality=options.modality,
-        containers=containers_stamp(listing.containers),
+        containers=hashlib.sha256(json.dumps(stamps).encode()).hexdigest() if stamps else None,
         skipped=listing.skipped,
         warnings=warnings,
     )
@@ -191,12 +192,6 @@ def choose_positions(labels: NDArray[np.int32], limit: int | None) -> NDArray[np
         for start, share, count in zip(starts, shares, counts, strict=True)
     ]
     return np.sort(np.concatenate(chosen))
-
-
-def containers_stamp(places: Sequence[StoredPath]) -> str | None:
-    """Hex digest of the paths, sizes and times of local files; None where there are none."""
-    stamps = [file_stamp(place.path) for place in places if place.is_local]
-    return hashlib.sha256(json.dumps(stamps).encode()).hexdigest() if stamps else None
 
 
 def fingerprint(listing: Listing) -> str:

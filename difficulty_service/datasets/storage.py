@@ -20,7 +20,8 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -215,16 +216,23 @@ def _resolve_with_fsspec(location: str, boundary: Boundary | None) -> StoredPath
     return StoredPath(PyFileSystem(FSSpecHandler(filesystem)), path, boundary)
 
 
+@contextmanager
+def reading(what: str, action: str = "read") -> Iterator[None]:
+    """Raises DatasetError where storage fails, as in "'photos' cannot be read"."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{what} cannot be {action}: {error}") from error
+
+
 def is_folder(place: StoredPath, location: str) -> bool | None:
     """Whether a path is a folder (True), a file (False) or does not exist (None)."""
-    try:
+    with reading(repr(location)):
         place.require_inside()
         if place.is_local:
             path = Path(place.path)
             return path.is_dir() if path.exists() else None
         kind = place.filesystem.get_file_info(place.path).type
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{location!r} cannot be read: {error}") from error
     return None if kind == FileType.NotFound else kind == FileType.Directory
 
 

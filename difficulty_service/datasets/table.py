@@ -23,7 +23,6 @@ from difficulty_service.datasets.sample import (
     Dataset,
     DatasetOptions,
     ImageOpener,
-    TableLimits,
 )
 from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import (
@@ -103,7 +102,14 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     """Lists the rows of a table that have a label; the others are listed as skipped."""
     check_options(options, "a table", unused=())
     tables = _open_files(location, options)
-    _check_rows(tables, location, options.limits)
+    num_rows, limits = sum(table.num_rows for table in tables), options.limits
+    # By the indices of the files alone, which cost nothing to read.
+    if limits is not None and num_rows > limits.max_rows:
+        raise DatasetError(
+            f"{location!r} has {num_rows:,} rows, the maximum is {limits.max_rows:,}",
+            "split it into several datasets, or raise ",
+            Setting("max_rows"),
+        )
     columns = choose_columns(tables[0].schema, options, repr(tables[0].name))
     parts = [read_columns(table, columns.of_labels()) for table in tables]
     for table in tables:
@@ -178,17 +184,6 @@ def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
         for file in files
     )
     return [replace(table, limits=options.limits) for table in opened]
-
-
-def _check_rows(tables: list[TableFile], location: str, limits: TableLimits | None) -> None:
-    """Refuses tables with too many rows by their indices alone, which cost nothing to read."""
-    num_rows = sum(table.num_rows for table in tables)
-    if limits is not None and num_rows > limits.max_rows:
-        raise DatasetError(
-            f"{location!r} has {num_rows:,} rows, the maximum is {limits.max_rows:,}",
-            "split it into several datasets, or raise ",
-            Setting("max_rows"),
-        )
 
 
 def _concat(parts: list[pa.Table]) -> pa.Table:

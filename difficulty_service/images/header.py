@@ -3,6 +3,7 @@
 Refuses images that would take minutes to decode, although they have few bytes or pixels.
 """
 
+import contextlib
 import functools
 import importlib
 import io
@@ -148,18 +149,9 @@ def plugins() -> dict[str, tuple[Plugin, Callable[[bytes], bool | str]]]:
     """The plugin and the signature check for each accepted format; HEIF if it is installed."""
     Image.init()
     found: dict[str, Any] = dict(Image.OPEN)
-    if (heif := heif_plugin()) is not None:
-        found["HEIF"] = (heif, is_heif)
+    with contextlib.suppress(ImportError, OSError):  # not installed, or it cannot be loaded
+        found["HEIF"] = (importlib.import_module("pillow_heif").HeifImageFile, is_heif)
     return {name: found[name] for name in FORMATS if name in found}
-
-
-def heif_plugin() -> Plugin | None:
-    """The plugin of pillow-heif; None where the package is not installed or cannot be loaded."""
-    try:
-        plugin: Plugin = importlib.import_module("pillow_heif").HeifImageFile
-    except (ImportError, OSError):
-        return None
-    return plugin
 
 
 def is_heif(head: bytes) -> bool:

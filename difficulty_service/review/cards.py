@@ -6,7 +6,7 @@ Small pictures of samples as data URIs, which a page holds in itself.
 import base64
 import io
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,13 +46,12 @@ def read_pictures(
 
     People look closely at the `large` ones.
     """
-    if source.is_text:
-        return _read_excerpts(source, sample_ids)
     uris: dict[str, str] = {}
     problems: dict[str, str] = {}
-
-    def found() -> Iterator[tuple[str, StoredImage]]:
-        yield from source.images(sample_ids, problems.__setitem__)
+    found = source.images(sample_ids, problems.__setitem__)
+    if source.is_text:
+        excerpts = {key: shorten(text.read().decode()) for key, text in found}
+        return Pictures({}, problems, excerpts)
 
     def encode(item: tuple[str, StoredImage]) -> tuple[str, str, str]:
         sample_id, image = item
@@ -61,18 +60,12 @@ def read_pictures(
         except (ImageError, OSError) as error:
             return sample_id, "", str(error)
 
-    for sample_id, uri, problem in map_in_order(encode, found(), num_workers()):
+    for sample_id, uri, problem in map_in_order(encode, found, num_workers()):
         if problem:
             problems[sample_id] = problem
         else:
             uris[sample_id] = uri
     return Pictures(uris, problems)
-
-
-def _read_excerpts(source: ImageSource, sample_ids: Collection[str]) -> Pictures:
-    problems: dict[str, str] = {}
-    texts = source.images(sample_ids, problems.__setitem__)
-    return Pictures({}, problems, {key: shorten(text.read().decode()) for key, text in texts})
 
 
 def shorten(text: str) -> str:

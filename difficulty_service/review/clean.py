@@ -55,11 +55,6 @@ def is_list(out: Path) -> bool:
     return extension in (".csv", ".parquet")
 
 
-def dropped_file_of(out: Path) -> Path:
-    """File that lists the samples that are not in the cleaned dataset."""
-    return out.with_suffix(f".dropped{out.suffix}") if is_list(out) else out / DROPPED_FILE
-
-
 def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> Cleaned:
     """Writes the kept samples as a list, and beside it a list of the others."""
     kept, problems = decisions.kept(), MissingImages()
@@ -72,7 +67,7 @@ def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> C
         else:
             write = write_csv_list if out.suffix.lower() == ".csv" else write_parquet_list
             write(out, kept, images, problems.add)
-    dropped_file = dropped_file_of(out)
+    dropped_file = out.with_suffix(f".dropped{out.suffix}")
     write_table(_with_problems(decisions, problems), dropped_file)
     written = _without(kept, problems)
     warnings = (

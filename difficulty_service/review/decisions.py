@@ -285,12 +285,12 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
 
 def count_classes(table: pa.Table, names: Sequence[str]) -> dict[str, ClassCounts]:
     """Counts of each class with samples before or after, in the order of the names, then others."""
-    is_kept = pc.is_null(table["reason"])
-    kept = table.filter(is_kept)
-    before = _count(table["original_label"])
-    after = _count(kept["label"])
-    kept_before = _count(kept["original_label"])
-    stayed = _count(kept.filter(pc.equal(kept["label"], kept["original_label"]))["label"])
+    kept = table.filter(pc.is_null(table["reason"]))
+    before = Counter(table["original_label"].to_pylist())
+    after = Counter(kept["label"].to_pylist())
+    kept_before = Counter(kept["original_label"].to_pylist())
+    same = kept.filter(pc.equal(kept["label"], kept["original_label"]))
+    stayed = Counter(same["label"].to_pylist())
     known = [name for name in names if name in before or name in after]
     return {
         name: ClassCounts(
@@ -301,10 +301,6 @@ def count_classes(table: pa.Table, names: Sequence[str]) -> dict[str, ClassCount
         )
         for name in (*known, *sorted((before | after).keys() - set(names)))
     }
-
-
-def _count(labels: pa.ChunkedArray) -> Counter[str]:
-    return Counter(labels.to_pylist())
 
 
 def _refuse_unknown_classes(rules: CleaningRules, names: Sequence[str]) -> None:

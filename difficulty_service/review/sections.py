@@ -212,13 +212,14 @@ SMALLEST_TROUBLESOME = 1e8
 
 def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
     """Name and value of each known fact about the origin of scores."""
-    noun, predictions = provenance.noun, provenance.predictions
+    noun, predictions, dim = provenance.noun, provenance.predictions, provenance.feature_dim
+    scaled = ", scaled to unit length" if provenance.unit_length else ""
     reliable = None if provenance.reliable is None else "yes" if provenance.reliable else "no"
     facts = {
         "Dataset": provenance.dataset,
         "Backbone": provenance.backbone,
         "Predictions of": predictions and f"{predictions.recipe}, {predictions.run}",
-        "Features": _features(provenance),
+        "Features": f"{dim:,} dimensions{scaled}" if dim else None,
         "Mirror images": "averaged with the images" if provenance.flip else None,
         "Corruption": provenance.corruption,
         f"{noun.capitalize()}s": _count(provenance.num_samples),
@@ -235,14 +236,6 @@ def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
         "Version": provenance.package_version,
     }
     return [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
-
-
-def _features(provenance: Provenance) -> str | None:
-    dim = provenance.feature_dim
-    if not dim:
-        return None
-    scaled = ", scaled to unit length" if provenance.unit_length else ""
-    return f"{dim:,} dimensions{scaled}"
 
 
 def _fitted_on(provenance: Provenance) -> str | None:

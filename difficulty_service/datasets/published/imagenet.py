@@ -24,7 +24,7 @@ from difficulty_service.datasets.published.members import (
     read_lines,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, resolve
+from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, reading, resolve
 
 GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 META = "meta.mat"
@@ -100,10 +100,8 @@ def _from_wordnet_ids(lines: list[str], source: str) -> Labels:
 
 
 def _meta_in(folder: StoredPath) -> Member:
-    try:
+    with reading(f"the folder {folder.name!r}", "listed"):
         sizes = {name: size for name, is_dir, size in list_folder(folder) if not is_dir}
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"the folder {folder.name!r} cannot be listed: {error}") from error
     if META not in sizes:
         raise DatasetError(
             f"there is no {META!r} beside {GROUND_TRUTH!r}",
@@ -164,15 +162,13 @@ def open_imagenet_validation(location: str, options: DatasetOptions) -> Dataset:
     """
     check_options(options, "ImageNet")
     place = resolve(location, options.boundary)
-    try:
+    with reading(repr(location), "listed"):
         entries = list_folder(place)
         if not _holds_images(entries):
             folders = {name for name, is_dir, _ in entries if is_dir}
             splits = sorted({"train", options.split or SPLIT} & folders)
             place = place.join(choose_split(splits, options.split, location))
             entries = list_folder(place)
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{location!r} cannot be listed: {error}") from error
     sizes = {
         name: size
         for name, is_dir, size in sorted(entries)

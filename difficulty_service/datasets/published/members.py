@@ -24,6 +24,7 @@ from difficulty_service.datasets.storage import (
     is_folder,
     list_folder,
     open_file,
+    reading,
     resolve,
 )
 from difficulty_service.datasets.tar_files import TAR_ERRORS, open_tar, read_headers
@@ -66,10 +67,8 @@ def find_members(location: str, boundary: Boundary | None) -> tuple[dict[str, Me
     place, chosen = resolve(location, boundary), None
     if not is_folder(place, location):
         place, chosen = place.parent, place.name
-    try:
+    with reading(f"the folder of {location!r}", "listed"):
         entries = list_folder(place)
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"the folder of {location!r} cannot be listed: {error}") from error
     return {
         name: Member(name, place.join(name), 0, size)
         for name, is_dir, size in sorted(entries)

@@ -14,7 +14,7 @@ from difficulty_service.datasets.image_openers import open_each
 from difficulty_service.datasets.listing import Listing, as_text, build_dataset, check_options
 from difficulty_service.datasets.published.members import choose_split, damaged, read_lines
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, resolve
+from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, reading, resolve
 
 WORDNET_ID = re.compile(r"n\d{8}")
 _ANNOTATION = re.compile(r"(\S+)\s+(n\d{8})(?!\S)")
@@ -116,10 +116,8 @@ def _visible_files(entries: list[Entry]) -> dict[str, int]:
 
 
 def _list(folder: StoredPath) -> list[Entry]:
-    try:
+    with reading(f"the folder {folder.name!r}", "listed"):
         return list_folder(folder)
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"the folder {folder.name!r} cannot be listed: {error}") from error
 
 
 def _class_names(root: StoredPath, wordnet_ids: list[str]) -> tuple[str, ...]:

@@ -31,11 +31,6 @@ class Exported:
     instructions: Sequence[str] = ()
 
 
-def text_column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """A column of text without dictionary encoding."""
-    return table[name].cast(pa.string())
-
-
 def class_list(scores: ScoreFile) -> list[str]:
     """Name of every class index from 0; an index without a known name is named by its number."""
     names = class_names_of(scores)
@@ -121,7 +116,7 @@ def write_cleanlab(scores: ScoreFile, path: Path) -> Exported:
             "label_score": to_arrow(label_scores(scores)),
             "given_label": table["label"],
             "predicted_label": table["nearest_label"],
-            "given_label_name": text_column(table, "label_name"),
+            "given_label_name": table["label_name"].cast(pa.string()),
             "predicted_label_name": names.take(table["nearest_label"].combine_chunks()),
         }
     )
