@@ -141,16 +141,9 @@ def disagreement(
 ) -> Values:
     """Whether a column disagrees with the label of each sample, as 1 or 0.
 
-    Args:
-        column: Booleans, which are used unchanged; integers, which are class indices; text, which
-            are class names; or lists of votes, probabilities or logits, whose first maximum is
-            the class.
-        labels: Class indices. Shape (samples,).
-        label_names: Class names as text. Shape (samples,).
-        name: Name of the column, for messages.
-
-    Raises:
-        AuditError: The column has another type, or text that contains no class name.
+    The column has booleans, which are used unchanged; integers, which are class indices; text,
+    which are class names; or lists of votes, probabilities or logits, whose first maximum is the
+    class.
     """
     if pa.types.is_boolean(column.type):
         return Values(_floats(column.cast(pa.int8())), "where it is true")
@@ -234,15 +227,8 @@ class AuditOptions:
 class Audit:
     """The result of a comparison, with the numbers of samples that were excluded.
 
-    Attributes:
-        options: Options, with the kind that was chosen.
-        meaning: Description of how the column was converted to numbers.
-        num_scores: Number of rows of the score file.
-        num_rows: Number of rows of the other table.
-        num_joined: Number of samples in both.
-        num_without_score: Number of joined samples whose score is null.
-        num_without_value: Number of joined samples with a score whose value is null.
-        agreement: Result of the comparison.
+    The options have the kind that was chosen, and `meaning` is how the column became numbers.
+    `num_without_score` counts joined samples, `num_without_value` those of them with a score.
     """
 
     options: AuditOptions
@@ -273,10 +259,7 @@ class Audit:
 def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Audit:
     """Joins scores with another table by sample id and compares them with one of its columns.
 
-    Args:
-        score_table: Scores, with the columns sample_id, label, label_name and that of the score.
-        against: Table with the columns that `options` names.
-        options: Options of the comparison.
+    The scores have the columns sample_id, label, label_name and that of the score.
 
     Raises:
         AuditError: A column is missing or has the wrong type, an id occurs twice, no ids match, or

@@ -108,13 +108,9 @@ def find_features(scores: ScoreFile, folder: Path, encoder: TextEncoder) -> Feat
     if not is_store(folder):
         return None
     known = read_description(folder)
-    is_of_encoder = (known.backbone, known.weights_sha256, known.features) == (
-        encoder.name,
-        encoder.weights_sha256,
-        PROJECTED,
-    )
-    of_scores = known.fingerprint == scores.provenance.fingerprint
-    return open_store(folder) if is_of_encoder and of_scores and not known.augment_runs else None
+    wanted = (encoder.name, encoder.weights_sha256, PROJECTED, scores.provenance.fingerprint)
+    found = (known.backbone, known.weights_sha256, known.features, known.fingerprint)
+    return open_store(folder) if found == wanted and not known.augment_runs else None
 
 
 def explain_scores(

@@ -39,11 +39,9 @@ def compare_means(first: Numbers, second: Numbers, second_means: int = 1) -> Mea
     test finds too much in a small group beside a large one, and Student's test takes a small group
     that varies more than the other for one with another mean.
 
-    Args:
-        first: Shape (first samples, columns), at least two samples.
-        second: Shape (second samples, columns), more samples than means.
-        second_means: Number of means that were already subtracted from parts of the second group;
-            its variance has as many degrees of freedom less.
+    Shapes (samples, columns): at least two samples in the first group, and in the second more than
+    `second_means`, which were already subtracted from its parts: its variance has as many degrees
+    of freedom less.
     """
     sizes = len(first), len(second)
     freedoms = sizes[0] - 1, sizes[1] - second_means

@@ -56,6 +56,7 @@ def read_prediction_columns(path: Path) -> pa.Table:
     probabilities = np.exp(logarithms)
     predicted = logits.argmax(axis=1)
     names = _class_names(path.parent / INPUTS)
+    is_named = len(names) == logits.shape[1]
     # A probability of 0 has a logarithm of minus infinity and adds nothing to the entropy.
     products = np.where(probabilities > 0, probabilities * logarithms, 0.0)
     return pa.table(
@@ -65,11 +66,7 @@ def read_prediction_columns(path: Path) -> pa.Table:
             "doubt": 1 - probabilities.max(axis=1),
             "entropy": -products.sum(axis=1),
             "wrong": predicted != targets,
-            "prediction": (
-                [names[index] for index in predicted]
-                if len(names) == logits.shape[1]
-                else predicted
-            ),
+            "prediction": [names[index] for index in predicted] if is_named else predicted,
         }
     )
 

@@ -17,12 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, DuplicateSampleId, ImageError
-from difficulty_service.datasets.class_folders import (
-    Tree,
-    find_class_folders,
-    strays,
-    visible,
-)
+from difficulty_service.datasets.class_folders import Tree, find_class_folders, strays, visible
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import (
     extension_problem,
@@ -307,10 +302,7 @@ def _single_top(folders: dict[str, list[Entry]], split: str | None) -> str:
 
 
 def _open_at(
-    place: StoredPath,
-    members: list[Member | None],
-    paths: list[str],
-    positions: NDArray[np.int64],
+    place: StoredPath, members: list[Member | None], paths: list[str], positions: NDArray[np.int64]
 ) -> Iterator[ImageOpener]:
     for position in positions.tolist():
         yield _opener(place, members[position], paths[position])

@@ -40,7 +40,7 @@ from difficulty_service.datasets.storage import (
 
 IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 _SPLIT_NAMES = frozenset(
-    ("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"),
+    ("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval")
 )
 
 

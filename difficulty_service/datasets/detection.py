@@ -4,10 +4,7 @@ from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.archive import ZIP_EXTENSION, holds_class_folders
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.memory import find_plugin
-from difficulty_service.datasets.published import (
-    kind_of_published_file,
-    kind_of_published_folder,
-)
+from difficulty_service.datasets.published import kind_of_published_file, kind_of_published_folder
 from difficulty_service.datasets.storage import Boundary, is_folder, list_folder, reading, resolve
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
 from difficulty_service.datasets.tar_files import TAR_EXTENSIONS

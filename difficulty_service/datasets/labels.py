@@ -58,21 +58,10 @@ def index_labels(
     """Class names, and the class index of every row that has a label.
 
     Texts are replaced by indices into the sorted distinct texts. Integers and booleans are kept;
-    the name of such a class is its entry in `names` or `declared`, or else its number. A row has
-    no label where the value is null, NaN, an empty text or negative.
-
-    Args:
-        values: Integers, booleans, whole floating-point numbers or text, possibly
-            dictionary-encoded. Shape (rows,).
-        names: Class name of each integer label, possibly null; None if there are no names. Shape
-            (rows,).
-        source: Description of the column, for messages.
-        describe: Function that describes where a row is, for messages.
-        declared: Names that the dataset declares for the first integer labels.
-
-    Raises:
-        DatasetError: No row has a label, labels are above 1,000,000 or of another type, or one
-            integer has two names.
+    the name of such a class is its entry in `names` or `declared`, which may be shorter, or else
+    its number. A row has no label where the value is null, NaN, an empty text or negative. Values
+    are integers, booleans, whole floating-point numbers or text, possibly dictionary-encoded. They
+    and names have the shape (rows,); messages name the `source` and `describe` a row.
     """
     values = _integers_or_text(decode_dictionary(values), source)
     missing = _missing(values)

@@ -19,11 +19,7 @@ from difficulty_service.datasets.labels import (
     several_labels_warning,
 )
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
-from difficulty_service.datasets.sample import (
-    Dataset,
-    DatasetOptions,
-    ImageOpener,
-)
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import (
     IMAGE_NAMES,

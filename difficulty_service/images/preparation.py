@@ -41,11 +41,12 @@ from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.images.header import (
     DEFAULT_MAX_PIXELS,
+    decode_to_pil,
     one_line,
     open_header,
     read_encoded,
+    upright_shape,
 )
-from difficulty_service.images.pil_decoding import decode_to_pil, upright_shape
 
 if TYPE_CHECKING:
     from difficulty_service.images.corruptions import Corruption
@@ -117,13 +118,7 @@ def read_image(
 
     Only the formats in `header.FORMATS` are decoded, whatever the file is called.
 
-    Args:
-        opener: Opens the encoded image; `functools.partial(io.BytesIO, data)` for bytes in memory.
-        mode: `fast` for a tensor, `exact` for a PIL image.
-        max_pixels: Maximum number of pixels; the header is checked before anything is decoded.
-
-    Returns:
-        A uint8 tensor of shape (3, height, width) in mode `fast`, an RGB PIL image in `exact`.
+    A uint8 tensor of shape (3, height, width) in mode `fast`, an RGB PIL image in `exact`.
 
     Raises:
         ImageError: The file is empty, not an image, of another format, damaged or too large. The

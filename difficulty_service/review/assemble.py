@@ -54,13 +54,7 @@ def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
 
 
 def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> WrittenReport:
-    """Writes the report of a score file.
-
-    Raises:
-        ReportError: The file cannot be written, there is nothing to report, or the column or the
-            features are not there.
-        DifficultyError: The dataset at the given location cannot be read.
-    """
+    """Writes the report of a score file; raises DifficultyError where a part is not there."""
     require_report_file(path, options.max_mb)
     images, notes = _find_images(scores, options)
     explained = None

@@ -14,8 +14,7 @@ from PIL import Image
 
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.threads import map_in_order, num_workers
-from difficulty_service.images.header import open_header
-from difficulty_service.images.pil_decoding import decode_to_pil
+from difficulty_service.images.header import decode_to_pil, open_header
 from difficulty_service.review.stored_images import ImageSource, StoredImage
 from difficulty_service.scores.samples import ScoredSamples
 

@@ -267,10 +267,7 @@ def write_parquet_list(
             cell = {"bytes": image.data if text is None else None, "path": text}
             yield row_of[sample_id], cell
 
-    with (
-        replacing(path) as temporary,
-        parquet_writer(temporary, schema) as write,
-    ):
+    with replacing(path) as temporary, parquet_writer(temporary, schema) as write:
         for group in _groups(cells()):
             numbers, structs = zip(*group, strict=True)
             column = pa.array(structs, IMAGE_TYPE)

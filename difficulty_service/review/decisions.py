@@ -47,9 +47,6 @@ def rows_where(condition: str, table: pa.Table) -> pa.ChunkedArray:
     A comparison with a missing value is neither true nor false, and such a row is not selected;
     `rmd is null` and `rmd is not null` select by missing values.
 
-    Raises:
-        CleaningError: The syntax is not allowed, a column is unknown, or values of different types
-            are compared.
     """
     tree = _parse(condition)
     reader = _Reader(condition, table)

@@ -31,10 +31,7 @@ class RelabelledFeatures:
         self.pieces = source.pieces
 
     def open_part(
-        self,
-        shard: int,
-        columns: Sequence[str] = ("sample_id", "run"),
-        rows: slice | None = None,
+        self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
     ) -> OpenPart:
         """A part, or some rows of it, with the other labels."""
         part = self._source.open_part(shard, columns, rows)
@@ -107,10 +104,7 @@ def flip_and_score(store: FeatureSource, fit: FitOptions, options: FlipOptions) 
     known = ~np.isnan(given.margins)
     ids = [each for each, is_known in zip(given.sample_ids, known, strict=True) if is_known]
     return FlippedMargins(
-        ids,
-        given.margins[known],
-        at_random[~np.isnan(at_random)],
-        confused[~np.isnan(confused)],
+        ids, given.margins[known], at_random[~np.isnan(at_random)], confused[~np.isnan(confused)]
     )
 
 

@@ -25,20 +25,18 @@ from difficulty_service.review.html_page import render_template
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.sections import (
     LISTED_CLASSES,
-    class_rows,
-    cuts_of,
-    describe_provenance,
-    matrix_of,
-    review_data,
-    summarise,
-)
-from difficulty_service.review.selection import (
     SHOWN_CLASSES,
     ClassFacts,
     Limits,
     Selection,
+    class_rows,
+    cuts_of,
+    describe_provenance,
+    matrix_of,
     rank_classes,
+    review_data,
     select,
+    summarise,
 )
 from difficulty_service.review.stored_images import ImageSource
 from difficulty_service.scores.file import ScoreFile

@@ -82,10 +82,8 @@ def number_of_wrong_labels(at_zero: CutEstimate, seed: int = 0) -> tuple[float, 
     The ends are the widest of those with either kind of flips. Real errors tend to be found less
     often than flips, in which case there are more.
 
-    Args:
-        at_zero: Estimate at a margin of 0. The samples that were looked at must be a random choice
-            among those above 0; the largest margins alone would give too many wrong labels.
-        seed: Seed of the draws that the interval is taken from.
+    The samples that were looked at must be a random choice among those above 0; the largest margins
+    alone would give too many wrong labels.
     """
     tail = (1 - LEVEL) / 2
     bounds = [

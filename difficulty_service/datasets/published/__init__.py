@@ -22,12 +22,7 @@ from difficulty_service.datasets.published.svhn import is_svhn, open_svhn
 from difficulty_service.datasets.published.tiny_imagenet import is_tiny_imagenet, open_tiny_imagenet
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import Entry, StoredPath, list_folder
-from difficulty_service.datasets.tar_files import (
-    TAR_ERRORS,
-    TAR_EXTENSIONS,
-    open_tar,
-    read_headers,
-)
+from difficulty_service.datasets.tar_files import TAR_ERRORS, TAR_EXTENSIONS, open_tar, read_headers
 
 PUBLISHED_DATASETS: dict[str, Callable[[str, DatasetOptions], Dataset]] = {
     "cifar": open_cifar,

@@ -11,11 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.datasets.listing import build_dataset, check_options
-from difficulty_service.datasets.published.mat_files import (
-    Variable,
-    list_variables,
-    read_variable,
-)
+from difficulty_service.datasets.published.mat_files import Variable, list_variables, read_variable
 from difficulty_service.datasets.published.members import (
     Member,
     choose_split,

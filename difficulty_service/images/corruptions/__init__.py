@@ -102,16 +102,9 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int) -> Tensor:
     The result for an image depends only on its pixels, the name, the severity and the seed, and
     not on its batch. Values are truncated to whole numbers, not rounded, as in the published files.
 
-    Args:
-        images: Uint8, on any device. The smaller side decides the constants: those of CIFAR-10-C
-            below 64 pixels, of Tiny-ImageNet-C below 128, and of ImageNet-C otherwise. Shape
-            (samples, 3, height, width).
-        name: One of `CORRUPTIONS`.
-        severity: 1, mild, to 5, strong.
-        seed: Seed of the random numbers, which some corruptions draw.
-
-    Returns:
-        Uint8, on the same device. Shape (samples, 3, height, width).
+    The smaller side of the images, uint8 on any device, decides the constants: those of CIFAR-10-C
+    below 64 pixels, of Tiny-ImageNet-C below 128, and of ImageNet-C otherwise. The result is of the
+    same type, shape (samples, 3, height, width) and device.
 
     Raises:
         ConfigError: There is no such corruption or severity, or `images` are not images.

@@ -41,11 +41,8 @@ def move_blur(
 ) -> NDArray[np.float64]:
     """Blurs in one direction, as ImageMagick's motion blur, by half of a normal distribution.
 
-    Args:
-        layers: Shape (layers, height, width).
-        radius: Half of the greatest distance, in pixels.
-        sigma: Standard deviation of the distribution, in pixels.
-        degrees: Direction, from the right downwards.
+    The radius is half of the greatest distance, and sigma the standard deviation, both in pixels;
+    the direction is given from the right downwards.
     """
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * sigma**2))
