@@ -1,7 +1,4 @@
-"""Datasets in a tar or zip of class folders, which is read without extracting it.
-
-The index of a tar or zip of class folders, read from its headers without extracting it.
-"""
+"""Datasets in a tar or zip of class folders, which is read without extracting it."""
 
 import re
 import stat

@@ -1,4 +1,4 @@
-"""The contents of the sections of the report, which the templates put into words and charts."""
+"""What each section of the report shows: samples, classes, numbers, and where they come from."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
