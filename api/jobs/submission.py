@@ -18,7 +18,7 @@ from difficulty_service.backbones.text_encoders import (
     require_modality,
 )
 from difficulty_service.base.errors import BackboneError, DatasetError, as_keyword
-from difficulty_service.base.glob_pattern import parse_glob
+from difficulty_service.datasets.file_search import parse_glob
 
 WILDCARDS = frozenset("*?[")
 

@@ -13,8 +13,7 @@ from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors
 from api.storage.worker_registry import live_workers
-from difficulty_service.review.provenance import describe_provenance
-from difficulty_service.review.sections import LISTED_CLASSES
+from difficulty_service.review.sections import LISTED_CLASSES, describe_provenance
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
 

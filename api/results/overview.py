@@ -10,21 +10,19 @@ from numpy.typing import NDArray
 
 from difficulty_service.review.charts import Bar, Scale, histogram
 from difficulty_service.review.sections import (
+    SHOWN_CLASSES,
+    ClassFacts,
     ClassRow,
+    ConfusedPair,
+    Limits,
     MatrixCell,
+    Selection,
     Summary,
     class_rows,
     matrix_of,
-    summarise,
-)
-from difficulty_service.review.selection import (
-    SHOWN_CLASSES,
-    ClassFacts,
-    ConfusedPair,
-    Limits,
-    Selection,
     rank_classes,
     select,
+    summarise,
 )
 from difficulty_service.scores.samples import ScoredSamples
 

@@ -7,8 +7,7 @@ from functools import partial
 from PIL import Image
 
 from difficulty_service.base.errors import ImageError
-from difficulty_service.images.header import open_header
-from difficulty_service.images.pil_decoding import decode_to_pil
+from difficulty_service.images.header import decode_to_pil, open_header
 
 QUALITY = 85
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.archive import read_archive
-from difficulty_service.datasets.parquet_rows import read_pages
 from difficulty_service.datasets.storage import StoredFile, resolve
 from difficulty_service.datasets.table_columns import holds_bytes
+from difficulty_service.datasets.table_files import read_pages
 from difficulty_service.datasets.tar_files import TAR_ERRORS, open_tar, read_headers
 
 MAGIC = b"PAR1"

@@ -17,7 +17,7 @@ from api.settings import Settings
 from api.worker.heartbeat import OutOfTime, RunningJob, Stopped, stopping_seconds
 from api.worker.job_messages import STOP, Beat, Ending, Failed, Interrupted, Message, Succeeded
 from api.worker.time_limits import SHOWN, overdue, time_limits
-from difficulty_service.base.child import Child
+from difficulty_service.base.apart import Child
 from difficulty_service.base.wording import list_names
 
 TICK = 0.1  # seconds between two looks at cancellation and time limits

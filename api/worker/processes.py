@@ -14,7 +14,7 @@ import structlog
 
 from api.logs import set_up_logging
 from api.settings import Settings
-from difficulty_service.base.child import call_after_parent
+from difficulty_service.base.apart import call_after_parent
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.process_setup import keep_freed_memory
 

@@ -28,11 +28,7 @@ FEWEST_ATTRIBUTES = 2
 
 
 def read_attributes(path: Path = SHIPPED_ATTRIBUTES) -> list[str]:
-    """Reads phrases, one on each line; empty lines and lines that start with # are left out.
-
-    Raises:
-        AuditError: The file cannot be read, has too few phrases, or one of them twice.
-    """
+    """Reads phrases, one on each line; empty lines and lines that start with # are left out."""
     try:
         lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
@@ -44,15 +40,7 @@ def read_attributes(path: Path = SHIPPED_ATTRIBUTES) -> list[str]:
 
 
 def check_attributes(phrases: list[str], place: str) -> list[str]:
-    """The phrases, if images can be compared by them.
-
-    Args:
-        phrases: The attributes.
-        place: Where they come from, for the message.
-
-    Raises:
-        AuditError: They are too few, or one of them is there twice.
-    """
+    """The phrases, if images can be compared by them."""
     if len(phrases) < FEWEST_ATTRIBUTES:
         raise AuditError(
             f"{place} has {len(phrases)} attributes, but images are compared by at least "
@@ -69,18 +57,13 @@ def check_attributes(phrases: list[str], place: str) -> list[str]:
 def measure_similarities(
     source: FeatureSource, phrase_features: Tensor
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Similarity of every image to every phrase, less that to the phrases on average.
+    """Similarity of every image to every phrase, less that to the phrases on average, and the ids.
+
+    The features of phrases are of unit length. Shape (samples, phrases).
 
     A similarity is the cosine of the features. What an image has in common with all phrases says
     nothing about any of them; without it, images that CLIP finds far from all text, as hard ones
     often are, would differ from the others in everything.
-
-    Args:
-        source: Projected features, one row per sample.
-        phrase_features: Of unit length. Shape (phrases, dim).
-
-    Returns:
-        The sample ids, and the similarities of shape (samples, phrases).
     """
     directions = phrase_features - phrase_features.mean(dim=0)
     sample_ids: list[str] = []
@@ -109,11 +92,7 @@ PROJECTED = "projected"
 
 
 def read_explained(path: Path) -> ScoreFile:
-    """Reads the columns of a score file that an explanation is made from.
-
-    Raises:
-        ScoreFileError: As for `read_scores`.
-    """
+    """Reads the columns of a score file that an explanation is made from."""
     present = read_score_schema(path).names
     return read_scores(path, [*COLUMNS, *([COPIES] if COPIES in present else [])])
 
@@ -125,44 +104,19 @@ def choose_clip(scores: ScoreFile) -> str:
 
 
 def find_features(scores: ScoreFile, folder: Path, encoder: TextEncoder) -> FeatureStore | None:
-    """The features that were scored, if they are in the space that images share with words.
-
-    Args:
-        scores: The scores.
-        folder: Where they would be.
-        encoder: The CLIP that knows the words.
-    """
+    """The features that were scored, if they are in the space that images share with words."""
     if not is_store(folder):
         return None
     known = read_description(folder)
-    is_of_encoder = (known.backbone, known.weights_sha256, known.features) == (
-        encoder.name,
-        encoder.weights_sha256,
-        PROJECTED,
-    )
-    of_scores = known.fingerprint == scores.provenance.fingerprint
-    return (
-        open_store(folder) if is_of_encoder and of_scores and not known.has_augmentation else None
-    )
+    wanted = (encoder.name, encoder.weights_sha256, PROJECTED, scores.provenance.fingerprint)
+    found = (known.backbone, known.weights_sha256, known.features, known.fingerprint)
+    return open_store(folder) if found == wanted and not known.has_augmentation else None
 
 
 def explain_scores(
     scores: ScoreFile, store: FeatureStore, encoder: TextEncoder, phrases: Sequence[str]
 ) -> tuple[Explanation, Sequence[str]]:
-    """Compares the samples that have a score and features; of copies, the first one.
-
-    Args:
-        scores: A score file with COLUMNS.
-        store: Projected features of the same samples.
-        encoder: The CLIP that they are of.
-        phrases: The attributes.
-
-    Returns:
-        The explanation, and warnings, one sentence each.
-
-    Raises:
-        AuditError: There are too few samples.
-    """
+    """Compares the samples that have a score and features; of copies, the first one."""
     table = scores.table.filter(scores.column("rmd").is_valid())
     if COPIES in table.column_names:
         table = table.filter(table[COPIES].is_null())

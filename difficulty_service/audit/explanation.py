@@ -24,10 +24,7 @@ RESAMPLES = 1000
 class MeanDifferences:
     """Tests of the means of two groups, one for each column.
 
-    Attributes:
-        differences: Mean of the first group minus mean of the second. Shape (columns,).
-        effects: Differences in pooled standard deviations. Shape (columns,).
-        p_values: Two-sided, of the hypothesis of equal means. Shape (columns,).
+    Differences of the means, the same in pooled standard deviations, and two-sided p-values.
     """
 
     differences: Numbers
@@ -42,15 +39,9 @@ def compare_means(first: Numbers, second: Numbers, second_means: int = 1) -> Mea
     test finds too much in a small group beside a large one, and Student's test takes a small group
     that varies more than the other for one with another mean.
 
-    Args:
-        first: Shape (first samples, columns), at least two samples.
-        second: Shape (second samples, columns), more samples than means.
-        second_means: Number of means that were already subtracted from parts of the second group;
-            its variance has as many degrees of freedom less.
-
-    Returns:
-        Effect 0 and p-value 1 for a column that varies in neither group, such as that of copies of
-        two images.
+    Shapes (samples, columns): at least two samples in the first group, and in the second more than
+    `second_means`, which were already subtracted from its parts: its variance has as many degrees
+    of freedom less.
     """
     sizes = len(first), len(second)
     freedoms = sizes[0] - 1, sizes[1] - second_means
@@ -78,12 +69,6 @@ def holm(p_values: Numbers) -> Numbers:
 
     Where all hypotheses are true, the smallest adjusted p-value is below 0.05 with a probability of
     at most 5 %, however the tests depend on each other (Holm 1979).
-
-    Args:
-        p_values: Of all tests. Shape (tests,).
-
-    Returns:
-        In the same order, at most 1. Shape (tests,).
     """
     order = np.argsort(p_values, kind="stable")
     steps = p_values[order] * np.arange(len(p_values), 0, -1)
@@ -93,16 +78,7 @@ def holm(p_values: Numbers) -> Numbers:
 
 
 def bootstrap_intervals(first: Numbers, second: Numbers, seed: int = 0) -> tuple[Numbers, Numbers]:
-    """95 % percentile intervals of differences of means, over samples drawn again in each group.
-
-    Args:
-        first: Shape (first samples, columns).
-        second: Shape (second samples, columns).
-        seed: Seed of the resamples.
-
-    Returns:
-        Lower and upper ends. Shape (columns,) each.
-    """
+    """95 % percentile intervals of differences of means, over samples drawn again in each group."""
     rng = np.random.default_rng(seed)
     differences = [
         _resampled_mean(first, rng) - _resampled_mean(second, rng) for _ in range(RESAMPLES)
@@ -221,19 +197,11 @@ def explain(
     """Finds the attributes by which hard samples differ from easy ones.
 
     In each class the mean similarity of the hardest tenth is compared with that of the easiest
-    half. All classes together are compared after the mean of a class's easy samples is
-    subtracted, so that an attribute of a hard class is not taken for one of hard samples. All tests
-    are corrected together: where scores have nothing to do with the attributes, there is a finding
-    in at most one dataset of twenty.
-
-    Args:
-        similarities: Of samples and attributes. Shape (samples, attributes).
-        scores: Larger is harder. Shape (samples,).
-        class_names: Class of each sample.
-        attributes: The phrases.
-
-    Raises:
-        AuditError: There are too few samples.
+    half. All classes together are compared after the mean of a class's easy samples is subtracted,
+    so that an attribute of a hard class is not taken for one of hard samples. All tests are
+    corrected together: where scores have nothing to do with the attributes, there is a finding in
+    at most one dataset of twenty. Similarities have the shape (samples, attributes); of scores,
+    larger is harder.
     """
     classes, labels = np.unique(np.asarray(class_names), return_inverse=True)
     groups = [

@@ -11,13 +11,8 @@ from difficulty_service.base.checksums import dump_checked, load_checked
 from difficulty_service.base.errors import AuditError
 from difficulty_service.base.files import replacing
 from difficulty_service.datasets.file_search import find_files
-from difficulty_service.datasets.table_files import (
-    TABLE_EXTENSIONS,
-    open_table_file,
-)
-from difficulty_service.datasets.table_files import (
-    read_columns as read_columns_of_file,
-)
+from difficulty_service.datasets.table_files import TABLE_EXTENSIONS, open_table_file
+from difficulty_service.datasets.table_files import read_columns as read_columns_of_file
 
 
 def read_columns(
@@ -25,15 +20,8 @@ def read_columns(
 ) -> pa.Table:
     """Concatenates some columns of Parquet, CSV or JSON Lines files, in order of their paths.
 
-    Args:
-        pattern: Path or URI of a file or folder, or a glob.
-        columns: Columns to read.
-        text_columns: Columns of CSV files that are read as text even if they look like numbers,
-            so that an id keeps its leading zeros.
-
-    Raises:
-        AuditError: No file has a known format, or the files hold different types.
-        DatasetError: There is no file, or one is unreadable or lacks a column.
+    Of CSV files, `text_columns` are read as text even if they look like numbers, so that an id
+    keeps its leading zeros.
     """
     files = [
         file for file in find_files(pattern) if file.place.name.lower().endswith(TABLE_EXTENSIONS)

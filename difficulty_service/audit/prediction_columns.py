@@ -44,17 +44,11 @@ def is_predictions(location: str) -> bool:
 
 
 def read_prediction_columns(path: Path) -> pa.Table:
-    """The column JOIN and those of COLUMNS, one row for each sample of a run.
+    """The column JOIN and those of COLUMNS, one row for each sample of a seed's `test.npz`.
 
     All are in float64 and of the labels that the run was evaluated on. `prediction` is the name of
     the class where `inputs.json` lies beside the predictions, as it does in a run, so that it can
     be compared with scores whose classes are in another order; otherwise it is the class index.
-
-    Args:
-        path: `test.npz`, `validation.npz` or `evaluation.npz` of a seed.
-
-    Raises:
-        AuditError: The file is missing or damaged, or holds something else.
     """
     arrays = _read_arrays(path)
     sample_ids, logits, targets = (arrays[name] for name in ("sample_ids", "logits", "targets"))
@@ -62,6 +56,7 @@ def read_prediction_columns(path: Path) -> pa.Table:
     probabilities = np.exp(logarithms)
     predicted = logits.argmax(axis=1)
     names = _class_names(path.parent / INPUTS)
+    is_named = len(names) == logits.shape[1]
     # A probability of 0 has a logarithm of minus infinity and adds nothing to the entropy.
     products = np.where(probabilities > 0, probabilities * logarithms, 0.0)
     return pa.table(
@@ -71,11 +66,7 @@ def read_prediction_columns(path: Path) -> pa.Table:
             "doubt": 1 - probabilities.max(axis=1),
             "entropy": -products.sum(axis=1),
             "wrong": predicted != targets,
-            "prediction": (
-                [names[index] for index in predicted]
-                if len(names) == logits.shape[1]
-                else predicted
-            ),
+            "prediction": [names[index] for index in predicted] if is_named else predicted,
         }
     )
 
@@ -107,11 +98,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def _class_names(path: Path) -> list[str]:
-    """The names of the classes; none where there is no such file.
-
-    Raises:
-        AuditError: The file is damaged.
-    """
+    """The names of the classes; none where there is no such file."""
     try:
         return list(load_checked(path.read_text("utf-8"))["class_names"])
     except FileNotFoundError:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.audit.agreement import rank_agreement, ranks
-from difficulty_service.audit.columns import match_ids
+from difficulty_service.audit.audit import match_ids
 from difficulty_service.base.errors import AuditError
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile
@@ -32,11 +32,6 @@ def spearman_interval(
     """The 95 % percentile interval of Spearman's rank correlation over resampled samples.
 
     A resample is a count for each sample, so that its ranks need no new sort.
-
-    Args:
-        first: One score per sample, not all equal. Shape (samples,).
-        second: The other score of each sample, not all equal. Shape (samples,).
-        seed: Seed of the resamples.
     """
     size = len(first)
     num_resamples = max(FEWEST_RESAMPLES, min(MOST_RESAMPLES, RESAMPLED_ROWS // size))
@@ -54,15 +49,9 @@ def spearman_interval(
 def spearman_of_counts(
     first: NDArray[np.int64], second: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> float:
-    """Spearman's rank correlation where each sample is repeated.
+    """Spearman's rank correlation, with averaged ties, where each sample is repeated.
 
-    Args:
-        first: Place of each sample's score among the distinct scores. Shape (samples,).
-        second: The same for the other score. Shape (samples,).
-        counts: How often each sample occurs. Shape (samples,).
-
-    Returns:
-        The correlation with averaged ties; NaN where all scores are equal.
+    NaN where all scores are equal.
     """
     one, other = _centred_ranks(first, counts), _centred_ranks(second, counts)
     weighted = counts * one
@@ -119,13 +108,9 @@ class SharedDoubts:
 
 
 def shared_hardest(first: Numbers, second: Numbers, share: float) -> SharedHardest:
-    """How many of the hardest samples are the same in both files.
+    """How many samples are among the hardest `share`, at least one, in both files.
 
-    Args:
-        first: Larger is harder; of equal scores the later samples count as harder.
-            Shape (samples,).
-        second: Scores of the same samples. Shape (samples,).
-        share: Share of the samples that count as the hardest; at least one does.
+    Of equal scores the later samples count as harder.
     """
     size = len(first)
     count = max(1, round(share * size))
@@ -135,12 +120,7 @@ def shared_hardest(first: Numbers, second: Numbers, share: float) -> SharedHarde
 
 
 def shared_doubts(first: pa.Table, second: pa.Table) -> SharedDoubts | None:
-    """How many labels look doubtful in both files; None where a file has no margins.
-
-    Args:
-        first: Columns `label_margin` and `nearest_label_name`.
-        second: The same columns of the same samples.
-    """
+    """How many labels look doubtful in both files; None where a file has no margins."""
     margins = [numbers_of(table, "label_margin") for table in (first, second)]
     known = ~(np.isnan(margins[0]) | np.isnan(margins[1]))
     if not known.any():
@@ -263,12 +243,6 @@ def compare_scores(
     first: ScoreFile, second: ScoreFile, score_column: str = "rmd", num_moves: int = 20
 ) -> ScoreComparison:
     """Compares the scores of samples that are in both files.
-
-    Args:
-        first: A score file with the columns that `columns_of` names.
-        second: Another one.
-        score_column: Column to compare; larger is harder.
-        num_moves: Number of samples to list that moved most.
 
     Raises:
         AuditError: A column is missing, an id occurs twice, no sample is in both files, or the

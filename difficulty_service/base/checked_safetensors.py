@@ -18,13 +18,7 @@ UNREADABLE = (SafetensorError, OSError, ValueError, MemoryError)
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes a file that is not yet in its place.
-
-    Args:
-        path: File to write.
-        tensors: Tensors of any device and layout.
-        metadata: Texts by name, besides the checksum.
-    """
+    """Writes a file that is not yet in its place."""
     whole = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
     # The save_file of safetensors makes files that only their owner can read.
     data = save(whole, metadata={**(metadata or {}), HEADER_KEY: empty_line().decode()})
@@ -32,12 +26,7 @@ def write_tensors(
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of a file, which may have no checksum.
-
-    Raises:
-        DamagedFile: The checksum is lost or does not match.
-        UNREADABLE: The file is missing, or is not a whole safetensors file.
-    """
+    """Tensors and metadata of a file, which may have no checksum."""
     checksum = verify_path(path)
     with safe_open(path, framework="pt") as file:
         metadata = dict(file.metadata() or {})

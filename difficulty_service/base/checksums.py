@@ -48,9 +48,7 @@ class Checksum:
     """The line of text in a file.
 
     Attributes:
-        position: First byte of the line.
         digest: XXH3 of 128 bits, as 32 hexadecimal digits, of the file with zeros in their place.
-        without: Bytes of the file that have checksums of their own and are left out.
     """
 
     position: int
@@ -64,13 +62,7 @@ def empty_line(without: range = range(0)) -> bytes:
 
 
 def fill_in(path: Path, position: int, without: range = range(0)) -> None:
-    """Writes the checksum into a file.
-
-    Args:
-        path: A file that is written except for it.
-        position: First byte of its `empty_line`.
-        without: Bytes that have checksums of their own.
-    """
+    """Writes the checksum into a file."""
     with path.open("rb+") as file:
         file.seek(position)
         file.write(empty_line(without))
@@ -95,15 +87,7 @@ def filled_in(data: bytes) -> bytes:
 
 
 def verify_path(path: Path) -> Checksum | None:
-    """Checks the checksum of a file; once in a process, as long as the file does not change.
-
-    Returns:
-        None where the file has no checksum.
-
-    Raises:
-        DamagedFile: It does not match.
-        OSError: The file cannot be read.
-    """
+    """Checks the checksum of a file, None if it has none; once, as long as the file is the same."""
     stat = path.stat()
     if time.time_ns() - stat.st_mtime_ns < TICK_NS:
         return _verify_path.__wrapped__(path)
@@ -198,12 +182,7 @@ JSON_PREFIX = "xxh3-128:"
 
 
 def dump_checked(values: Mapping[str, Any], **options: Any) -> str:  # noqa: ANN401
-    """A JSON object with its checksum, and that it has one, as other members.
-
-    Args:
-        values: JSON values.
-        options: Arguments of `json.dumps`.
-    """
+    """A JSON object with its checksum, and that it has one, as other members."""
     is_sorted = options.pop("sort_keys", False)
     allow_nan = options.get("allow_nan", True)
     written = json.loads(json.dumps(values, sort_keys=is_sorted, allow_nan=allow_nan))
@@ -255,12 +234,7 @@ def add_checksum(path: Path) -> None:
 
 
 def verify_zip(path: Path) -> None:
-    """Checks the checksum of an archive, if it was written with one.
-
-    Raises:
-        DamagedFile: It is lost or does not match.
-        OSError: The file cannot be read.
-    """
+    """Checks the checksum of an archive, if it was written with one."""
     if verify_path(path) is not None:
         return
     with path.open("rb") as file:

@@ -71,11 +71,7 @@ class DifficultyError(Exception):
         return self.message(as_keyword)
 
     def message(self, spell: Callable[[Setting], str]) -> str:
-        """The problem and the remedy in one sentence.
-
-        Args:
-            spell: Spells a setting for the reader: as an option, a field or a keyword argument.
-        """
+        """The problem and the remedy in one sentence."""
         remedy = self.remedy_text(spell)
         return f"{self.problem}; {remedy}" if remedy else self.problem
 

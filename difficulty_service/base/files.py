@@ -35,11 +35,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def filling(folder: Path) -> Iterator[Path]:
-    """Gives a temporary folder beside `folder`, which is renamed to `folder` on success.
-
-    Args:
-        folder: A folder that does not exist or is empty.
-    """
+    """Gives a temporary folder beside `folder`, which is renamed to `folder` on success."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
@@ -60,17 +56,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def require_output_file(path: Path, endings: Collection[str], error: type[DifficultyError]) -> None:
-    """Raises where a path cannot become a file of one of the formats.
-
-    Args:
-        path: File to write.
-        endings: Endings that the name may have, in lower case; "" for none.
-        error: Class of the error.
-
-    Raises:
-        error: The name has another ending, the path is a folder, or a file is in the place of a
-            folder above it.
-    """
+    """Raises the error where a path cannot become a file with one of the endings, in lower case."""
     known = ", ".join(filter(None, endings))
     if path.is_dir():
         example = path / f"NAME{next(iter(endings))}"

@@ -11,15 +11,12 @@ LARGEST_HEAP_BLOCK = 32 << 20  # the maximum that glibc allows
 
 
 def enable_avx512_kernels(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
-    """Selects the AVX-512 kernels of OpenBLAS on AMD processors that have AVX-512.
+    """Selects the AVX-512 kernels of OpenBLAS on AMD processors that have AVX-512, and names them.
 
     OpenBLAS chooses its kernels by the family of the processor. One that is older than the
     processor may not find AVX-512, which halves the speed of matrix products; that of NumPy 2.4
     finds it on the families 25 and 26. OpenBLAS reads the environment variable when NumPy is
     imported, so this must be called before. A value set by the user is kept.
-
-    Returns:
-        Name of the selected kernel, or None if nothing was changed.
     """
     if "OPENBLAS_CORETYPE" in os.environ:
         return None
@@ -34,15 +31,12 @@ def enable_avx512_kernels(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
 
 
 def keep_freed_memory() -> bool:
-    """Makes glibc keep freed memory for the next batch instead of returning it to the system.
+    """Makes glibc keep freed memory for the next batch; whether anything was changed.
 
     A network on a CPU allocates the same megabytes in every layer of every batch. By default glibc
-    returns them to the system in between, and the page faults that follow take a fifth of the
-    time. Blocks of up to 32 MB are kept instead, up to 1 GB in all. Environment variables of the
-    user (`MALLOC_TRIM_THRESHOLD_` and others) take precedence.
-
-    Returns:
-        Whether anything was changed; never without glibc.
+    returns them to the system in between, and the page faults that follow take a fifth of the time.
+    Blocks of up to 32 MB are kept instead, up to 1 GB in all. Environment variables of the user
+    (`MALLOC_TRIM_THRESHOLD_` and others) take precedence.
     """
     if platform.libc_ver()[0] != "glibc" or any(name.startswith("MALLOC_") for name in os.environ):
         return False

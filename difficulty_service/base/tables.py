@@ -59,10 +59,9 @@ def to_arrow(numbers: NDArray[Any]) -> pa.Array:
 
 
 def to_numpy(column: pa.Array) -> NDArray[Any]:
-    """A column of numbers; null becomes NaN, so integer columns must have none. Shape (rows,).
+    """A column of numbers; null becomes NaN, so integer columns must have none.
 
-    Returns:
-        The memory of the column itself where there are no nulls; it must not be written to.
+    Shape (rows,). Without nulls it is the memory of the column itself: it must not be written to.
     """
     if column.null_count:
         nan = pa.py_buffer(np.array([np.nan], column.type.to_pandas_dtype()))
@@ -103,10 +102,6 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 @contextmanager
 def open_parquet(path: Path, **options: Any) -> Iterator[pq.ParquetFile]:  # noqa: ANN401
     """Opens a Parquet file whose checksum matches, or that another program wrote without one.
-
-    Args:
-        path: Parquet file.
-        options: Arguments of `pyarrow.parquet.ParquetFile`.
 
     Raises:
         DamagedFile: The checksum is lost or does not match.
@@ -168,8 +163,10 @@ def json_lines_writer(path: Path, schema: pa.Schema) -> Iterator[WriteTable]:
 
         def write(table: pa.Table) -> None:
             for row in table.cast(plain).to_pylist():
-                values = {name: _finite(value) for name, value in row.items()}
-                file.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
+                for name, value in row.items():
+                    if isinstance(value, float) and not math.isfinite(value):
+                        row[name] = None
+                file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
 
         yield write
 
@@ -183,12 +180,7 @@ WRITERS: Mapping[str, Callable[[Path, pa.Schema], AbstractContextManager[WriteTa
 
 
 def read_csv(path: Path, schema: pa.Schema) -> pa.Table:
-    """Reads what `csv_writer` wrote, or a spreadsheet edited.
-
-    Args:
-        path: CSV file with a header.
-        schema: Types of the columns that are known; the types of others are inferred.
-    """
+    """Reads what `csv_writer` wrote, or a spreadsheet edited; other types are inferred."""
     table = pa_csv.read_csv(
         path,
         read_options=pa_csv.ReadOptions(block_size=READ_BYTES),
@@ -227,10 +219,6 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _finite(value: Any) -> Any:  # noqa: ANN401 - a cell of any column
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _map_text(table: pa.Table, change: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> pa.Table:
     """Changes the columns of text."""
     for index, field in enumerate(table.schema):
@@ -262,11 +250,7 @@ END_BYTES = 10
 def write_arrow(path: Path, batch: pa.RecordBatch, without: str | None = None) -> None:
     """Writes a record batch without compression, and a checksum.
 
-    Args:
-        path: File to write.
-        batch: Columns, and the metadata of their schema.
-        without: Column of fixed-size lists of numbers that has checksums of its own, so that the
-            checksum leaves the numbers out; None for no column.
+    It leaves out the numbers of a column of fixed-size lists that has checksums of its own.
     """
     with pa.ipc.new_file(path, batch.schema, metadata={CHECKSUM_KEY: empty_line()}) as writer:
         writer.write_batch(batch)

@@ -45,11 +45,7 @@ def differences(
 ) -> list[str]:
     """How two descriptions differ, a phrase for each key; empty where they agree.
 
-    Args:
-        first: Nested mappings of plain values; a nested key is written `outer.inner`.
-        second: The other description.
-        names: Words that follow the values, such as `seed: 0 then, 1 now`.
-        ignored: Outermost keys that may differ.
+    A nested key is written `outer.inner`. The names follow the values, as in `seed: 0 then, 1 now`.
     """
     one, other = (
         flatten({key: value for key, value in each.items() if key not in ignored})

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.archive import open_archive
+from difficulty_service.datasets.class_folders import open_image_folder
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.hugging_face import open_hugging_face
-from difficulty_service.datasets.image_folder import open_image_folder
-from difficulty_service.datasets.plugged import open_plugged
+from difficulty_service.datasets.memory import open_plugged
 from difficulty_service.datasets.published import PUBLISHED_DATASETS
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.table import open_table

@@ -1,7 +1,4 @@
-"""Datasets in a tar or zip of class folders, which is read without extracting it.
-
-The index of a tar or zip of class folders, read from its headers without extracting it.
-"""
+"""Datasets in a tar or zip of class folders, which is read without extracting it."""
 
 import re
 import stat
@@ -17,13 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, DuplicateSampleId, ImageError
-from difficulty_service.datasets.class_folders import (
-    ClassFolders,
-    Tree,
-    find_class_folders,
-    strays,
-    visible,
-)
+from difficulty_service.datasets.class_folders import Tree, find_class_folders, strays, visible
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import (
     extension_problem,
@@ -64,14 +55,9 @@ class Member:
     """One file or folder of an archive.
 
     Attributes:
-        path: Relative path, checked to be safe.
-        is_folder: Whether the member is a folder.
         offset: Offset of the first byte in a tar, of the local header in a zip.
-        stored: Number of bytes in the archive.
-        size: Number of bytes after unpacking.
         problem: Reason why the member cannot be read; None if it can.
         checksum: CRC-32 in a zip; None in a tar.
-        is_deflated: Whether the content is compressed.
     """
 
     path: str
@@ -85,12 +71,7 @@ class Member:
 
 
 def read_archive(file: StoredFile) -> list[Member]:
-    """Reads the members of an uncompressed tar or a zip, in order.
-
-    Raises:
-        DatasetError: The archive is damaged, encrypted, compressed as a whole or too large, or it
-            has a member whose name leads outside.
-    """
+    """Reads the members of an uncompressed tar or a zip, in order."""
     name = file.place.name.lower()
     if name.endswith((".gz", ".tgz")):
         raise DatasetError(
@@ -235,35 +216,9 @@ _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _LOCAL_SIGNATURE = b"PK\x03\x04"
 
 
-@dataclass(frozen=True)
-class _Samples:
-    """The samples of an archive.
-
-    Attributes:
-        place: Path of the archive.
-        members: Member of each sample; None for an empty folder.
-        paths: Paths of the samples in the archive.
-    """
-
-    place: StoredPath
-    members: list[Member | None]
-    paths: list[str]
-
-
 def open_archive(location: str, options: DatasetOptions) -> Dataset:
-    """Opens a tar or zip whose folders, possibly inside a single one, are the classes.
-
-    Args:
-        location: Path or URI of one archive.
-        options: Options, of which the split, the limit and the shard size apply.
-
-    Raises:
-        DatasetError: The archive is damaged or has no class folders; see `read_archive`.
-        DuplicateSampleId: Two members have the same path.
-    """
-    check_options(
-        options, "an archive of class folders", ("image_column", "label_column", "id_column")
-    )
+    """Opens one tar or zip whose folders, possibly inside a single one, are the classes."""
+    check_options(options, "an archive of class folders")
     files = find_files(location, options.boundary)
     if len(files) > 1:
         raise DatasetError(
@@ -271,14 +226,23 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
             "expected one archive that holds all class folders",
             parameter="location",
         )
+    place = files[0].place
     members = _by_path(files[0])
-    folders = _folders(members, files[0].place.name)
+    folders = _folders(members, place.name)
     top = _single_top(folders, options.split)
-    classes = find_class_folders(_tree(folders, top), location, options.split)
-    classes = _below(classes, top, folders[""])
-    samples = _Samples(files[0].place, [members.get(path) for path in classes.paths], classes.paths)
-    listing = replace(classes.listing((files[0].size,)), containers=[files[0].place])
-    open_at = partial(_open_at, samples)
+    tree = Tree(lambda path: visible(folders.get(f"{top}{path}".rstrip("/"), [])), str)
+    classes = find_class_folders(tree, location, options.split)
+    if top:
+        below = [(top + path, reason) for path, reason in classes.skipped]
+        classes = replace(
+            classes,
+            paths=[top + path for path in classes.paths],
+            skipped=[*strays(sorted(visible(folders[""]))), *below],
+        )
+    listing = replace(classes.listing((files[0].size,)), containers=[place])
+    # An empty folder is a sample without a member.
+    samples = [members.get(path) for path in classes.paths]
+    open_at = partial(_open_at, place, samples, classes.paths)
     return build_dataset(location, options, listing, open_at, classes.describe)
 
 
@@ -334,30 +298,11 @@ def _single_top(folders: dict[str, list[Entry]], split: str | None) -> str:
     return f"{names[0]}/" if has_folders and not has_images else ""
 
 
-def _tree(folders: dict[str, list[Entry]], top: str) -> Tree:
-    return Tree(
-        lambda folder: visible(folders.get(f"{top}{folder}".rstrip("/"), [])),
-        lambda folder: folder,
-    )
-
-
-def _below(classes: ClassFolders, top: str, root: list[Entry]) -> ClassFolders:
-    """Class folders inside a top-level folder, with their paths and strays in the archive."""
-    if not top:
-        return classes
-    return replace(
-        classes,
-        paths=[top + path for path in classes.paths],
-        skipped=[
-            *strays(sorted(visible(root))),
-            *((top + path, reason) for path, reason in classes.skipped),
-        ],
-    )
-
-
-def _open_at(samples: _Samples, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
+def _open_at(
+    place: StoredPath, members: list[Member | None], paths: list[str], positions: NDArray[np.int64]
+) -> Iterator[ImageOpener]:
     for position in positions.tolist():
-        yield _opener(samples.place, samples.members[position], samples.paths[position])
+        yield _opener(place, members[position], paths[position])
 
 
 def _opener(place: StoredPath, member: Member | None, path: str) -> ImageOpener:

@@ -5,21 +5,42 @@ image, and what is outside a class folder is listed as skipped, as are empty cla
 hidden files and metadata files of file managers are ignored.
 """
 
+import os
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.listing import Listing, as_text
-from difficulty_service.datasets.sample import Skipped
-from difficulty_service.datasets.storage import Entry
+from difficulty_service.base.errors import DatasetError, ImageError, Setting
+from difficulty_service.datasets.image_openers import (
+    extension_problem,
+    has_image_extension,
+    open_image,
+)
+from difficulty_service.datasets.listing import Listing, as_text, build_dataset, check_options
+from difficulty_service.datasets.sample import (
+    Dataset,
+    DatasetOptions,
+    FileOpener,
+    ImageOpener,
+    Skipped,
+)
+from difficulty_service.datasets.storage import (
+    Entry,
+    StoredPath,
+    is_folder,
+    list_folder,
+    list_tree,
+    reading,
+    resolve,
+)
 
 IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 _SPLIT_NAMES = frozenset(
-    ("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"),
+    ("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval")
 )
 
 
@@ -38,13 +59,10 @@ class Tree:
 
 @dataclass(frozen=True)
 class ClassFolders:
-    """The content of the class folders, class by class.
+    """The content of the class folders, class by class; one path, label and size for each sample.
 
     Attributes:
         names: Names of the classes, those of empty folders included.
-        paths: Paths of the samples, relative to the location.
-        labels: Class indices. Shape (samples,).
-        sizes: Sizes of the samples in bytes. Shape (samples,).
         skipped: Paths, relative to the location, of empty class folders and of what is outside
             class folders.
     """
@@ -67,11 +85,7 @@ class ClassFolders:
 
 
 def find_class_folders(tree: Tree, location: str, split: str | None) -> ClassFolders:
-    """Finds the samples of a tree whose folders are the classes, sorted by name.
-
-    Raises:
-        DatasetError: There are no class folders, or there are splits and none is chosen.
-    """
+    """Finds the samples of a tree whose folders are the classes, sorted by name."""
     folders, skipped = _class_folders(tree, location, split)
     paths: list[str] = []
     sizes: list[int] = []
@@ -98,11 +112,7 @@ def visible(entries: list[Entry]) -> list[Entry]:
 
 
 def _class_folders(tree: Tree, location: str, split: str | None) -> tuple[list[str], list[Skipped]]:
-    """Class folders, sorted, and the entries beside them; paths relative to the location.
-
-    Raises:
-        DatasetError: The layout is not one folder per class.
-    """
+    """Class folders, sorted, and the entries beside them; paths relative to the location."""
     top = _scan_top(tree, location, "")
     prefix = ""
     if split is not None:
@@ -130,10 +140,10 @@ def _class_folders(tree: Tree, location: str, split: str | None) -> tuple[list[s
 
 def strays(entries: list[Entry], prefix: str = "") -> Iterator[Skipped]:
     """The entries beside class folders, each with the reason why it is no sample."""
-    for name, is_folder, _ in entries:
-        if is_folder and has_image_extension(name):
+    for name, is_dir, _ in entries:
+        if is_dir and has_image_extension(name):
             yield prefix + name, "a folder with the extension of an image"
-        elif not is_folder:
+        elif not is_dir:
             kind = "an image" if has_image_extension(name) else "a file"
             yield prefix + name, f"{kind} outside the class folders"
 
@@ -147,10 +157,8 @@ def _why_empty(tree: Tree, folder: str) -> str:
 
 
 def _scan_top(tree: Tree, location: str, folder: str) -> list[Entry]:
-    try:
+    with reading(repr(location), "listed"):
         return tree.scan(folder)
-    except OSError as error:
-        raise DatasetError(f"{location!r} cannot be listed: {error}") from error
 
 
 def _refuse_unchosen_splits(tree: Tree, location: str, folders: list[str]) -> None:
@@ -166,15 +174,7 @@ def _refuse_unchosen_splits(tree: Tree, location: str, folders: list[str]) -> No
 
 
 def _walk(tree: Tree, class_folder: str) -> list[tuple[str, int]]:
-    """Path and size of each file and each empty folder below a class folder.
-
-    Args:
-        tree: Tree of folders.
-        class_folder: Path of the class folder.
-
-    Raises:
-        DatasetError: The class folder cannot be listed.
-    """
+    """Path and size of each file and each empty folder below a class folder."""
     samples: list[tuple[str, int]] = []
     pending = [(class_folder, frozenset([tree.identity("")]))]
     while pending:
@@ -198,3 +198,54 @@ def _scan_once(tree: Tree, folder: str, above: frozenset[Hashable]) -> tuple[lis
         return ([] if identity in above else tree.scan(folder)), identity
     except OSError:  # listed as an entry without content; opening it raises the reason
         return [], None
+
+
+def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
+    """Opens a folder whose sub-folders are the classes, sorted by name.
+
+    With a split, the location is the folder that contains the folders of the splits.
+    """
+    check_options(options, "a folder of class folders")
+    place = resolve(location, options.boundary)
+    if not is_folder(place, location):
+        raise DatasetError(
+            f"{location!r} does not exist or is not a folder",
+            "check the path or URI",
+            parameter="location",
+        )
+    tree = _tree(place, location)
+    folders = find_class_folders(tree, location, options.split)
+    open_at = partial(_open_at, place, folders.paths)
+    return build_dataset(location, options, folders.listing(), open_at, folders.describe)
+
+
+def _tree(place: StoredPath, location: str) -> Tree:
+    if place.is_local:
+        identity = partial(_local_identity, place)
+        return Tree(lambda folder: visible(list_folder(place.join(folder))), identity)
+    with reading(repr(location), "listed"):
+        folders = list_tree(place)
+    return Tree(lambda folder: visible(folders.get(folder, [])), str)
+
+
+def _local_identity(place: StoredPath, folder: str) -> Hashable:
+    status = os.stat(place.join(folder).path)  # noqa: PTH116 - keeps names that are not UTF-8
+    return status.st_dev, status.st_ino
+
+
+def _open_at(
+    place: StoredPath, paths: list[str], positions: NDArray[np.int64]
+) -> Iterator[ImageOpener]:
+    for position in positions.tolist():
+        entry = place.join(paths[position])
+        opener = partial(_open_entry, entry)
+        yield FileOpener(entry.path, opener) if entry.is_local else opener
+
+
+def _open_entry(place: StoredPath) -> BinaryIO:
+    """Opens one entry of a class folder."""
+    if has_image_extension(place.name):
+        return open_image(place)
+    if place.is_local:  # opening a pipe or an empty folder raises a more specific reason
+        open_image(place).close()
+    raise ImageError(extension_problem(place.name))

@@ -3,12 +3,9 @@
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.archive import ZIP_EXTENSION, holds_class_folders
 from difficulty_service.datasets.file_search import find_files
-from difficulty_service.datasets.plugged import find_plugin
-from difficulty_service.datasets.published.detection import (
-    kind_of_published_file,
-    kind_of_published_folder,
-)
-from difficulty_service.datasets.storage import Boundary, is_folder, list_folder, resolve
+from difficulty_service.datasets.memory import find_plugin
+from difficulty_service.datasets.published import kind_of_published_file, kind_of_published_folder
+from difficulty_service.datasets.storage import Boundary, is_folder, list_folder, reading, resolve
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
 from difficulty_service.datasets.tar_files import TAR_EXTENSIONS
 
@@ -18,28 +15,14 @@ _SAVED_TO_DISK = ({"dataset_dict.json"}, {"dataset_info.json", "state.json"})
 
 
 def detect_kind(location: str, boundary: Boundary | None = None, split: str | None = None) -> str:
-    """Detects the kind of dataset by the prefix of its location, its files or their extensions.
-
-    Args:
-        location: Path, URI, glob of either, or a prefix and what follows it, such as `hf:NAME`.
-        boundary: Root outside which nothing may be read.
-        split: Split that will be read, if one is chosen.
-
-    Returns:
-        One of the keys of `datasets.DATASETS`.
-
-    Raises:
-        DatasetError: There is nothing at the location, or nothing that this package can read.
-    """
+    """Detects the kind of dataset by the prefix of its location, its files or their extensions."""
     of_prefix = _kind_of_prefix(location)
     if of_prefix is not None:
         return of_prefix
     place = resolve(location, boundary)
     if is_folder(place, location):
-        try:
+        with reading(repr(location), "listed"):
             entries = list_folder(place)
-        except (OSError, ValueError) as error:
-            raise DatasetError(f"{location!r} cannot be listed: {error}") from error
         published = kind_of_published_folder(place, entries, split)
         return published or _kind_of_folder(entries, location)
     files = find_files(location, boundary)

@@ -1,20 +1,106 @@
-"""The files of a location: a single file, the files in a folder, or the matches of a glob."""
+"""The files of a location: a single file, the files in a folder, or the matches of a glob.
 
+A glob is matched part by part, in a time that is linear in the length of the path.
+"""
+
+import fnmatch
 import posixpath
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyarrow.fs import FileSelector, FileType
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.base.glob_pattern import RECURSIVE, WILDCARD, GlobPattern, parse_glob
 from difficulty_service.datasets.storage import (
     Boundary,
     StoredFile,
     StoredPath,
     is_folder,
     list_folder,
+    reading,
     resolve,
 )
+
+WILDCARD = re.compile(r"[*?[]")
+RECURSIVE = "**"
+MAX_RECURSIVE = 4
+
+States = frozenset[int]
+"""Numbers of the parts of a glob that may come next; the number of all parts if none need to."""
+
+
+@dataclass(frozen=True)
+class GlobPattern:
+    """The parts of a glob between slashes; `**` stands for any number of folders, several are one.
+
+    Names that begin with a dot are matched only by parts that do so as well.
+    """
+
+    parts: tuple[str, ...]
+
+    @property
+    def start(self) -> States:
+        """The states before the first part of a path."""
+        return self._with_empty_matches({0})
+
+    def step(self, states: States, name: str) -> States:
+        """The states after one more part of a path; none where it cannot match any more."""
+        hidden = name.startswith(".")
+        after = set()
+        for state in states:
+            part = self.parts[state] if state < len(self.parts) else None
+            if part is None or (hidden and not part.startswith(".")):
+                continue
+            if part == RECURSIVE:
+                after.add(state)
+                if state + 1 == len(self.parts):  # the files below a folder, not the folder
+                    after.add(state + 1)
+            elif fnmatch.fnmatchcase(name, part):
+                after.add(state + 1)
+        return self._with_empty_matches(after)
+
+    def leads_on(self, states: States) -> bool:
+        """Whether a path in a folder with these states may match."""
+        return any(state < len(self.parts) for state in states)
+
+    def accepts(self, states: States) -> bool:
+        """Whether the path so far matches."""
+        return len(self.parts) in states
+
+    def matches(self, path: str) -> bool:
+        """Whether a path matches, relative to the folder that the glob is relative to."""
+        states = self.start
+        for name in path.strip("/").split("/"):
+            states = self.step(states, name)
+        return self.accepts(states)
+
+    def _with_empty_matches(self, states: set[int]) -> States:
+        reached = set(states)
+        for state in states:
+            following = state
+            while self.parts[following:-1] and self.parts[following] == RECURSIVE:
+                following += 1
+                reached.add(following)
+        return frozenset(reached)
+
+
+def parse_glob(pattern: str) -> GlobPattern:
+    """Parses a glob, which may have up to four `**`."""
+    parts: list[str] = []
+    for part in pattern.strip("/").split("/"):
+        if part != RECURSIVE or parts[-1:] != [RECURSIVE]:
+            parts.append(part)
+    # Those in a row count one by one: a hundred of them are a mistake, whatever they match.
+    number = pattern.split("/").count(RECURSIVE)
+    if number > MAX_RECURSIVE:
+        raise DatasetError(
+            f"the pattern has {number} times `**`, more than the {MAX_RECURSIVE} allowed",
+            "name a folder nearer to the files",
+            parameter="location",
+        )
+    return GlobPattern(tuple(parts))
+
 
 FolderId = tuple[int, int]
 """Device and inode of a folder."""
@@ -23,24 +109,16 @@ FolderId = tuple[int, int]
 def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFile]:
     """The files at a location, directly in a folder or matching a glob, sorted by path.
 
-    Args:
-        location: Path, URI or glob.
-        boundary: Root outside which nothing may be read. Matches of a glob in folders outside are
-            ignored, so that their names are not disclosed.
-
-    Raises:
-        DatasetError: There is no file, no match, a file is outside the boundary, or the glob has
-            more than four `**`.
+    Matches of a glob in folders outside the boundary are ignored, so that their names are not
+    disclosed.
     """
     place = resolve(location, boundary)
-    try:
+    with reading(repr(location)):
         files = _find(place, location)
         if boundary is not None:
             files = [f for f in files if _is_inside(f.place.parent) or _is_inside(f.place)]
             for file in files:
                 file.place.require_inside()
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{location!r} cannot be read: {error}") from error
     if files:
         return sorted(files, key=lambda file: file.place.path)
     if WILDCARD.search(place.path):
@@ -52,6 +130,21 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
     raise DatasetError(
         f"{location!r} does not exist", "check the path or URI", parameter="location"
     )
+
+
+def find_files_ending(
+    location: str, boundary: Boundary | None, endings: tuple[str, ...], kind: str
+) -> list[StoredFile]:
+    """The files at a location whose names have one of the endings; there must be one."""
+    files = find_files(location, boundary)
+    files = [file for file in files if file.place.name.lower().endswith(endings)]
+    if not files:
+        raise DatasetError(
+            f"{location!r} holds no {kind}",
+            f"expected files ending in {', '.join(endings)}",
+            parameter="location",
+        )
+    return files
 
 
 def _is_inside(place: StoredPath) -> bool:
@@ -71,7 +164,7 @@ def _find(place: StoredPath, location: str) -> list[StoredFile]:
             if not is_dir and not name.startswith(".")
         ]
     if folder is not None:
-        return [StoredFile(place, _size(place))]
+        return [StoredFile(place, int(place.filesystem.get_file_info(place.path).size or 0))]
     first = WILDCARD.search(place.path)
     if first is None:
         return []
@@ -79,10 +172,6 @@ def _find(place: StoredPath, location: str) -> list[StoredFile]:
     pattern = parse_glob(place.path[len(start) :])
     base = StoredPath(place.filesystem, start, place.boundary)
     return _glob_local(base, pattern) if place.is_local else _glob_remote(base, pattern)
-
-
-def _size(place: StoredPath) -> int:
-    return int(place.filesystem.get_file_info(place.path).size or 0)
 
 
 def _glob_local(base: StoredPath, pattern: GlobPattern) -> list[StoredFile]:

@@ -1,7 +1,7 @@
 """Hugging Face datasets: `hf:NAME` or `hf:NAME@CONFIG` on the hub, or saved to disk."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,33 +28,10 @@ _ROWS_PER_READ = 64
 _ROWS_PER_SIZES = 16_384
 
 
-@dataclass(frozen=True)
-class _Images:
-    """The images of a dataset.
-
-    Attributes:
-        rows: All rows, as Arrow tables.
-        column: Column with the images.
-        folder: Folder that relative paths are relative to.
-    """
-
-    rows: Any
-    column: str
-    folder: StoredPath
-
-
 def open_hugging_face(location: str, options: DatasetOptions) -> Dataset:
     """Opens a dataset of the hub, through the cache of `datasets`, or one from `save_to_disk`.
 
-    Args:
-        location: `hf:NAME`, `hf:NAME@CONFIG`, or the path of a folder.
-        options: Options, all of which apply; a dataset with several splits needs a split.
-
-    Raises:
-        DatasetError: The dataset does not exist, the hub cannot be reached, or columns or labels
-            are invalid.
-        DuplicateSampleId: Two rows have the same id.
-        MissingPackage: The package `datasets` is not installed.
+    The location is `hf:NAME`, `hf:NAME@CONFIG`, or the path of a folder.
     """
     check_options(options, "a Hugging Face dataset", unused=())
     if options.boundary is not None:
@@ -76,15 +53,8 @@ def open_rows(
 ) -> Dataset:
     """Opens a `datasets.Dataset` that is loaded; its images stay encoded.
 
-    Args:
-        rows: The dataset.
-        place: Folder that relative image paths are relative to.
-        location: Description of where it comes from.
-        options: Options; the split has been chosen already, and is the name in the ids.
-
-    Raises:
-        DatasetError: Columns or labels are invalid.
-        DuplicateSampleId: Two rows have the same id.
+    Relative paths of images are relative to `place`. The split has been chosen already, and is the
+    name in the ids.
     """
     split = options.split or str(rows.split or "data")
     schema = rows.features.arrow_schema
@@ -110,8 +80,8 @@ def open_rows(
         skipped=[(ids[row], reason) for row, reason in labels.unlabelled],
         warnings=(several_labels_warning(columns.label, others),) if others else (),
     )
-    open_rows_at = _open_at if options.text_column is None else _open_texts
-    open_at = partial(open_rows_at, _Images(images, columns.image, place), labels.rows)
+    opener = text_opener if options.modality == "text" else partial(cell_opener, folder=place)
+    open_at = partial(_open_at, images.__getitem__, columns.image, opener, labels.rows)
 
     def describe_sample(position: int) -> str:
         return describe(int(labels.rows[position]))
@@ -119,21 +89,22 @@ def open_rows(
     return build_dataset(location, options, listing, open_at, describe_sample)
 
 
-def _package() -> Any:  # noqa: ANN401 - the package ships no types
+def require_package(action: str, parameter: str | None = None) -> Any:  # noqa: ANN401 - has no types
+    """The package `datasets`, which reading and writing its datasets needs."""
     try:
         import datasets
     except ImportError as error:
         raise MissingPackage(
-            "reading a Hugging Face dataset needs the package `datasets`, which is not installed",
+            f"{action} a Hugging Face dataset needs the package `datasets`, which is not installed",
             "pip install 'difficulty-service[hugging-face]'",
-            parameter="location",
+            parameter=parameter,
         ) from error
     return datasets
 
 
 def _load(location: str, split: str | None) -> tuple[Any, StoredPath, str]:
     """Loads the rows, the folder that image paths are relative to, and the name of the split."""
-    package = _package()
+    package = require_package("reading", "location")
     if location.startswith(HUB_PREFIX):
         rows = _load_from_hub(package, location, split)
         return rows, resolve("."), str(rows.split or "data")
@@ -181,11 +152,7 @@ def _load_from_hub(
 
 
 def choose_split(splits: list[str], split: str | None, location: str) -> str:
-    """The split to read: the one that is named, or the only one.
-
-    Raises:
-        DatasetError: There is no such split, or none is named and there are several.
-    """
+    """The split to read: the one that is named, or the only one."""
     if split is None and len(splits) == 1:
         return splits[0]
     if split is None or split not in splits:
@@ -215,17 +182,12 @@ def _sizes(images: Any, column: str) -> NDArray[np.int64]:  # noqa: ANN401
 
 
 def _open_at(
-    images: _Images, rows: NDArray[np.int64], positions: NDArray[np.int64]
+    read: Callable[[list[int]], pa.Table],
+    column: str,
+    opener: Callable[[object], ImageOpener],
+    rows: NDArray[np.int64],
+    positions: NDArray[np.int64],
 ) -> Iterator[ImageOpener]:
     for start in range(0, len(positions), _ROWS_PER_READ):
         chosen = rows[positions[start : start + _ROWS_PER_READ]]
-        for cell in images.rows[chosen.tolist()].column(images.column).to_pylist():
-            yield cell_opener(cell, images.folder)
-
-
-def _open_texts(
-    texts: _Images, rows: NDArray[np.int64], positions: NDArray[np.int64]
-) -> Iterator[ImageOpener]:
-    for start in range(0, len(positions), _ROWS_PER_READ):
-        chosen = rows[positions[start : start + _ROWS_PER_READ]]
-        yield from map(text_opener, texts.rows[chosen.tolist()].column(texts.column).to_pylist())
+        yield from map(opener, read(chosen.tolist()).column(column).to_pylist())

@@ -10,9 +10,13 @@ import io
 import os
 import posixpath
 import stat
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import BinaryIO, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DifficultyError, ImageError
 from difficulty_service.datasets.sample import FileOpener, ImageOpener
@@ -48,11 +52,7 @@ def extension_problem(name: str) -> str:
 
 
 def check_size(size: int) -> None:
-    """Refuses an image with more than MAX_IMAGE_BYTES encoded bytes.
-
-    Raises:
-        ImageError: The image is larger.
-    """
+    """Refuses an image with more than MAX_IMAGE_BYTES encoded bytes."""
     if size > MAX_IMAGE_BYTES:
         raise ImageError(f"{size:,} bytes, more than the {MAX_IMAGE_BYTES:,} one image may have")
 
@@ -63,13 +63,14 @@ def open_bytes(data: bytes) -> BinaryIO:
 
 
 def open_image(place: StoredPath) -> BinaryIO:
-    """Opens a file that should be an image; a remote one is read in one request.
-
-    Raises:
-        ImageError: The file is missing, unreadable, too large or not a regular file.
-    """
+    """Opens a file that should be an image; a remote one is read in one request."""
     try:
-        return _open_local(place) if place.is_local else _read_remote(place)
+        if place.is_local:
+            return _open_local(place)
+        place.require_inside()
+        with place.filesystem.open_input_file(place.path) as file:
+            check_size(file.size())
+            return io.BytesIO(file.read())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ImageError(f"cannot be read: {reason}") from error
@@ -94,21 +95,28 @@ def _open_local(place: StoredPath) -> BinaryIO:
     return open(path, "rb")  # noqa: PTH123
 
 
-def _read_remote(place: StoredPath) -> BinaryIO:
-    place.require_inside()
-    with place.filesystem.open_input_file(place.path) as file:
-        check_size(file.size())
-        return io.BytesIO(file.read())
+def open_location(location: str) -> BinaryIO:
+    """Opens the image at a path or URI, which may lead anywhere; errors as for `open_image`."""
+    try:
+        place = resolve(location)
+    except DifficultyError as error:
+        raise ImageError(str(error)) from error
+    return open_image(place)
+
+
+def open_each(
+    folder: StoredPath, paths: list[str], positions: NDArray[np.int64]
+) -> Iterator[ImageOpener]:
+    """Openers of the images at some positions of a list of paths below a folder."""
+    for position in positions.tolist():
+        yield partial(open_image, folder.join(paths[position]))
 
 
 def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) -> ImageOpener:
     """Opener of the image in a cell of a table.
 
-    Args:
-        cell: Encoded bytes, a path or URI, a struct `{bytes, path}` in which bytes take
-            precedence, or None.
-        folder: Folder that relative paths are relative to.
-        is_base64: Whether the bytes of a struct are base64 text, as in JSON.
+    A cell holds encoded bytes, as base64 text in JSON, a path or URI, a struct `{bytes, path}` in
+    which bytes take precedence, or None.
     """
     if isinstance(cell, dict):
         data = cell.get("bytes")
@@ -123,11 +131,7 @@ def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) ->
 
 
 def text_opener(cell: object) -> ImageOpener:
-    """Opener of the text in a cell of a table, as UTF-8; a blank one raises ImageError.
-
-    Args:
-        cell: The text, or None.
-    """
+    """Opener of the text in a cell of a table, as UTF-8; a blank one raises ImageError."""
     if not isinstance(cell, str):
         return refusing("no text: the cell is empty")
     if not cell.strip():
@@ -160,11 +164,7 @@ def _open_reference(reference: str, folder: StoredPath) -> BinaryIO:
         )
     if folder.boundary is not None:
         return _open_uri_inside(reference, folder, folder.boundary)
-    try:
-        place = resolve(reference)
-    except DifficultyError as error:
-        raise ImageError(str(error)) from error
-    return open_image(place)
+    return open_location(reference)
 
 
 def _open_uri_inside(uri: str, folder: StoredPath, boundary: Boundary) -> BinaryIO:

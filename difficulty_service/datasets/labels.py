@@ -24,14 +24,7 @@ Describe = Callable[[int], str]
 
 @dataclass(frozen=True)
 class IndexedLabels:
-    """The labels of the rows that have one.
-
-    Attributes:
-        class_names: Name of each class index.
-        labels: Class indices, int32. Shape (samples,).
-        rows: Row of each sample, ascending. Shape (samples,).
-        unlabelled: The other rows, ascending, each with the reason.
-    """
+    """The labels of the rows that have one, and the other rows with the reason, both ascending."""
 
     class_names: tuple[str, ...]
     labels: NDArray[np.int32]
@@ -65,21 +58,10 @@ def index_labels(
     """Class names, and the class index of every row that has a label.
 
     Texts are replaced by indices into the sorted distinct texts. Integers and booleans are kept;
-    the name of such a class is its entry in `names` or `declared`, or else its number. A row has
-    no label where the value is null, NaN, an empty text or negative.
-
-    Args:
-        values: Integers, booleans, whole floating-point numbers or text, possibly
-            dictionary-encoded. Shape (rows,).
-        names: Class name of each integer label, possibly null; None if there are no names. Shape
-            (rows,).
-        source: Description of the column, for messages.
-        describe: Function that describes where a row is, for messages.
-        declared: Names that the dataset declares for the first integer labels.
-
-    Raises:
-        DatasetError: No row has a label, labels are above 1,000,000 or of another type, or one
-            integer has two names.
+    the name of such a class is its entry in `names` or `declared`, which may be shorter, or else
+    its number. A row has no label where the value is null, NaN, an empty text or negative. Values
+    are integers, booleans, whole floating-point numbers or text, possibly dictionary-encoded. They
+    and names have the shape (rows,); messages name the `source` and `describe` a row.
     """
     values = _integers_or_text(decode_dictionary(values), source)
     missing = _missing(values)
@@ -93,11 +75,18 @@ def index_labels(
         )
     unlabelled: Sequence[tuple[int, str]] = ()
     if len(rows) < len(values):
-        unlabelled = _reasons(values, np.flatnonzero(missing))
+        others = np.flatnonzero(missing)
+        found = values.take(pa.array(others)).to_pylist()
+        unlabelled = [
+            (row, f"the label is {label}" if isinstance(label, int) else "the label is missing")
+            for row, label in zip(others.tolist(), found, strict=True)
+        ]
         values = values.take(pa.array(rows))
         names = None if names is None else names.take(pa.array(rows))
     if is_text(values.type):
-        return IndexedLabels(*_index_text(values), rows, unlabelled)
+        texts = sorted(pc.unique(values).to_pylist())
+        indices = pc.index_in(values, value_set=pa.array(texts, values.type)).to_numpy()
+        return IndexedLabels(tuple(texts), indices.astype(np.int32), rows, unlabelled)
     _refuse_too_large(values, source, lambda position: describe(int(rows[position])))
     labels = values.cast(pa.int64()).to_numpy()
     class_names = [str(label) for label in range(int(labels.max(initial=-1)) + 1)]
@@ -148,19 +137,6 @@ def _missing(values: pa.ChunkedArray) -> NDArray[np.bool_]:
     else:
         absent = pc.less(values, pa.scalar(0, values.type))
     return pc.fill_null(absent, fill_value=True).to_numpy()
-
-
-def _reasons(values: pa.ChunkedArray, rows: NDArray[np.int64]) -> list[tuple[int, str]]:
-    return [
-        (row, f"the label is {label}" if isinstance(label, int) else "the label is missing")
-        for row, label in zip(rows.tolist(), values.take(pa.array(rows)).to_pylist(), strict=True)
-    ]
-
-
-def _index_text(values: pa.ChunkedArray) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    class_names = sorted(pc.unique(values).to_pylist())
-    labels = pc.index_in(values, value_set=pa.array(class_names, values.type))
-    return tuple(class_names), labels.to_numpy().astype(np.int32)
 
 
 def _refuse_too_large(labels: pa.ChunkedArray, source: str, describe: Describe) -> None:

@@ -32,14 +32,8 @@ class Listing:
     """All samples of a dataset, before any limit.
 
     Attributes:
-        class_names: Name of each class index.
-        sample_ids: Id of each sample, in order.
-        labels: Class indices. Shape (samples,).
         sizes: Encoded bytes of each image, 0 if unknown. Shape (samples,).
         files: Properties of the files that are part of the fingerprint.
-        skipped: Entries of the dataset that cannot be samples.
-        warnings: Warnings about how the dataset was read, one sentence each.
-        containers: Files that hold many samples each: tables, archives and arrays.
     """
 
     class_names: tuple[str, ...]
@@ -59,12 +53,12 @@ def as_text(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def check_options(options: DatasetOptions, kind: str, unused: tuple[str, ...]) -> None:
-    """Refuses options that are out of range or do not apply to this kind of dataset.
-
-    Raises:
-        DatasetError: An option is refused.
-    """
+def check_options(
+    options: DatasetOptions,
+    kind: str,
+    unused: tuple[str, ...] = ("image_column", "label_column", "id_column"),
+) -> None:
+    """Refuses options that are out of range or do not apply to this kind of dataset."""
     for name in ("limit", "shard_size"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -83,19 +77,7 @@ def build_dataset(
     open_at: OpenAt,
     describe: Callable[[int], str],
 ) -> Dataset:
-    """Makes a dataset of a listing: checks ids, applies the limit, computes the fingerprint.
-
-    Args:
-        location: Location of the dataset.
-        options: Options, of which the limit, the shard size and the modality are used.
-        listing: All samples.
-        open_at: Function that opens images by their position in the listing.
-        describe: Function that describes where the sample at a position is, for messages.
-
-    Raises:
-        DatasetError: There are no samples, or an id or the name of a class is too long.
-        DuplicateSampleId: Two samples have the same id.
-    """
+    """Makes a dataset of a listing: checks ids, applies the limit, computes the fingerprint."""
     warnings = (*listing.warnings, *skip_warnings(listing.skipped))
     if not len(listing.labels):
         raise DatasetError(
@@ -114,6 +96,7 @@ def build_dataset(
             labels=listing.labels[chosen],
             sizes=listing.sizes[chosen],
         )
+    stamps = [file_stamp(place.path) for place in listing.containers if place.is_local]
     return Dataset(
         location=location,
         class_names=listing.class_names,
@@ -123,7 +106,7 @@ def build_dataset(
         shard_size=options.shard_size,
         open_images=partial(_open_chosen, open_at, chosen),
         modality=options.modality,
-        containers=containers_stamp(listing.containers),
+        containers=hashlib.sha256(json.dumps(stamps).encode()).hexdigest() if stamps else None,
         skipped=listing.skipped,
         warnings=warnings,
     )
@@ -152,11 +135,7 @@ def _open_chosen(
 
 
 def check_names(class_names: Sequence[str]) -> None:
-    """Refuses class names that are too long, or that no file can hold.
-
-    Raises:
-        DatasetError: A name is refused.
-    """
+    """Refuses class names that are too long, or that no file can hold."""
     _refuse_long(class_names, MAX_NAME_LENGTH, "the name of a class")
     for name in class_names:
         try:
@@ -191,17 +170,10 @@ def _refuse_duplicates(sample_ids: Sequence[str], describe: Callable[[int], str]
 
 
 def choose_positions(labels: NDArray[np.int32], limit: int | None) -> NDArray[np.int64]:
-    """Ascending positions of the samples to use, evenly spaced within each class.
+    """Ascending positions of at most `limit` samples to use, evenly spaced within each class.
 
     Spacing within classes and not over the whole file keeps the proportions of all classes as far
     as the limit allows, even if the labels are periodic.
-
-    Args:
-        labels: Class indices. Shape (samples,).
-        limit: Number of samples; None for all.
-
-    Returns:
-        Shape (min(limit, samples),).
     """
     num_samples = len(labels)
     if limit is None or limit >= num_samples:
@@ -220,12 +192,6 @@ def choose_positions(labels: NDArray[np.int32], limit: int | None) -> NDArray[np
         for start, share, count in zip(starts, shares, counts, strict=True)
     ]
     return np.sort(np.concatenate(chosen))
-
-
-def containers_stamp(places: Sequence[StoredPath]) -> str | None:
-    """Hex digest of the paths, sizes and times of local files; None where there are none."""
-    stamps = [file_stamp(place.path) for place in places if place.is_local]
-    return hashlib.sha256(json.dumps(stamps).encode()).hexdigest() if stamps else None
 
 
 def fingerprint(listing: Listing) -> str:

@@ -2,6 +2,11 @@
 
 Everything after this reads encoded images, so those in memory are encoded again, without loss,
 when they are opened.
+
+Datasets that other packages read are of the same kind: `PREFIX:REFERENCE`. An entry point in the
+group `difficulty.datasets` has the prefix as its name, and is a function of one parameter: it takes
+what follows the colon, and returns a `PluggedDataset` or raises a `DifficultyError`. A package so
+offers its format without importing this one.
 """
 
 import io
@@ -9,22 +14,24 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO
+from importlib.metadata import EntryPoint
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from difficulty_service.base.errors import DifficultyError, ImageError
+from difficulty_service.base.errors import DatasetError, DifficultyError, ImageError
 from difficulty_service.datasets.image_openers import (
     cell_opener,
-    open_image,
+    open_location,
     refusing,
     text_opener,
 )
-from difficulty_service.datasets.listing import Listing, build_dataset
+from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import resolve
+from difficulty_service.plugins import entry_point_of
 
 ReadImage = Callable[[int], object]
 """Returns the image at a position, in one of the kinds of `image_opener`; may raise anything."""
@@ -36,14 +43,7 @@ CHANNELS = (1, 3, 4)
 
 @dataclass(frozen=True)
 class ImagesInMemory:
-    """Labelled images of a program.
-
-    Attributes:
-        read_image: Returns the image at a position.
-        sample_ids: Id of each image.
-        labels: Class indices. Shape (samples,).
-        class_names: Name of each class index.
-    """
+    """Labelled images of a program."""
 
     read_image: ReadImage
     sample_ids: Sequence[str]
@@ -52,17 +52,7 @@ class ImagesInMemory:
 
 
 def open_memory(images: ImagesInMemory, location: str, options: DatasetOptions) -> Dataset:
-    """Opens images in memory as a dataset; what they show is no part of its fingerprint.
-
-    Args:
-        images: The images.
-        location: Description of where they come from.
-        options: Options, of which the limit, the shard size and the modality apply.
-
-    Raises:
-        DatasetError: There are no images.
-        DuplicateSampleId: Two images have the same id.
-    """
+    """Opens images in memory as a dataset; what they show is no part of its fingerprint."""
     sizes = np.zeros(len(images.labels), dtype=np.int64)
     listing = Listing(images.class_names, images.sample_ids, images.labels, sizes)
 
@@ -94,7 +84,7 @@ def image_opener(image: object) -> ImageOpener:
     if isinstance(image, Image.Image):
         return partial(_encode, image)
     if isinstance(image, str | os.PathLike):
-        return partial(_open_path, os.fspath(image))
+        return partial(open_location, os.fspath(image))
     if isinstance(image, bytes | bytearray | memoryview):
         return cell_opener(bytes(image), resolve("."))
     if isinstance(image, dict):
@@ -102,14 +92,6 @@ def image_opener(image: object) -> ImageOpener:
     if hasattr(image, "__array__"):
         return partial(_encode_array, image)
     return refusing(f"an object of type {type(image).__name__}, which is no image")
-
-
-def _open_path(path: str) -> BinaryIO:
-    try:
-        place = resolve(path)
-    except DifficultyError as error:
-        raise ImageError(str(error)) from error
-    return open_image(place)
 
 
 def _encode_array(array: object) -> BinaryIO:
@@ -144,3 +126,62 @@ def _encode(image: Image.Image) -> BinaryIO:
         raise ImageError(f"cannot be read: {error}") from error
     file.seek(0)
     return file
+
+
+PLUGIN_GROUP = "difficulty.datasets"
+
+
+class PluggedDataset(Protocol):
+    """A dataset of another package; the ids are unique and stable from run to run."""
+
+    sample_ids: Sequence[str]
+    labels: ArrayLike
+    class_names: Sequence[str]
+
+    def read_image(self, position: int) -> Any:  # noqa: ANN401 - whatever it holds
+        """The image at a position, called by several threads: PIL, an array, bytes or a path."""
+
+
+def find_plugin(location: str) -> EntryPoint | None:
+    """The entry point that the prefix of a location stands for; None if no package has it."""
+    is_address = location.partition(":")[2].startswith("//")
+    return None if is_address else entry_point_of(PLUGIN_GROUP, location)
+
+
+def open_plugged(location: str, options: DatasetOptions) -> Dataset:
+    """Opens a dataset of another package.
+
+    Raises:
+        DatasetError: The location is that of somebody who is confined to a folder, an option does
+            not apply, or the package cannot read it.
+    """
+    plugin = find_plugin(location)
+    if plugin is None or options.boundary is not None:
+        raise DatasetError(
+            f"{location!r} is read by another package, which knows no bounds, so only the command "
+            "line and Python take it",
+            parameter="location",
+        )
+    unused = ("split", "image_column", "label_column", "id_column", "text_column")
+    check_options(options, f"the datasets of {plugin.value}", unused)
+    try:
+        held: PluggedDataset = plugin.load()(location.partition(":")[2])
+        labels = np.asarray(held.labels, dtype=np.int32)
+        names = tuple(map(str, held.class_names))
+        ids = list(map(str, held.sample_ids))
+    except DifficultyError:
+        raise
+    except Exception as error:
+        raise DatasetError(
+            f"{plugin.value} cannot read {location!r}: {type(error).__name__}: {error}",
+            parameter="location",
+        ) from error
+    if labels.shape != (len(ids),) or (
+        labels.size and not 0 <= labels.min() <= labels.max() < len(names)
+    ):
+        raise DatasetError(
+            f"{plugin.value} gave {len(ids):,} samples of {len(names):,} classes, but labels of "
+            f"shape {labels.shape} that are not all class indices",
+            parameter="location",
+        )
+    return open_memory(ImagesInMemory(held.read_image, ids, labels, names), location, options)

@@ -20,7 +20,8 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -65,18 +66,7 @@ class Boundary:
         return self.uri is None
 
     def require(self, path: str, *, is_local: bool) -> str:
-        """Checks that a path is inside.
-
-        Args:
-            path: Absolute path in the form of its file system.
-            is_local: Whether the path is in the local file system.
-
-        Returns:
-            The path, with all links resolved if it is local.
-
-        Raises:
-            PermissionError: The path is outside.
-        """
+        """The path, without links if it is local; raises PermissionError where it is outside."""
         if is_local != self.is_local:
             raise PermissionError(OUTSIDE)
         if is_local:
@@ -89,12 +79,7 @@ class Boundary:
         return path
 
     def open_file(self, path: str) -> BinaryIO:
-        """Opens a regular local file inside; safe against links that change at the same time.
-
-        Raises:
-            PermissionError: The file is outside.
-            OSError: The file is missing, unreadable or not a regular file.
-        """
+        """Opens a regular local file inside; safe against links that change at the same time."""
         descriptor = self._open(path, os.O_NONBLOCK)  # opening a pipe would block
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -102,12 +87,7 @@ class Boundary:
         return os.fdopen(descriptor, "rb")
 
     def open_folder(self, path: str) -> int:
-        """Opens a descriptor of a local folder inside; the caller closes it.
-
-        Raises:
-            PermissionError: The folder is outside.
-            OSError: The folder is missing, unreadable or not a folder.
-        """
+        """Opens a descriptor of a local folder inside; the caller closes it."""
         return self._open(path, os.O_DIRECTORY)
 
     def _open(self, path: str, flags: int) -> int:
@@ -179,12 +159,7 @@ class StoredPath:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One file of a dataset.
-
-    Attributes:
-        place: Path of the file.
-        size: Size in bytes.
-    """
+    """One file of a dataset."""
 
     place: StoredPath
     size: int
@@ -198,10 +173,6 @@ def is_uri(location: str) -> bool:
 def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
     """Resolves a location to a file system and a path, without any access to it.
 
-    Args:
-        location: Path, URI, or glob of either.
-        boundary: Root outside which nothing may be read.
-
     Raises:
         DatasetError: The scheme is unknown, or the address is malformed.
         MissingPackage: The scheme needs an fsspec package that is not installed.
@@ -209,7 +180,9 @@ def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
     if not is_uri(location):
         return StoredPath(LocalFileSystem(), Path(location).absolute().as_posix(), boundary)
     try:
-        filesystem, path = FileSystem.from_uri(_quote_wildcards(location))
+        # Brackets and spaces are not legal in a URI, but occur in globs and file names.
+        quoted = location.replace("[", "%5B").replace("]", "%5D").replace(" ", "%20")
+        filesystem, path = FileSystem.from_uri(quoted)
     except pa.ArrowInvalid:
         return _resolve_with_fsspec(location, boundary)
     except (OSError, ValueError) as error:
@@ -218,25 +191,11 @@ def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
 
 
 def boundary_at(location: str, fetch: Fetch | None = None) -> Boundary:
-    """A boundary with a folder as its root.
-
-    Args:
-        location: Path or URI of the folder.
-        fetch: Function that opens https addresses in tables; None to refuse them.
-
-    Raises:
-        DatasetError: The scheme is unknown, or the address is malformed.
-        MissingPackage: The scheme needs an fsspec package that is not installed.
-    """
+    """A boundary with a folder as its root."""
     place = resolve(location)
     if place.is_local:
         return Boundary(Path(place.path).resolve().as_posix(), None, fetch)
     return Boundary(place.path, location.partition("?")[0].rstrip("/"), fetch)
-
-
-def _quote_wildcards(location: str) -> str:
-    # Brackets and spaces are not legal in a URI, but occur in globs and file names.
-    return location.replace("[", "%5B").replace("]", "%5D").replace(" ", "%20")
 
 
 def _resolve_with_fsspec(location: str, boundary: Boundary | None) -> StoredPath:
@@ -257,20 +216,23 @@ def _resolve_with_fsspec(location: str, boundary: Boundary | None) -> StoredPath
     return StoredPath(PyFileSystem(FSSpecHandler(filesystem)), path, boundary)
 
 
-def is_folder(place: StoredPath, location: str) -> bool | None:
-    """Whether a path is a folder (True), a file (False) or does not exist (None).
-
-    Raises:
-        DatasetError: The storage cannot be read.
-    """
+@contextmanager
+def reading(what: str, action: str = "read") -> Iterator[None]:
+    """Raises DatasetError where storage fails, as in "'photos' cannot be read"."""
     try:
+        yield
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{what} cannot be {action}: {error}") from error
+
+
+def is_folder(place: StoredPath, location: str) -> bool | None:
+    """Whether a path is a folder (True), a file (False) or does not exist (None)."""
+    with reading(repr(location)):
         place.require_inside()
         if place.is_local:
             path = Path(place.path)
             return path.is_dir() if path.exists() else None
         kind = place.filesystem.get_file_info(place.path).type
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{location!r} cannot be read: {error}") from error
     return None if kind == FileType.NotFound else kind == FileType.Directory
 
 
@@ -284,15 +246,13 @@ def list_folder(place: StoredPath) -> list[Entry]:
         place.require_inside()
         infos = place.filesystem.get_file_info(FileSelector(place.path))
         return [(posixpath.basename(info.path), *_kind_and_size(info)) for info in infos]
-    if place.boundary is None:
-        with os.scandir(place.path) as entries:
-            return [(entry.name, *_local_kind_and_size(entry)) for entry in entries]
-    descriptor = place.boundary.open_folder(place.path)
+    folder = place.path if place.boundary is None else place.boundary.open_folder(place.path)
     try:
-        with os.scandir(descriptor) as entries:
+        with os.scandir(folder) as entries:
             return [(entry.name, *_local_kind_and_size(entry)) for entry in entries]
     finally:
-        os.close(descriptor)
+        if isinstance(folder, int):
+            os.close(folder)
 
 
 def _local_kind_and_size(entry: "os.DirEntry[str]") -> tuple[bool, int]:
@@ -307,11 +267,7 @@ def _kind_and_size(info: FileInfo) -> tuple[bool, int]:
 
 
 def list_tree(place: StoredPath) -> dict[str, list[Entry]]:
-    """The entries of all folders below a remote folder, by relative path, in one request.
-
-    Raises:
-        OSError: The folder does not exist, is not readable, or is outside the boundary.
-    """
+    """The entries of all folders below a remote folder, by relative path, in one request."""
     place.require_inside()
     folders: dict[str, list[Entry]] = {"": []}
     for info in place.filesystem.get_file_info(FileSelector(place.path, recursive=True)):
@@ -337,11 +293,7 @@ def open_file(place: StoredPath) -> BinaryIO:
 
 
 def open_arrow_file(place: StoredPath) -> pa.NativeFile:
-    """Opens a regular file for the readers of pyarrow, which bypass Python's file objects.
-
-    Raises:
-        OSError: The file is missing, unreadable, not a regular file, or outside its boundary.
-    """
+    """Opens a regular file for the readers of pyarrow, which bypass Python's file objects."""
     place.require_inside()
     if place.is_local and place.boundary is not None:
         return pa.PythonFile(place.boundary.open_file(place.path), mode="r")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import (
     decode_dictionary,
@@ -19,12 +19,7 @@ from difficulty_service.datasets.labels import (
     several_labels_warning,
 )
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
-from difficulty_service.datasets.sample import (
-    Dataset,
-    DatasetOptions,
-    ImageOpener,
-    TableLimits,
-)
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import (
     IMAGE_NAMES,
@@ -42,17 +37,15 @@ from difficulty_service.datasets.table_files import (
     read_cells,
     read_columns,
     read_paths,
+    require_columns,
 )
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of the samples in several files, which are numbered consecutively.
+    """The rows of the samples in several files, numbered consecutively and ascending.
 
-    Attributes:
-        tables: Files in order.
-        starts: Number of rows before each file. Shape (files,).
-        rows: Row number of each sample over all files, ascending. Shape (samples,).
+    `starts` has the number of rows before each file.
     """
 
     tables: tuple[TableFile, ...]
@@ -83,13 +76,7 @@ class TableRows:
 
 @dataclass(frozen=True)
 class ListedTable:
-    """The samples of a table, before any limit.
-
-    Attributes:
-        listing: Ids, labels and skipped rows.
-        rows: Rows of the samples.
-        image_column: Column with the images or texts.
-    """
+    """The samples of a table, before any limit."""
 
     listing: Listing
     rows: TableRows
@@ -97,43 +84,32 @@ class ListedTable:
 
 
 def open_table(location: str, options: DatasetOptions) -> Dataset:
-    """Opens one table: a file, the files that match a glob, or those in a folder, in sorted order.
-
-    Args:
-        location: Path, URI or glob.
-        options: Options, all of which apply; a split selects the rows by their column `split`.
-
-    Raises:
-        DatasetError: As for `list_table`.
-        DuplicateSampleId: Two rows have the same id.
-    """
+    """Opens one table: a file, the files that match a glob, or those in a folder, sorted."""
     return build_table(list_table(location, options), location, options)
 
 
 def build_table(table: ListedTable, location: str, options: DatasetOptions) -> Dataset:
     """Makes a dataset of a listed table; arguments and errors as for `open_table`."""
-    open_cells = _open_texts if options.modality == "text" else _open_at
-    open_at = partial(open_cells, table.rows, table.image_column)
+    open_at = partial(_open_at, table.rows, table.image_column, options.modality)
     return build_dataset(location, options, table.listing, open_at, table.rows.describe)
 
 
 def list_table(location: str, options: DatasetOptions) -> ListedTable:
-    """Lists the rows of a table that have a label; the others are listed as skipped.
-
-    Args:
-        location: Path, URI or glob.
-        options: Options, of which the limit and the shard size are not used.
-
-    Raises:
-        DatasetError: A file cannot be read, a column is missing, or labels are invalid.
-    """
+    """Lists the rows of a table that have a label; the others are listed as skipped."""
     check_options(options, "a table", unused=())
     tables = _open_files(location, options)
-    _check_rows(tables, location, options.limits)
+    num_rows, limits = sum(table.num_rows for table in tables), options.limits
+    # By the indices of the files alone, which cost nothing to read.
+    if limits is not None and num_rows > limits.max_rows:
+        raise DatasetError(
+            f"{location!r} has {num_rows:,} rows, the maximum is {limits.max_rows:,}",
+            "split it into several datasets, or raise ",
+            Setting("max_rows"),
+        )
     columns = choose_columns(tables[0].schema, options, repr(tables[0].name))
     parts = [read_columns(table, columns.of_labels()) for table in tables]
     for table in tables:
-        _check_images(table, columns.image)
+        require_columns(table, [columns.image])
     texts = _concat(parts)
     if not texts.num_rows:
         raise DatasetError(f"{location!r} has no rows", "expected one row per sample")
@@ -166,7 +142,12 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         warnings=(several_labels_warning(columns.label, others),) if others else (),
         containers=[table.file.place for table in tables],
     )
-    rows = TableRows(tuple(_only_images(tables, columns)), rows.starts, keep[labels.rows])
+    # The other columns are no longer needed.
+    images = tuple(
+        replace(table, rows=None if table.rows is None else table.rows.select([columns.image]))
+        for table in tables
+    )
+    rows = TableRows(images, rows.starts, keep[labels.rows])
     return ListedTable(listing, rows, columns.image)
 
 
@@ -185,17 +166,7 @@ def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list
 
 
 def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
-    files = [
-        f
-        for f in find_files(location, options.boundary)
-        if f.place.name.lower().endswith(TABLE_EXTENSIONS)
-    ]
-    if not files:
-        raise DatasetError(
-            f"{location!r} holds no table",
-            f"expected files ending in {', '.join(TABLE_EXTENSIONS)}",
-            parameter="location",
-        )
+    files = find_files_ending(location, options.boundary, TABLE_EXTENSIONS, "table")
     folder = common_folder(files)
     special = (options.image_column, options.text_column, options.id_column, "label_name", "split")
     text_columns = tuple(name for name in (*special, *IMAGE_NAMES) if name)
@@ -209,32 +180,6 @@ def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
         for file in files
     )
     return [replace(table, limits=options.limits) for table in opened]
-
-
-def _check_rows(tables: list[TableFile], location: str, limits: TableLimits | None) -> None:
-    """Refuses tables with too many rows by their indices alone, which cost nothing to read."""
-    num_rows = sum(table.num_rows for table in tables)
-    if limits is not None and num_rows > limits.max_rows:
-        raise DatasetError(
-            f"{location!r} has {num_rows:,} rows, the maximum is {limits.max_rows:,}",
-            "split it into several datasets, or raise ",
-            Setting("max_rows"),
-        )
-
-
-def _check_images(table: TableFile, column: str) -> None:
-    if column not in table.schema.names:
-        raise DatasetError(
-            f"no column {column!r} in {table.name!r}, which has {table.schema.names}",
-            "all files of a dataset need the same columns",
-        )
-
-
-def _only_images(tables: list[TableFile], columns: TableColumns) -> Iterator[TableFile]:
-    """The tables without the columns that are no longer needed."""
-    for table in tables:
-        rows = table.rows.select([columns.image]) if table.rows is not None else None
-        yield replace(table, rows=rows)
 
 
 def _concat(parts: list[pa.Table]) -> pa.Table:
@@ -264,14 +209,10 @@ def _rows_of_split(texts: pa.Table, split: str | None, location: str) -> NDArray
     return rows
 
 
-def _open_at(rows: TableRows, column: str, positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
-    for table, numbers in rows.split_by_file(positions):
-        for cell in read_cells(table, column, numbers):
-            yield cell_opener(cell, table.file.place.parent, is_base64=table.is_json)
-
-
-def _open_texts(
-    rows: TableRows, column: str, positions: NDArray[np.int64]
+def _open_at(
+    rows: TableRows, column: str, modality: str, positions: NDArray[np.int64]
 ) -> Iterator[ImageOpener]:
     for table, numbers in rows.split_by_file(positions):
-        yield from map(text_opener, read_cells(table, column, numbers))
+        opener = partial(cell_opener, folder=table.file.place.parent, is_base64=table.is_json)
+        cells = read_cells(table, column, numbers)
+        yield from map(text_opener if modality == "text" else opener, cells)

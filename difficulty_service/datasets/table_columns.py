@@ -25,10 +25,6 @@ class TableColumns:
 
     Attributes:
         image: Column with encoded bytes, structs `{bytes, path}` or paths; or with texts.
-        label: Column with labels: integers, booleans or text.
-        label_name: Column with the class names of integer labels, or None.
-        sample_id: Column with the sample ids, or None.
-        split: Column with the splits, or None.
         other_labels: Columns that look like labels too, where the label column was guessed.
         class_names: Names that the schema declares for integer labels; empty if it declares none.
     """
@@ -48,17 +44,7 @@ class TableColumns:
 
 
 def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> TableColumns:
-    """Finds the columns by the options, or by their default names.
-
-    Args:
-        schema: Schema of the table.
-        options: Names of columns, and whether a split is chosen.
-        source: Description of the table, for messages.
-
-    Raises:
-        DatasetError: A column is missing or has an unsuitable type, or several columns may be the
-            label column and none has a usual name.
-    """
+    """Finds the columns by the options, or by their default names."""
     _refuse_duplicates(schema, options, source)
     image = _text_column(schema, options, source) or _image_column(schema, options, source)
     label, *other_labels = _label_columns(schema, options.label_column, source)
@@ -83,7 +69,10 @@ def columns_asked_for(options: DatasetOptions) -> tuple[tuple[str, str], ...]:
 
 
 def _image_column(schema: pa.Schema, options: DatasetOptions, source: str) -> str:
-    image = _find(schema, options.image_column, _images_first(schema), ("image", source))
+    present = [name for name in IMAGE_NAMES if name in schema.names]
+    usual = [name for name in present if holds_bytes(schema.field(name).type)]
+    usual += [name for name in present if holds_text(schema.field(name).type)]
+    image = _find(schema, options.image_column, usual, ("image", source))
     kind = schema.field(image).type
     if not (holds_bytes(kind) or holds_text(kind)):
         raise DatasetError(
@@ -156,13 +145,8 @@ def _declared_class_names(schema: pa.Schema, label: str) -> tuple[str, ...]:
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return tuple(map(str, features[label]["names"]))
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        RecursionError,
-    ):  # another writer, or a column of another kind
-        return ()
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return ()  # of another writer, or of a column of another kind
 
 
 def path_columns(schema: pa.Schema, image: str) -> list[str]:
@@ -193,12 +177,6 @@ def _label_name(schema: pa.Schema, label: str, label_column: str | None) -> str 
     usual = label_column is None or label_column in LABEL_NAMES[:1]
     name = "label_name" if usual else f"{label}_name"
     return name if name in schema.names and holds_text(schema.field(name).type) else None
-
-
-def _images_first(schema: pa.Schema) -> list[str]:
-    present = [name for name in IMAGE_NAMES if name in schema.names]
-    usable = [name for name in present if holds_text(schema.field(name).type)]
-    return [name for name in present if holds_bytes(schema.field(name).type)] + usable
 
 
 def _find(
@@ -251,17 +229,7 @@ def holds_text(data_type: pa.DataType) -> bool:
 def sample_ids_of(
     texts: pa.Table, columns: TableColumns, row_names: Iterable[str], describe: Describe
 ) -> list[str]:
-    """The ids of the rows: the text of the id column, or `file#row`.
-
-    Args:
-        texts: All columns except the images. Shape (samples,) each.
-        columns: Names of the columns.
-        row_names: `file#row` of every row; used only without an id column.
-        describe: Function that returns `file#row` of one row, for messages.
-
-    Raises:
-        DatasetError: An id is null, or of a type that cannot be converted to text.
-    """
+    """The ids of the rows: the text of the id column, or `file#row`."""
     if columns.sample_id is None:
         return list(row_names)
     ids = texts.column(columns.sample_id)

@@ -137,7 +137,6 @@ class TarMember:
 
     Attributes:
         offset: Offset of the first byte in the decompressed archive.
-        size: Size in bytes.
         problem: Reason why the member cannot be read; None if it can.
         text: Content of a `.cls` or `.json` member; None for others.
     """
@@ -150,23 +149,12 @@ class TarMember:
 
 @dataclass(frozen=True)
 class TarSample:
-    """A sample of an archive.
-
-    Attributes:
-        key: Common start of the names of its members.
-        label: Label, an integer or text.
-        label_name: Class name of an integer label, or None.
-        offset: Offset of the image's first byte in the decompressed archive.
-        size: Size of the image in bytes; 0 if there is no image.
-        problem: Reason why there is no readable image; None if there is one.
-    """
+    """A sample of an archive; without an image, the member has no size but a problem."""
 
     key: str
     label: int | str
     label_name: str | None
-    offset: int
-    size: int
-    problem: str | None
+    image: TarMember
 
 
 @dataclass(frozen=True)
@@ -174,8 +162,6 @@ class TarIndex:
     """The content of an archive.
 
     Attributes:
-        samples: Samples with a label, in the order of their images.
-        skipped: Keys of the others, with the reason.
         labels: Where the labels come from: `.cls` or a key of the `.json` members; and then the
             other keys that look like labels, where the key was guessed.
     """
@@ -186,22 +172,15 @@ class TarIndex:
 
 
 def read_tar_index(file: StoredFile, label_key: str | None) -> TarIndex:
-    """Reads the samples of an archive.
-
-    Args:
-        file: Path and size of the archive.
-        label_key: Key of the label in `.json` members; None to try the default names.
-
-    Raises:
-        DatasetError: The archive is damaged or truncated, or several keys may be the label and
-            none has a usual name.
-        DuplicateSampleId: A key has two members with the same extension.
-    """
+    """Reads the samples of an archive."""
     groups: dict[str, dict[str, TarMember]] = {}
     length = 0
     try:
         with open_tar(file.place) as archive:
-            for header in _visible_headers(archive):
+            for header in read_headers(archive):
+                is_hidden = header.name.rpartition("/")[2].startswith((".", "__"))
+                if header.isdir() or is_hidden:
+                    continue
                 length += len(_add(groups, header, archive, file.place.name))
                 if length > _MAX_TEXTS_BYTES:
                     raise tarfile.ReadError(f"labels of more than {_MAX_TEXTS_BYTES:,} characters")
@@ -219,19 +198,14 @@ def read_tar_index(file: StoredFile, label_key: str | None) -> TarIndex:
         labels = max(labels, sources, key=len)
         label = _label(group, values, sources)
         if isinstance(label, int | str):
-            samples.append(_sample(key, group, label, values))
+            label = int(label) if isinstance(label, int) else label
+            name = values.get("label_name")
+            name = name if isinstance(name, str) else None
+            samples.append(TarSample(key, label, name, _image(group)))
         else:
             skipped.append((key, problem or _label_problem(label, label_key)))
     _refuse_guess(labels, file.place.name)
-    return TarIndex(sorted(samples, key=lambda sample: sample.offset), skipped, labels)
-
-
-def _visible_headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:
-    """Headers except folders and hidden names; the caller may seek in the archive."""
-    for member in read_headers(archive):
-        name = member.name.rpartition("/")[2]
-        if not member.isdir() and not name.startswith((".", "__")):
-            yield member
+    return TarIndex(sorted(samples, key=lambda sample: sample.image.offset), skipped, labels)
 
 
 def _add(
@@ -240,11 +214,7 @@ def _add(
     archive: BinaryIO,
     tar_name: str,
 ) -> str:
-    """Adds a member to the group of its key: `a/7` and `seg.png` for `./a/7.seg.png`.
-
-    Returns:
-        Text of a label member, otherwise "".
-    """
+    """Adds a member to the group of its key, `a/7` for `./a/7.seg.png`; gives its text if any."""
     folder, slash, name = as_text(header.name).removeprefix("./").rpartition("/")
     stem, _, extension = name.partition(".")
     key, extension = folder + slash + stem, extension.lower()
@@ -268,21 +238,6 @@ def _read_text(header: tarfile.TarInfo, archive: BinaryIO) -> str:
         )
     archive.seek(header.offset_data)
     return archive.read(header.size).decode("utf-8", "backslashreplace").strip()
-
-
-def _sample(
-    key: str, group: dict[str, TarMember], label: int | str, values: dict[str, object]
-) -> TarSample:
-    name = values.get("label_name")
-    image = _image(group)
-    return TarSample(
-        key=key,
-        label=int(label) if isinstance(label, int) else label,
-        label_name=name if isinstance(name, str) else None,
-        offset=image.offset,
-        size=image.size,
-        problem=image.problem,
-    )
 
 
 def _json_values(group: dict[str, TarMember]) -> tuple[dict[str, object], str | None]:

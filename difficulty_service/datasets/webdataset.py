@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, ImageError
-from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.image_openers import open_bytes, refusing
 from difficulty_service.datasets.labels import Describe, index_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
@@ -34,10 +34,7 @@ class _Members:
     """The locations of the images, ascending by archive and offset.
 
     Attributes:
-        files: Archives.
-        archives: Index of the archive of each sample. Shape (samples,).
         offsets: Offset of the first byte in the decompressed archive. Shape (samples,).
-        sizes: Size of the image in bytes. Shape (samples,).
         problems: Reason by position, for samples without a readable image.
     """
 
@@ -51,27 +48,10 @@ class _Members:
 def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     """Opens one tar, the tars that match a glob, or those in a folder, in sorted order.
 
-    Args:
-        location: Path, URI or glob.
-        options: Options, of which the limit, the shard size and the label column apply; the latter
-            is the key of the label in `.json` members.
-
-    Raises:
-        DatasetError: A tar is damaged, no sample has a label, or labels are invalid.
-        DuplicateSampleId: Two samples have the same key.
+    The label column is the key of the label in `.json` members.
     """
     check_options(options, "WebDataset tars", ("split", "image_column", "id_column"))
-    files = [
-        f
-        for f in find_files(location, options.boundary)
-        if f.place.name.lower().endswith(TAR_EXTENSIONS)
-    ]
-    if not files:
-        raise DatasetError(
-            f"{location!r} holds no tar",
-            f"expected files ending in {', '.join(TAR_EXTENSIONS)}",
-            parameter="location",
-        )
+    files = find_files_ending(location, options.boundary, TAR_EXTENSIONS, "tar")
     indices = [read_tar_index(file, options.label_column) for file in files]
     samples = [sample for index in indices for sample in index.samples]
     archives = [archive for archive, index in enumerate(indices) for _ in index.samples]
@@ -84,7 +64,14 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     values, names = _labels(samples, describe)
     labels = index_labels(values, names, "the label", describe)
     rows = labels.rows.tolist()
-    members = _members(files, [archives[row] for row in rows], [samples[row] for row in rows])
+    images = [samples[row].image for row in rows]
+    members = _Members(
+        files=tuple(files),
+        archives=np.array([archives[row] for row in rows], dtype=np.int32),
+        offsets=np.array([image.offset for image in images], dtype=np.int64),
+        sizes=np.array([image.size for image in images], dtype=np.int64),
+        problems={i: image.problem for i, image in enumerate(images) if image.problem},
+    )
     listing = Listing(
         labels.class_names,
         [samples[row].key for row in rows],
@@ -103,24 +90,10 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     return build_dataset(location, options, listing, open_at, describe_sample)
 
 
-def _members(files: list[StoredFile], archives: list[int], samples: list[TarSample]) -> _Members:
-    return _Members(
-        files=tuple(files),
-        archives=np.array(archives, dtype=np.int32),
-        offsets=np.array([sample.offset for sample in samples], dtype=np.int64),
-        sizes=np.array([sample.size for sample in samples], dtype=np.int64),
-        problems={i: sample.problem for i, sample in enumerate(samples) if sample.problem},
-    )
-
-
 def _labels(
     samples: list[TarSample], describe: Describe
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Labels and class names as columns.
-
-    Raises:
-        DatasetError: Some labels are integers and some are text.
-    """
+    """Labels and class names as columns."""
     numbers = [isinstance(sample.label, int) for sample in samples]
     if any(numbers) and not all(numbers):
         one, other = numbers.index(True), numbers.index(False)

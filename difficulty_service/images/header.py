@@ -1,17 +1,22 @@
-"""Reads one encoded image and its header, without decoding any pixels.
+"""Reads one encoded image: its header, and with PIL its pixels, as upright RGB of eight bits.
 
-Refuses images that would take minutes to decode, although they have few bytes or pixels.
+Images are refused by their header that would take minutes to decode, although they have few bytes
+or pixels. Imports no torch.
 """
 
+import contextlib
 import functools
 import importlib
 import io
 import os
+import struct
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from PIL import Image, ImageFile
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ExifTags, Image, ImageFile
 
 from difficulty_service.base.errors import ImageError, Setting
 
@@ -31,15 +36,7 @@ INTERPRETED = {"ppm_plain": "a PPM with numbers as text", "bmp_rle": "a run-leng
 
 
 def refuse_slow(data: bytes, header: ImageFile.ImageFile) -> None:
-    """Checks an image before it is decoded; one that is slow by accident is among the refused.
-
-    Args:
-        data: The whole encoded image.
-        header: The image after its header was parsed.
-
-    Raises:
-        ImageError: The image would take too long.
-    """
+    """Checks an image before it is decoded; one that is slow by accident is among the refused."""
     if "progressive" in header.info:
         # Inside a scan 0xFF is escaped; the only others are those of an embedded preview.
         scans = data.count(START_OF_SCAN)
@@ -48,7 +45,8 @@ def refuse_slow(data: bytes, header: ImageFile.ImageFile) -> None:
                 f"a progressive JPEG with {scans} scans, more than the {MAX_SCANS} allowed",
                 "save it again, as any program that shows it can",
             )
-    kind = INTERPRETED.get(_decoder(header))
+    tiles = getattr(header, "tile", [])
+    kind = INTERPRETED.get(str(tiles[0][0])) if tiles else None
     width, height = header.size
     if kind is not None and width * height > MAX_INTERPRETED_PIXELS:
         raise ImageError(
@@ -56,12 +54,6 @@ def refuse_slow(data: bytes, header: ImageFile.ImageFile) -> None:
             "allowed for this kind",
             "save it as PNG",
         )
-
-
-def _decoder(header: ImageFile.ImageFile) -> str:
-    """Name of the decoder of an image in PIL; empty where its plugin names none."""
-    tiles = getattr(header, "tile", [])
-    return str(tiles[0][0]) if tiles else ""
 
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "HEIF", "AVIF")
@@ -82,12 +74,7 @@ Plugin = Callable[[BinaryIO, str], ImageFile.ImageFile]
 def read_encoded(opener: "ImageOpener", max_pixels: int = DEFAULT_MAX_PIXELS) -> bytes:
     """Reads a whole file after checking its size and its first bytes.
 
-    Args:
-        opener: Opens the encoded image.
-        max_pixels: Maximum number of pixels; the file may have 8 bytes per pixel plus 16 MiB.
-
-    Raises:
-        ImageError: The file is empty, too large, of no accepted format, or cannot be read.
+    The file may have 8 bytes per pixel plus 16 MiB.
     """
     limit = max_pixels * BYTES_PER_PIXEL + METADATA_BYTES
     try:
@@ -166,18 +153,9 @@ def plugins() -> dict[str, tuple[Plugin, Callable[[bytes], bool | str]]]:
     """The plugin and the signature check for each accepted format; HEIF if it is installed."""
     Image.init()
     found: dict[str, Any] = dict(Image.OPEN)
-    if (heif := heif_plugin()) is not None:
-        found["HEIF"] = (heif, is_heif)
+    with contextlib.suppress(ImportError, OSError):  # not installed, or it cannot be loaded
+        found["HEIF"] = (importlib.import_module("pillow_heif").HeifImageFile, is_heif)
     return {name: found[name] for name in FORMATS if name in found}
-
-
-def heif_plugin() -> Plugin | None:
-    """The plugin of pillow-heif; None where the package is not installed or cannot be loaded."""
-    try:
-        plugin: Plugin = importlib.import_module("pillow_heif").HeifImageFile
-    except (ImportError, OSError):
-        return None
-    return plugin
 
 
 def is_heif(head: bytes) -> bool:
@@ -212,3 +190,90 @@ def silence_pil_warnings() -> None:
 def one_line(error: BaseException) -> str:
     """Text of an error without line breaks, or the name of its type if it has no text."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+FULL_RANGE_16 = ("I;16", "I;16L", "I;16B", "I;16N")
+PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
+SWAPPED_SIDES = (5, 6, 7, 8)
+DAMAGED_METADATA = (
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    OSError,
+    EOFError,
+    struct.error,
+)
+TRANSPOSES = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def decode_to_pil(header: ImageFile.ImageFile) -> Image.Image:
+    """Decodes the first frame with PIL to an upright RGB image."""
+    try:
+        header.load()
+        image = to_rgb(header)
+    except ImageError:
+        raise
+    except Exception as error:
+        raise ImageError(f"cannot be decoded: {one_line(error)}") from error
+    transpose = TRANSPOSES.get(orientation(header))
+    return image if transpose is None else image.transpose(transpose)
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Converts to three channels of eight bits: repeats grey, drops alpha, scales wide values.
+
+    PIL's own conversion clips 16-bit values at 255, which turns most such images white.
+    """
+    if image.mode in FULL_RANGE_16 or (image.mode == "I" and image.format == "PPM"):
+        image = Image.fromarray((np.asarray(image).astype(np.int32) >> 8).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        image = Image.fromarray(stretch(np.asarray(image)))
+    elif image.mode in PREMULTIPLIED:
+        image = image.convert(PREMULTIPLIED[image.mode])
+    image.info.pop("transparency", None)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def stretch(values: NDArray[np.int32] | NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Maps the smallest finite value to 0 and the largest to 255: no range is standard here."""
+    finite = np.isfinite(values)
+    if not finite.any():
+        raise ImageError("no pixel has a finite value")
+    low, high = float(values[finite].min()), float(values[finite].max())
+    scaled = (np.nan_to_num(values.astype(np.float64), nan=low) - low) / max(high - low, 1e-300)
+    return np.rint(scaled.clip(0, 1) * 255).astype(np.uint8)
+
+
+def orientation(image: ImageFile.ImageFile) -> int:
+    """EXIF orientation, 1 to 8, where 1 is upright and 5 to 8 swap the sides.
+
+    Only the EXIF block counts, as in browsers and torchcodec; PIL would also read XMP. For TIFF
+    the answer is always 1, because PIL rotates those while it decodes. An image with a damaged
+    block counts as upright.
+    """
+    block = image.info.get("exif")
+    if not isinstance(block, bytes) or image.format == "TIFF":
+        return 1
+    exif = Image.Exif()
+    try:
+        exif.load(block)
+        value = exif.get(ExifTags.Base.Orientation, 1)
+    except DAMAGED_METADATA:
+        return 1
+    return value if value in TRANSPOSES else 1
+
+
+def upright_shape(header: ImageFile.ImageFile) -> tuple[int, int]:
+    """Height and width after the EXIF orientation is applied."""
+    width, height = header.size
+    return (width, height) if orientation(header) in SWAPPED_SIDES else (height, width)

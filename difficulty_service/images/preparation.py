@@ -17,34 +17,36 @@ Everything here is thread-safe. Torch would start a thread pool in each calling 
 
 torchvision is imported where it is used: loading it takes more than two seconds, and images of the
 right size and features that are known already need none of it.
-
-Random crops and flips that depend only on the seed, the sample and the run.
 """
 
+import functools
+import importlib
+import importlib.metadata
 import math
 import os
 import random
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.images.decoding import decode_to_tensor, decoder_name
 from difficulty_service.images.header import (
     DEFAULT_MAX_PIXELS,
+    decode_to_pil,
     one_line,
     open_header,
     read_encoded,
+    upright_shape,
 )
-from difficulty_service.images.pil_decoding import decode_to_pil
 
 if TYPE_CHECKING:
     from difficulty_service.images.corruptions import Corruption
@@ -55,12 +57,7 @@ MIN_RATIO, MAX_RATIO = 3 / 4, 4 / 3
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Options of augmentation.
-
-    Attributes:
-        runs: Number of random views of each image, at least 1; runs are numbered from 1.
-        seed: Seed of the random crops and flips.
-    """
+    """Options of augmentation: random views of each image, numbered from 1, at least one."""
 
     runs: int
     seed: int = 0
@@ -80,10 +77,7 @@ class Crop:
 def draw_crop(height: int, width: int, key: str) -> Crop:
     """Draws 35 to 100 % of the area at an aspect ratio of 3/4 to 4/3, clipped to the image.
 
-    Args:
-        height: Height of the image, in pixels.
-        width: Width of the image, in pixels.
-        key: Seed of this crop: equal keys give equal crops on any machine and in any thread.
+    Equal keys give equal crops on any machine and in any thread.
     """
     generator = random.Random(key)  # noqa: S311
     area = height * width * generator.uniform(MIN_AREA, 1)
@@ -97,11 +91,6 @@ def draw_crop(height: int, width: int, key: str) -> Crop:
         width=crop_width,
         mirrored=bool(generator.getrandbits(1)),
     )
-
-
-def crop_key(augmentation: Augmentation, sample_id: str, run: int) -> str:
-    """Key of one view of one sample; the id comes last because it may contain any character."""
-    return f"{augmentation.seed}/{run}/{sample_id}"
 
 
 __all__ = [
@@ -129,13 +118,7 @@ def read_image(
 
     Only the formats in `header.FORMATS` are decoded, whatever the file is called.
 
-    Args:
-        opener: Opens the encoded image; `functools.partial(io.BytesIO, data)` for bytes in memory.
-        mode: `fast` for a tensor, `exact` for a PIL image.
-        max_pixels: Maximum number of pixels; the header is checked before anything is decoded.
-
-    Returns:
-        A uint8 tensor of shape (3, height, width) in mode `fast`, an RGB PIL image in `exact`.
+    A uint8 tensor of shape (3, height, width) in mode `fast`, an RGB PIL image in `exact`.
 
     Raises:
         ImageError: The file is empty, not an image, of another format, damaged or too large. The
@@ -155,11 +138,8 @@ def prepare(
 ) -> Tensor:
     """Reads one image, corrupts it if asked, resizes its shorter side and crops the centre.
 
-    Returns:
-        Uint8, stored in memory as (size, size, 3). Shape (3, size, size).
-
-    Raises:
-        ImageError: As for `read_image`, or the resized image would exceed `max_pixels`.
+    Raises ImageError as `read_image` does, or where the resized image would exceed `max_pixels`.
+    Uint8, stored in memory as (size, size, 3). Shape (3, size, size).
     """
     decoded = _corrupted(read_image(opener, mode, max_pixels), corruption)
     height, width = size_of(decoded)
@@ -195,18 +175,14 @@ def prepare_runs(  # noqa: PLR0913, PLR0917 - one parameter for each step
     """Reads one image once, corrupts it if asked, and makes all its random crops and flips.
 
     A view depends only on the augmentation's seed, the sample's id and the number of the run, so
-    the first views are the same however many runs there are.
-
-    Returns:
-        Uint8, stored in memory as (runs, size, size, 3). Shape (runs, 3, size, size).
-
-    Raises:
-        ImageError: As for `read_image`.
+    the first views are the same however many runs there are. Uint8, stored in memory as (runs,
+    size, size, 3). Shape (runs, 3, size, size).
     """
     decoded = _corrupted(read_image(opener, mode, max_pixels), corruption)
     height, width = size_of(decoded)
     crops = [
-        draw_crop(height, width, crop_key(augmentation, sample_id, run))
+        # The id comes last because it may contain any character.
+        draw_crop(height, width, f"{augmentation.seed}/{run}/{sample_id}")
         for run in range(1, augmentation.runs + 1)
     ]
     return stack([apply_crop(decoded, crop, preprocessing) for crop in crops])
@@ -266,13 +242,8 @@ def stack(views: Sequence[Tensor]) -> Tensor:
 def normalise(images: Tensor, preprocessing: Preprocessing, dtype: torch.dtype) -> Tensor:
     """Computes (x / 255 - mean) / std in float32 on the images' device, then rounds to `dtype`.
 
-    Args:
-        images: Uint8; fastest in the layout of `stack`. Shape (samples, 3, size, size).
-        preprocessing: Mean and standard deviation of each channel.
-        dtype: dtype of the result.
-
-    Returns:
-        Channels last. Shape (samples, 3, size, size).
+    The images are uint8, fastest in the layout of `stack`; the result has channels last.
+    Shape (samples, 3, size, size).
     """
     images = images.contiguous(memory_format=torch.channels_last)
 
@@ -298,3 +269,58 @@ def set_up_decoding_thread() -> None:
         # A process under `nice` may already be lower, and raising a priority needs privileges.
         niceness = max(DECODER_NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+
+
+PNG_BIT_DEPTH_OFFSET = 24
+EIGHT_BITS = 8
+
+
+def decode_to_tensor(data: bytes, header: ImageFile.ImageFile) -> Tensor:
+    """Decodes with torchcodec if it is installed and the image is plain, otherwise with PIL.
+
+    Uint8, upright, stored in memory as (height, width, 3). Shape (3, height, width).
+    """
+    decode = torchcodec_decoder()
+    if decode is not None and is_plain(data, header):
+        try:
+            # Given bytes, it would replace the warning filters, which all threads share.
+            decoded = decode(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        except (RuntimeError, ValueError):
+            decoded = None  # PIL decides about damaged images and gives better reasons.
+        if decoded is not None and decoded.shape == (3, *upright_shape(header)):
+            return decoded
+    return torch.from_numpy(np.array(decode_to_pil(header))).permute(2, 0, 1)
+
+
+def is_plain(data: bytes, header: ImageFile.ImageFile) -> bool:
+    """Whether torchcodec is known to give exactly the pixels that PIL gives.
+
+    PNG images with a colour profile go to PIL because libpng warns about bad profiles on stderr.
+    """
+    if header.format in ("JPEG", "MPO"):  # MPO is a JPEG followed by further images.
+        return header.mode in ("L", "RGB")
+    if header.format not in ("PNG", "WEBP") or getattr(header, "is_animated", False):
+        return False
+    if header.format == "WEBP":
+        return True
+    return data[PNG_BIT_DEPTH_OFFSET] <= EIGHT_BITS and "icc_profile" not in header.info
+
+
+@functools.cache
+def torchcodec_decoder() -> Callable[[Tensor], Tensor] | None:
+    """Torchcodec's image decoder, or None if it is missing or incompatible with this torch.
+
+    The decoder takes the encoded bytes as a uint8 tensor.
+    """
+    try:
+        decoders = importlib.import_module("torchcodec.decoders")
+    except (ImportError, OSError, RuntimeError):
+        return None
+    decoder: Callable[[Tensor], Tensor] | None = getattr(decoders, "decode_image", None)
+    return decoder
+
+
+def decoder_name() -> str:
+    """Name and version of the library that decodes plain images in mode `fast`."""
+    package = "pillow" if torchcodec_decoder() is None else "torchcodec"
+    return f"{package} {importlib.metadata.version(package)}"

@@ -10,13 +10,13 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.features.description import is_store
 from difficulty_service.features.store import open_store
 from difficulty_service.review.compared import ComparedColumn, compare, read_dataset_column
-from difficulty_service.review.explained import find_explanation
 from difficulty_service.review.map import ImageMap, draw_map, has_tsne
 from difficulty_service.review.stored_images import ImageSource, match_images, open_images
 from difficulty_service.review.writing import (
     DEFAULT_MAX_MB,
     ReportParts,
     WrittenReport,
+    find_explanation,
     require_report_file,
     write_report,
 )
@@ -48,32 +48,13 @@ class ReportOptions:
 
 
 def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
-    """Reads the columns of a score file that a report needs.
-
-    Args:
-        path: Score file.
-        compared: Another column, which is read if the file has it.
-
-    Raises:
-        ScoreFileError: As for `read_scores`.
-    """
+    """Reads the columns of a score file that a report needs, and another one if the file has it."""
     others = () if compared is None else (compared,)
     return read_scores(path, columns_to_read(read_score_schema(path).names, *others))
 
 
 def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> WrittenReport:
-    """Writes the report of a score file.
-
-    Args:
-        scores: Score file with the columns of `read_reported`.
-        path: File to write, which ends in .html.
-        options: What it shows besides the scores.
-
-    Raises:
-        ReportError: The file cannot be written, there is nothing to report, or the column or the
-            features are not there.
-        DifficultyError: The dataset at the given location cannot be read.
-    """
+    """Writes the report of a score file; raises DifficultyError where a part is not there."""
     require_report_file(path, options.max_mb)
     images, notes = _find_images(scores, options)
     explained = None

@@ -6,7 +6,7 @@ Small pictures of samples as data URIs, which a page holds in itself.
 import base64
 import io
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,8 +14,7 @@ from PIL import Image
 
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.threads import map_in_order, num_workers
-from difficulty_service.images.header import open_header
-from difficulty_service.images.pil_decoding import decode_to_pil
+from difficulty_service.images.header import decode_to_pil, open_header
 from difficulty_service.review.stored_images import ImageSource, StoredImage
 from difficulty_service.scores.samples import ScoredSamples
 
@@ -32,13 +31,7 @@ SLOWEST_METHOD = 6
 
 @dataclass(frozen=True)
 class Pictures:
-    """Encoded pictures by sample id.
-
-    Attributes:
-        uris: Data URI of each picture.
-        problems: Reason for each sample without a picture.
-        excerpts: Beginning of each text, where the samples are texts and there are no pictures.
-    """
+    """Encoded pictures, or the beginnings of texts, and reasons for having none, by sample id."""
 
     uris: Mapping[str, str]
     problems: Mapping[str, str]
@@ -48,23 +41,16 @@ class Pictures:
 def read_pictures(
     source: ImageSource, sample_ids: Collection[str], large: Collection[str]
 ) -> Pictures:
-    """Reads and shrinks the images of some samples, without their metadata.
+    """Reads and shrinks the images of some samples, without metadata, or the beginnings of texts.
 
-    Args:
-        source: The dataset.
-        sample_ids: Ids of the samples.
-        large: Ids of those that people look at closely.
-
-    Returns:
-        Pictures, or the beginnings of texts.
+    People look closely at the `large` ones.
     """
-    if source.is_text:
-        return _read_excerpts(source, sample_ids)
     uris: dict[str, str] = {}
     problems: dict[str, str] = {}
-
-    def found() -> Iterator[tuple[str, StoredImage]]:
-        yield from source.images(sample_ids, problems.__setitem__)
+    found = source.images(sample_ids, problems.__setitem__)
+    if source.is_text:
+        excerpts = {key: shorten(text.read().decode()) for key, text in found}
+        return Pictures({}, problems, excerpts)
 
     def encode(item: tuple[str, StoredImage]) -> tuple[str, str, str]:
         sample_id, image = item
@@ -73,18 +59,12 @@ def read_pictures(
         except (ImageError, OSError) as error:
             return sample_id, "", str(error)
 
-    for sample_id, uri, problem in map_in_order(encode, found(), num_workers()):
+    for sample_id, uri, problem in map_in_order(encode, found, num_workers()):
         if problem:
             problems[sample_id] = problem
         else:
             uris[sample_id] = uri
     return Pictures(uris, problems)
-
-
-def _read_excerpts(source: ImageSource, sample_ids: Collection[str]) -> Pictures:
-    problems: dict[str, str] = {}
-    texts = source.images(sample_ids, problems.__setitem__)
-    return Pictures({}, problems, {key: shorten(text.read().decode()) for key, text in texts})
 
 
 def shorten(text: str) -> str:
@@ -96,15 +76,7 @@ def shorten(text: str) -> str:
 
 
 def to_data_uri(data: bytes, size: int) -> str:
-    """A WebP picture of an encoded image, upright and without metadata.
-
-    Args:
-        data: The encoded image.
-        size: Largest number of pixels of the longer side.
-
-    Raises:
-        ImageError: The image cannot be read.
-    """
+    """A WebP picture of an image, upright and without metadata, its longer side up to `size`."""
     header = open_header(data)
     header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
     picture = decode_to_pil(header)
@@ -124,20 +96,11 @@ def dataset_name(location: str) -> str:
 
 @dataclass(frozen=True)
 class Card:
-    """A sample with its picture.
+    """A sample with its picture, as a data URI. Scores that are unknown are NaN.
 
     Attributes:
-        row: Row in the score file.
-        sample_id: Id of the sample.
-        label: Class index.
-        name: Name of its class.
-        nearest: Index of the class that fits best.
         nearest_name: Name of that class; None if it is the label or unknown.
-        margin: Label margin; NaN where there is none.
         doubt: What speaks against the label, as `ScoredSamples.doubts`; NaN where nothing is known.
-        rmd: Relative Mahalanobis distance; NaN where there is none.
-        percentile: Percentile of `rmd`; NaN where there is none.
-        picture: Data URI of its picture; None where there is none.
         problem: Reason why there is no picture; empty where none was read.
         excerpt: Beginning of the sample where it is a text; None for an image.
     """
@@ -184,14 +147,7 @@ def make_cards(
 
 
 def make_card(samples: ScoredSamples, row: int, picture: str | None, problem: str = "") -> Card:
-    """The card of one sample.
-
-    Args:
-        samples: The scores.
-        row: Row of the sample.
-        picture: Address of its picture; None where there is none.
-        problem: Reason why there is none.
-    """
+    """The card of one sample."""
     label, nearest = int(samples.labels[row]), int(samples.nearest[row])
     return Card(
         row=row,

@@ -17,14 +17,13 @@ SMOOTHING = 2.0
 """Standard deviation of the kernel of an outline, in bins."""
 
 
+SHADES = 9
+"""Number of colours of a table of counts."""
+
+
 @dataclass(frozen=True)
 class Scale:
-    """A horizontal axis.
-
-    Attributes:
-        low: Value at the left end.
-        high: Value at the right end, which is larger.
-    """
+    """A horizontal axis."""
 
     low: float
     high: float
@@ -45,16 +44,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a chart.
-
-    Attributes:
-        left: Percentage of the width.
-        width: Percentage of the width.
-        height: Share of the chart's height, up to 1.
-        low: Value at its left end.
-        high: Value at its right end.
-        count: Number of values in it.
-    """
+    """One bar of a chart: percentages of the width, and a height of up to 1."""
 
     left: float
     width: float
@@ -62,6 +52,11 @@ class Bar:
     low: float
     high: float
     count: int
+
+
+def shade_of(value: float, largest: float) -> int:
+    """A shade from 1 to SHADES by the square root of a count or share; 0 for none."""
+    return min(SHADES, 1 + int((value / largest) ** 0.5 * SHADES)) if value else 0
 
 
 def scale_of(values: NDArray[np.float64]) -> Scale | None:
@@ -78,14 +73,7 @@ def scale_of(values: NDArray[np.float64]) -> Scale | None:
 def histogram(
     values: NDArray[np.float64], scale: Scale, bins: int, *, logarithmic: bool = False
 ) -> Sequence[Bar]:
-    """Bars of a histogram; the outermost ones hold the values beyond the scale.
-
-    Args:
-        values: Values; NaN is left out. Shape (samples,).
-        scale: The horizontal axis.
-        bins: Number of bars.
-        logarithmic: Whether the height is the logarithm of the count.
-    """
+    """Bars of a histogram; the outermost ones hold the values beyond the scale."""
     known = values[~np.isnan(values)].clip(scale.low, scale.high)
     counts, edges = np.histogram(known, bins=bins, range=(scale.low, scale.high))
     heights = np.log1p(counts) if logarithmic else counts.astype(np.float64)
@@ -106,11 +94,7 @@ def histogram(
 def densities(
     groups: Sequence[NDArray[np.float64]], scale: Scale, bins: int
 ) -> NDArray[np.float64]:
-    """Smoothed densities of several groups, relative to the highest.
-
-    Returns:
-        Between 0 and 1. Shape (groups, bins).
-    """
+    """Smoothed densities of several groups, relative to the highest. Shape (groups, bins)."""
     reach = math.ceil(3 * SMOOTHING)
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / SMOOTHING) ** 2)
     rows = [

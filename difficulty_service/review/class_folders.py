@@ -42,10 +42,6 @@ def safe_path(sample_id: str, class_name: str) -> PurePosixPath:
 
     The id of a sample in a folder of class folders is its path, of which the part below the class
     is kept. No part is `..`, hidden or absolute.
-
-    Args:
-        sample_id: Id of the sample, which may be any text.
-        class_name: Class of the sample in its dataset.
     """
     parts = [part for part in sample_id.split("/") if part not in ("", ".", "..")]
     if class_name in parts[:-1]:
@@ -55,11 +51,7 @@ def safe_path(sample_id: str, class_name: str) -> PurePosixPath:
 
 
 def extension_of(data: bytes) -> str:
-    """The usual extension of an image, by its first bytes.
-
-    Raises:
-        ImageError: The format is not known.
-    """
+    """The usual extension of an image, by its first bytes."""
     name = find_plugin(data[:SIGNATURE_BYTES])[0]
     return _EXTENSIONS.get(name, f".{name.lower()}")
 
@@ -87,13 +79,7 @@ def _safe(text: str) -> str:
 
 @dataclass(frozen=True)
 class WrittenImages:
-    """What was written to the class folders.
-
-    Attributes:
-        paths: Path of each sample relative to the folder, by its id.
-        num_copied: Number of images that could not be links, because they have no file of their
-            own on this machine.
-    """
+    """Paths of written images by sample id, and the number of those without a file to link to."""
 
     paths: dict[str, str]
     num_copied: int
@@ -103,9 +89,6 @@ class FolderNames:
     """Chooses the path of each image so that no two are the same and none leaves the folder.
 
     A sample that keeps its class also keeps its path below the class; another one gives way to it.
-
-    Args:
-        rows: Samples that are kept: sample_id, label, original_label.
     """
 
     def __init__(self, rows: pa.Table) -> None:
@@ -134,12 +117,7 @@ class FolderNames:
     def path_of(self, sample_id: str, data: bytes) -> PurePosixPath:
         """The path of an image, which no other one gets.
 
-        Args:
-            sample_id: Id of the sample.
-            data: The first bytes of the image, for the extension where the id has none.
-
-        Raises:
-            ImageError: The id has no extension of an image, and the format is not known.
+        The extension is taken from the first bytes where the id has none.
         """
         path = self._wanted(sample_id)
         if not has_image_extension(path.name):
@@ -161,18 +139,7 @@ def write_class_folders(
     *,
     link: bool,
 ) -> WrittenImages:
-    """Copies or links images into the folders of their classes.
-
-    Args:
-        folder: An empty folder.
-        names: Paths of the images.
-        images: Images by the ids of their samples.
-        on_problem: Called with the id and the reason where the format of an image is not known.
-        link: Whether to make symbolic links to the images that have a file of their own.
-
-    Raises:
-        OSError: A file cannot be read or written.
-    """
+    """Copies or links images into the folders of their classes."""
     paths: dict[str, str] = {}
     num_copied = 0
     for sample_id, image in images:

@@ -1,29 +1,26 @@
 """Writes a cleaned dataset: a list of samples as CSV or Parquet, or class folders of images.
 
-Checks of a path before anything is written to it.
+A list is a table that can be scored like any other dataset.
 """
 
 import fnmatch
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv
 
 from difficulty_service.base.errors import CleaningError, DatasetError
-from difficulty_service.base.files import filling
+from difficulty_service.base.files import filling, replacing
+from difficulty_service.base.tables import parquet_writer, write_parquet
+from difficulty_service.datasets.labels import MAX_LABEL, is_text
 from difficulty_service.datasets.storage import resolve
 from difficulty_service.review.class_folders import FolderNames, write_class_folders
 from difficulty_service.review.decisions import Decisions
-from difficulty_service.review.sample_lists import (
-    changed_names,
-    write_csv_list,
-    write_parquet_list,
-    write_table,
-    write_text_list,
-)
-from difficulty_service.review.stored_images import ImageSource, MissingImages
+from difficulty_service.review.stored_images import ImageSource, MissingImages, StoredImage
 
 SAMPLES_FILE = "samples.csv"
 DROPPED_FILE = "dropped.csv"
@@ -37,10 +34,7 @@ class Cleaned:
     """What was written.
 
     Attributes:
-        num_kept: Number of samples in the cleaned dataset.
-        dropped_file: File that lists the other samples, each with its reason.
         has_images: Whether the cleaned dataset has images or their paths and can be scored.
-        warnings: Warnings, one sentence each.
     """
 
     num_kept: int
@@ -50,11 +44,7 @@ class Cleaned:
 
 
 def is_list(out: Path) -> bool:
-    """Whether a cleaned dataset at this path is a list; otherwise it is a folder of images.
-
-    Raises:
-        CleaningError: The extension is that of a file that is not written.
-    """
+    """Whether a cleaned dataset at this path is a list; otherwise it is a folder of images."""
     extension = out.suffix.lower()
     if extension in OTHER_FILES and not out.is_dir():
         raise CleaningError(
@@ -65,19 +55,8 @@ def is_list(out: Path) -> bool:
     return extension in (".csv", ".parquet")
 
 
-def dropped_file_of(out: Path) -> Path:
-    """File that lists the samples that are not in the cleaned dataset."""
-    return out.with_suffix(f".dropped{out.suffix}") if is_list(out) else out / DROPPED_FILE
-
-
 def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> Cleaned:
-    """Writes the kept samples as a list, and beside it a list of the others.
-
-    Args:
-        out: Path of a CSV or Parquet file.
-        decisions: What is decided about each sample.
-        source: The images; None to write a list without them.
-    """
+    """Writes the kept samples as a list, and beside it a list of the others."""
     kept, problems = decisions.kept(), MissingImages()
     if source is None:
         write_table(kept, out)
@@ -88,27 +67,21 @@ def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> C
         else:
             write = write_csv_list if out.suffix.lower() == ".csv" else write_parquet_list
             write(out, kept, images, problems.add)
-    dropped_file = dropped_file_of(out)
+    dropped_file = out.with_suffix(f".dropped{out.suffix}")
     write_table(_with_problems(decisions, problems), dropped_file)
     written = _without(kept, problems)
-    warnings = [
+    warnings = (
         *problems.warnings(),
         *_warn_of_names(out, written),
         *_warn_of_losses(kept, written),
-    ]
-    return Cleaned(len(written), dropped_file, source is not None, tuple(warnings))
+    )
+    return Cleaned(len(written), dropped_file, source is not None, warnings)
 
 
 def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: bool) -> Cleaned:
     """Writes the images of the kept samples into one folder per class.
 
     The folder also gets `samples.csv`, with the path of each sample, and `dropped.csv`.
-
-    Args:
-        out: A folder that does not exist or is empty.
-        decisions: What is decided about each sample.
-        source: The images.
-        link: Whether to link images by their absolute path instead of copying them.
     """
     if source.is_text:
         raise CleaningError(
@@ -122,10 +95,7 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
         images = source.images(kept["sample_id"].to_pylist(), problems.add)
         written = write_class_folders(folder, names, images, problems.add, link=link)
         rows = _without(kept, problems)
-        paths = pa.array(
-            [written.paths[each] for each in rows["sample_id"].to_pylist()], pa.string()
-        )
-        write_table(rows.add_column(1, "path", paths), folder / SAMPLES_FILE)
+        write_table(_with_texts(rows, "path", written.paths), folder / SAMPLES_FILE)
         write_table(_with_problems(decisions, problems), folder / DROPPED_FILE)
     warnings = [
         f"class {label!r} is in the folder {renamed!r}"
@@ -178,16 +148,7 @@ def _warn_of_losses(kept: pa.Table, written: pa.Table) -> list[str]:
 
 
 def check_output(out: Path, inputs: Sequence[Path], location: str | None) -> None:
-    """Refuses to write over a file that is read, or into the dataset.
-
-    Args:
-        out: File or folder to write.
-        inputs: Files that are read.
-        location: Location of the dataset: path, URI or glob; None if there is none.
-
-    Raises:
-        CleaningError: Something would be written over, or the dataset would change.
-    """
+    """Refuses to write over a file that is read, or into the dataset."""
     real = out.resolve()
     if any(real == each.resolve() for each in inputs):
         raise CleaningError(
@@ -202,11 +163,7 @@ def check_output(out: Path, inputs: Sequence[Path], location: str | None) -> Non
 
 
 def check_new_folder(out: Path) -> None:
-    """Refuses a folder that holds something already.
-
-    Raises:
-        CleaningError: There is a file, or a folder that is not empty.
-    """
+    """Refuses a folder that holds something already."""
     if out.is_dir() and not any(out.iterdir()):
         return
     if out.exists() or out.is_symlink():
@@ -223,3 +180,129 @@ def _is_in_dataset(real: Path, location: str) -> bool:
         return False
     dataset = Path(place.path)
     return real.is_relative_to(dataset.resolve()) or fnmatch.fnmatchcase(str(real), place.path)
+
+
+BYTES_PER_GROUP = 64 << 20
+"""Encoded bytes of the images after which a row group is written."""
+
+ROWS_PER_GROUP = 1 << 14
+"""Rows after which a row group is written."""
+
+IMAGE_TYPE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+"""An image inside the table, or the path of its file."""
+
+Cell = dict[str, bytes | str | None]
+Images = Iterable[tuple[str, StoredImage]]
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Writes a table as Parquet, or as CSV where the name ends in `.csv`."""
+    with replacing(path) as temporary:
+        if path.suffix.lower() == ".csv":
+            pyarrow.csv.write_csv(table, temporary)
+        else:
+            write_parquet(temporary, table)
+
+
+def write_text_list(path: Path, rows: pa.Table, texts: Images) -> None:
+    """Writes a CSV or Parquet file with a column `text`."""
+    text_of = {sample_id: text.read().decode() for sample_id, text in texts}
+    write_table(_with_texts(rows, "text", text_of), path)
+
+
+def write_csv_list(
+    path: Path, rows: pa.Table, images: Images, on_problem: Callable[[str, str], None]
+) -> None:
+    """Writes a CSV file with a column `path` of the images that have a file of their own.
+
+    Paths of images below the folder of the file are relative to it, others are absolute.
+    """
+    folder = path.parent.absolute()
+    num_inside = 0
+    paths: dict[str, str] = {}
+    for sample_id, image in images:
+        if image.path is None:
+            num_inside += 1
+            on_problem(
+                sample_id, "its image has no file of its own; Parquet or a folder can hold it"
+            )
+        elif not (text := _path_text(image.path, folder)).isprintable():
+            on_problem(sample_id, f"its path {text!r} cannot be written to CSV")
+        else:
+            paths[sample_id] = text
+    if num_inside and not paths:
+        raise CleaningError(
+            f"{path} would be empty: CSV names files, and no image has a file of its own",
+            "end the name in .parquet, or name a folder",
+            parameter="out",
+        )
+    write_table(_with_texts(rows, "path", paths), path)
+
+
+def _with_texts(rows: pa.Table, name: str, texts: Mapping[str, str]) -> pa.Table:
+    """The rows whose samples have a text, with the texts as their second column."""
+    ids = rows["sample_id"].to_pylist()
+    found = rows.filter(pa.array([sample_id in texts for sample_id in ids], pa.bool_()))
+    column = [texts[sample_id] for sample_id in ids if sample_id in texts]
+    return found.add_column(1, name, pa.array(column, pa.string()))
+
+
+def write_parquet_list(
+    path: Path, rows: pa.Table, images: Images, on_problem: Callable[[str, str], None]
+) -> None:
+    """Writes a Parquet file with a column `image`, a few row groups in memory at a time.
+
+    The column holds the path of an image that has a file of its own, and the bytes of any other.
+    """
+    row_of = {sample_id: row for row, sample_id in enumerate(rows["sample_id"].to_pylist())}
+    folder = path.parent.absolute()
+    schema = rows.schema.insert(1, pa.field("image", IMAGE_TYPE))
+
+    def cells() -> Iterator[tuple[int, Cell]]:
+        for sample_id, image in images:
+            text = None if image.path is None else _path_text(image.path, folder)
+            if text is not None and any("\ud800" <= each <= "\udfff" for each in text):
+                on_problem(sample_id, f"its path {text!r} is not valid Unicode")
+                continue
+            cell = {"bytes": image.data if text is None else None, "path": text}
+            yield row_of[sample_id], cell
+
+    with replacing(path) as temporary, parquet_writer(temporary, schema) as write:
+        for group in _groups(cells()):
+            numbers, structs = zip(*group, strict=True)
+            column = pa.array(structs, IMAGE_TYPE)
+            write(rows.take(pa.array(numbers)).add_column(1, schema.field(1), column))
+
+
+def changed_names(path: Path, labels: list[str]) -> list[str]:
+    """Class names that a CSV file turns into others, because they look like another type."""
+    multiline = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    read = pyarrow.csv.read_csv(path, parse_options=multiline)["label"]
+    if is_text(read.type):
+        return []
+    if not pa.types.is_integer(read.type):
+        return sorted(set(labels))
+    pairs = set(zip(labels, read.to_pylist(), strict=True))
+    return sorted(
+        name for name, number in pairs if name != str(number) or not 0 <= number <= MAX_LABEL
+    )
+
+
+def _groups(cells: Iterator[tuple[int, Cell]]) -> Iterator[list[tuple[int, Cell]]]:
+    """The cells in groups of limited size."""
+    group: list[tuple[int, Cell]] = []
+    size = 0
+    for row, cell in cells:
+        group.append((row, cell))
+        data = cell["bytes"]
+        size += len(data) if isinstance(data, bytes) else 0
+        if size >= BYTES_PER_GROUP or len(group) >= ROWS_PER_GROUP:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _path_text(path: Path, folder: Path) -> str:
+    """A path relative to a folder if it is below it, else absolute."""
+    return os.fspath(path.relative_to(folder) if path.is_relative_to(folder) else path)

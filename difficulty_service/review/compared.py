@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.audit.agreement import error_rate_by_bin, flag_agreement, rank_agreement
-from difficulty_service.audit.columns import (
+from difficulty_service.audit.audit import (
     choose_kind,
     disagreement,
     is_list,
@@ -25,10 +24,12 @@ from difficulty_service.audit.files import read_columns
 from difficulty_service.audit.score_comparison import ScoreComparison
 from difficulty_service.base.errors import AuditError, DifficultyError, ReportError, Setting
 from difficulty_service.base.files import replacing
+from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.review.cards import Pictures, read_pictures
+from difficulty_service.review.charts import shade_of
 from difficulty_service.review.html_page import render_template
-from difficulty_service.review.provenance import describe_provenance
+from difficulty_service.review.sections import describe_provenance
 from difficulty_service.review.stored_images import ImageSource
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import ScoredSamples
@@ -41,12 +42,8 @@ class ComparedColumn:
     """A column of the dataset beside the difficulty.
 
     Attributes:
-        name: Name of the column.
-        meaning: What the numbers are, as a phrase.
         means: Mean in each bin of equal size, the easiest samples first. Shape (bins,).
-        is_share: Whether the numbers are shares between 0 and 1.
         agreement: How far the column agrees with the difficulty, as a sentence.
-        num_samples: Number of samples with a score and a value.
     """
 
     name: str
@@ -58,18 +55,9 @@ class ComparedColumn:
 
 
 def read_dataset_column(dataset: Dataset, column: str, id_column: str | None) -> pa.Table:
-    """A column of a dataset that is a table, with the id of each sample.
+    """The columns `sample_id` and `value` of a dataset that is a table.
 
-    Args:
-        dataset: The dataset.
-        column: Name of the column.
-        id_column: Column with the sample ids; None if every row is a sample.
-
-    Returns:
-        Columns `sample_id` and `value`.
-
-    Raises:
-        ReportError: The dataset is no table, lacks the column, or its rows have no known ids.
+    Without a column of ids every row must be a sample.
     """
     names = [column] if id_column is None else [column, id_column]
     try:
@@ -94,16 +82,7 @@ def read_dataset_column(dataset: Dataset, column: str, id_column: str | None) ->
 
 
 def compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColumn:
-    """Means of a column from the easiest samples to the hardest.
-
-    Args:
-        samples: The scores.
-        table: Columns `sample_id` and `value`.
-        name: Name of the column.
-
-    Raises:
-        ReportError: The column cannot be compared with the scores.
-    """
+    """Means of a column from the easiest samples to the hardest."""
     try:
         return _compare(samples, table, name)
     except AuditError as error:
@@ -118,7 +97,7 @@ def compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColum
 def _compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColumn:
     rows = match_ids(pa.chunked_array([samples.ids]), table["sample_id"], "sample_id")
     joined = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
-    column = _plain(table["value"].take(rows.drop_null()))
+    column = decode_dictionary(table["value"].take(rows.drop_null()))
     labels = samples.labels[joined]
     kind = choose_kind(column, labels)
     if kind == "rank":
@@ -168,12 +147,6 @@ def _votes_elsewhere(
     return 1 - own, f"Share of {name} for another class than the label", True
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_dictionary(column.type):
-        return pc.cast(column, column.type.value_type)
-    return column
-
-
 def bar_heights(compared: ComparedColumn) -> Sequence[float]:
     """Height of each bin's bar as a share of the chart, from 0 up."""
     low = min(0.0, float(compared.means.min()))
@@ -188,9 +161,6 @@ LISTED_CLASSES = 50
 
 LISTED_IDS = 20
 """Number of ids that are listed of samples in one file only."""
-
-SHADES = 9
-"""Number of colours of the table of tenths."""
 
 
 @dataclass(frozen=True)
@@ -209,14 +179,7 @@ def write_comparison(
 ) -> Sequence[str]:
     """Writes a comparison as one page; the file appears whole or not at all.
 
-    Args:
-        path: File to write; an existing one is replaced.
-        comparison: The result.
-        compared: The first and the second file.
-        images: The dataset; None for a page without pictures.
-
-    Returns:
-        Warnings about pictures that cannot be shown, one sentence each.
+    Gives warnings about pictures.
     """
     ids = [move.sample_id for move in comparison.moves]
     pictures = Pictures({}, {}) if images is None else read_pictures(images, ids, ())
@@ -237,9 +200,6 @@ def write_comparison(
 
 
 def shades_of(tenths: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """A shade from 0 to 9 for each cell: 0 for none, otherwise by the square root of its count."""
+    """A shade from 0 to 9 for each cell."""
     largest = max(map(max, tenths))
-    return [
-        [min(SHADES, 1 + int((count / largest) ** 0.5 * SHADES)) if count else 0 for count in row]
-        for row in tenths
-    ]
+    return [[shade_of(count, largest) for count in row] for row in tenths]

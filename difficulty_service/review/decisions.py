@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from difficulty_service.base.errors import CleaningError, Setting
 from difficulty_service.base.wording import count_of, is_or_are, list_names
+from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.review.marks import Mark, MarkedSample
 from difficulty_service.score_columns import COMPUTED_BY, SCORERS, remedy_of
 from difficulty_service.scores.file import ScoreFile
@@ -41,21 +42,11 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Value, Value], Value]] = {
 
 
 def rows_where(condition: str, table: pa.Table) -> pa.ChunkedArray:
-    """Evaluates a condition on each row of a table.
+    """Whether a condition is true of each row of a table, without nulls. Shape (rows,).
 
     A comparison with a missing value is neither true nor false, and such a row is not selected;
     `rmd is null` and `rmd is not null` select by missing values.
 
-    Args:
-        condition: The condition.
-        table: Columns that it may name; those of text may be dictionary-encoded.
-
-    Returns:
-        Whether the condition is true, without nulls. Shape (rows,).
-
-    Raises:
-        CleaningError: The syntax is not allowed, a column is unknown, or values of different types
-            are compared.
     """
     tree = _parse(condition)
     reader = _Reader(condition, table)
@@ -67,11 +58,7 @@ def rows_where(condition: str, table: pa.Table) -> pa.ChunkedArray:
 
 
 def columns_in(condition: str) -> frozenset[str]:
-    """Names of the columns that a condition compares.
-
-    Raises:
-        CleaningError: It is not a Python expression.
-    """
+    """Names of the columns that a condition compares."""
     nodes = ast.walk(_parse(condition))
     return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - {NULL}
 
@@ -159,19 +146,14 @@ class _Reader:
 
     def _column(self, node: ast.Name) -> pa.ChunkedArray:
         if node.id not in self._table.column_names:
-            columns = self._table.column_names
-            remedy = remedy_of(node.id, columns)
             text = () if node.id in COMPUTED_BY else ("; text is written in quotes",)
             raise CleaningError(
                 f"the condition {self._condition!r} names the column {node.id!r}, which the score "
                 "file does not have",
-                *remedy,
+                *remedy_of(node.id, self._table.column_names),
                 *text,
             )
-        column = self._table[node.id]
-        if pa.types.is_dictionary(column.type):
-            return column.cast(column.type.value_type)
-        return column
+        return decode_dictionary(self._table[node.id])
 
     def _refuse(self, node: ast.expr, reason: str) -> CleaningError:
         return _refusal(self._condition, f"cannot be used: {ast.unparse(node)!r} {reason}")
@@ -205,14 +187,7 @@ class CleaningRules:
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """Numbers of samples of one class.
-
-    Attributes:
-        before: Samples with this label in the score file.
-        dropped: Those of them that are dropped.
-        moved_out: Those of them that get another label.
-        moved_in: Samples of other classes that get this label.
-    """
+    """Numbers of samples of one class."""
 
     before: int
     dropped: int
@@ -232,8 +207,6 @@ class Decisions:
     Attributes:
         table: Columns of text: sample_id, label (the final class), original_label, mark (null for a
             sample that no rule names) and reason (why it is dropped; null if it is kept).
-        classes: Counts of each class.
-        warnings: Warnings, one sentence each.
     """
 
     table: pa.Table
@@ -283,10 +256,6 @@ class _Draft:
 def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     """Applies marks and conditions to the samples of a score file.
 
-    Args:
-        scores: All columns of a score file.
-        rules: What decides about the samples.
-
     Raises:
         CleaningError: A condition cannot be evaluated, a mark names an unknown class, or no mark
             belongs to a sample of the score file.
@@ -306,22 +275,19 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     warnings += _apply_marks(draft, rules.marks)
     table = draft.table()
     classes = count_classes(table, list(names.values()))
-    return Decisions(table, classes, (*warnings, *_warn_of_empty(classes)))
+    empty = [name for name, counts in classes.items() if not counts.after]
+    warnings += [f"class {name!r} has no samples left" for name in empty]
+    return Decisions(table, classes, tuple(warnings))
 
 
 def count_classes(table: pa.Table, names: Sequence[str]) -> dict[str, ClassCounts]:
-    """Counts of each class that has samples before or after.
-
-    Args:
-        table: The columns original_label, label and reason of decisions.
-        names: Names of the classes in the order of the result; new classes follow.
-    """
-    is_kept = pc.is_null(table["reason"])
-    kept = table.filter(is_kept)
-    before = _count(table["original_label"])
-    after = _count(kept["label"])
-    kept_before = _count(kept["original_label"])
-    stayed = _count(kept.filter(pc.equal(kept["label"], kept["original_label"]))["label"])
+    """Counts of each class with samples before or after, in the order of the names, then others."""
+    kept = table.filter(pc.is_null(table["reason"]))
+    before = Counter(table["original_label"].to_pylist())
+    after = Counter(kept["label"].to_pylist())
+    kept_before = Counter(kept["original_label"].to_pylist())
+    same = kept.filter(pc.equal(kept["label"], kept["original_label"]))
+    stayed = Counter(same["label"].to_pylist())
     known = [name for name in names if name in before or name in after]
     return {
         name: ClassCounts(
@@ -332,10 +298,6 @@ def count_classes(table: pa.Table, names: Sequence[str]) -> dict[str, ClassCount
         )
         for name in (*known, *sorted((before | after).keys() - set(names)))
     }
-
-
-def _count(labels: pa.ChunkedArray) -> Counter[str]:
-    return Counter(labels.to_pylist())
 
 
 def _refuse_unknown_classes(rules: CleaningRules, names: Sequence[str]) -> None:
@@ -405,8 +367,3 @@ def _apply_marks(draft: _Draft, marks: Mapping[str, MarkedSample]) -> list[str]:
     if not overruled:
         return []
     return [f"{overruled:,} samples that a condition selects follow their mark instead"]
-
-
-def _warn_of_empty(classes: Mapping[str, ClassCounts]) -> list[str]:
-    empty = [name for name, counts in classes.items() if not counts.after]
-    return [f"class {name!r} has no samples left" for name in empty]

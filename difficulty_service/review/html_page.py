@@ -32,13 +32,7 @@ def render_template(
 ) -> str:
     """Fills a template; every value is escaped.
 
-    Args:
-        template: File name of the template.
-        values: Its variables besides `style`, `script` and `policy`.
-        styles: File names of its style sheets, in their order on the page.
-        scripts: File names of its scripts, which share one scope.
-        package: Package whose folders `templates` and `static` have the files; those that it lacks
-            are of this package.
+    What a package lacks in its folders `templates` and `static` is taken from this one.
     """
     style = "".join(_asset(package, name) for name in styles)
     script = "".join(_asset(package, name) for name in scripts)
@@ -50,11 +44,7 @@ def render_template(
 
 @cache
 def environment_of(package: str) -> Environment:
-    """The environment of the templates of a package, with the filters that all pages share.
-
-    Args:
-        package: Package with a folder `templates`; those that it lacks are of this package.
-    """
+    """The environment of the templates of a package, with the filters that all pages share."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, PACKAGE))]),
         autoescape=True,

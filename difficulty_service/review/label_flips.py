@@ -3,7 +3,7 @@
 Features with other labels than those that are stored with them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.base.tables import to_numpy
-from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import OpenPart
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
@@ -21,61 +20,22 @@ from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.rows import match_classes, score_rows
 
 
-@dataclass(frozen=True)
 class RelabelledFeatures:
-    """A feature source that is another one with its labels replaced.
+    """A feature source that is another one with its labels replaced, those of all rows by part."""
 
-    Attributes:
-        source: The other source.
-        labels: Class indices of all rows of each part.
-    """
-
-    source: FeatureSource
-    labels: Sequence[Tensor]
-
-    @property
-    def description(self) -> FeatureDescription:
-        """As for the other source, with its fingerprint."""
-        return self.source.description
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Name of each class index."""
-        return self.source.class_names
-
-    @property
-    def num_parts(self) -> int:
-        """Number of parts."""
-        return self.source.num_parts
-
-    @property
-    def runs(self) -> int:
-        """Number of rows per sample."""
-        return self.source.runs
-
-    @property
-    def part_rows(self) -> int:
-        """Maximum number of rows of a part."""
-        return self.source.part_rows
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings about the samples."""
-        return self.source.warnings
-
-    def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
-        """All rows, about `num_rows` at a time, as parts and slices of them."""
-        return self.source.pieces(num_rows)
+    def __init__(self, source: FeatureSource, labels: Sequence[Tensor]) -> None:
+        self._source, self._labels = source, labels
+        self.description, self.warnings = source.description, source.warnings
+        self.class_names, self.runs = source.class_names, source.runs
+        self.num_parts, self.part_rows = source.num_parts, source.part_rows
+        self.pieces = source.pieces
 
     def open_part(
-        self,
-        shard: int,
-        columns: Sequence[str] = ("sample_id", "run"),
-        rows: slice | None = None,
+        self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
     ) -> OpenPart:
         """A part, or some rows of it, with the other labels."""
-        part = self.source.open_part(shard, columns, rows)
-        return replace(part, labels=self.labels[shard][rows or slice(None)])
+        part = self._source.open_part(shard, columns, rows)
+        return replace(part, labels=self._labels[shard][rows or slice(None)])
 
 
 Labels = NDArray[np.int64]
@@ -86,13 +46,7 @@ ChooseClasses = Callable[[Labels, np.random.Generator], Labels]
 
 @dataclass(frozen=True)
 class FlipOptions:
-    """How labels are flipped.
-
-    Attributes:
-        share: Share of the labels that are flipped at a time.
-        repeats: Number of times, each with other labels and a fit of its own.
-        seed: Seed of the choice.
-    """
+    """How labels are flipped, several times, each with other labels and a fit of its own."""
 
     share: float = 0.02
     repeats: int = 3
@@ -104,8 +58,6 @@ class FlippedMargins:
     """Label margins of a dataset, and of samples whose label was flipped before the fit.
 
     Attributes:
-        sample_ids: Id of each sample with a margin.
-        margins: Margins with the given labels. Shape (samples,).
         at_random: Margins of labels that were flipped to any other class. Shape (flips,).
         confused: Margins of labels that were flipped to classes that samples of their class are
             near to, as often as that occurs. Shape (flips,).
@@ -132,21 +84,13 @@ def flip_and_score(store: FeatureSource, fit: FitOptions, options: FlipOptions) 
 
     The Gaussians are fitted anew each time, with the flipped labels, as they would be if these had
     been wrong from the start.
-
-    Args:
-        store: A complete store.
-        fit: Settings of the fits.
-        options: How labels are flipped.
-
-    Raises:
-        StatisticsError: The features allow no trustworthy Gaussian, or there are fewer than two
-            classes.
     """
     given = _compare(store, fit)
     counts = np.bincount(given.labels, minlength=len(store.class_names))
     if (counts > 1).sum() < 2:  # noqa: PLR2004
         raise StatisticsError("labels can be flipped only between two classes of several samples")
-    choices = [_uniform(counts), _by_confusion(given, counts)]
+    uniform = np.tile(counts > 1, (len(counts), 1)).astype(float)
+    choices = [_by_weights(uniform), _by_confusion(given, counts)]
     generator = np.random.default_rng(options.seed)
     num_flips = max(1, round(options.share * len(given.labels)))
     found: list[list[Numbers]] = [[], []]
@@ -156,10 +100,12 @@ def flip_and_score(store: FeatureSource, fit: FitOptions, options: FlipOptions) 
             labels = given.labels.copy()
             labels[rows] = choose(labels[rows], generator)
             margins.append(_compare(_with_labels(store, labels), fit).margins[rows])
-    at_random, confused = (_known(np.concatenate(margins)) for margins in found)
+    at_random, confused = (np.concatenate(margins) for margins in found)
     known = ~np.isnan(given.margins)
     ids = [each for each, is_known in zip(given.sample_ids, known, strict=True) if is_known]
-    return FlippedMargins(ids, given.margins[known], at_random, confused)
+    return FlippedMargins(
+        ids, given.margins[known], at_random[~np.isnan(at_random)], confused[~np.isnan(confused)]
+    )
 
 
 def _compare(store: FeatureSource, fit: FitOptions) -> _Compared:
@@ -179,10 +125,6 @@ def _with_labels(store: FeatureSource, labels: Labels) -> FeatureSource:
     rows = torch.from_numpy(labels).repeat_interleave(store.runs)
     lengths = [len(store.open_part(shard, []).labels) for shard in range(store.num_parts)]
     return RelabelledFeatures(store, rows.split(lengths))
-
-
-def _uniform(counts: Labels) -> ChooseClasses:
-    return _by_weights(np.tile(counts > 1, (len(counts), 1)).astype(float))
 
 
 def _by_confusion(given: _Compared, counts: Labels) -> ChooseClasses:
@@ -210,10 +152,6 @@ def _by_weights(weights: Numbers) -> ChooseClasses:
         )
 
     return choose
-
-
-def _known(margins: Numbers) -> Numbers:
-    return margins[~np.isnan(margins)]
 
 
 def _integers(columns: Sequence[NDArray[np.int32]]) -> Labels:

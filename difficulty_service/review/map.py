@@ -4,6 +4,7 @@ Drawing a map needs torch, showing one does not.
 """
 
 import base64
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -18,6 +19,61 @@ from difficulty_service.scores.samples import ScoredSamples
 if TYPE_CHECKING:
     from difficulty_service.features.store import FeatureStore
     from difficulty_service.gaussians.gaussian import Gaussians
+
+MAX_DIRECTIONS = 50
+"""Number of directions; more discriminants separate hardly more classes."""
+
+
+def discriminants(gaussians: "Gaussians") -> NDArray[np.float64]:
+    """Whitened directions, the one in which class means differ most first. Shape (rank, count)."""
+    means = gaussians.whitened_means.numpy()
+    counts = gaussians.moments.counts.numpy().astype(np.float64)
+    used = counts > 0
+    weighted = means[used] * np.sqrt(counts[used] / counts.sum())[:, None]
+    if not np.isfinite(weighted).all():
+        return np.empty((means.shape[1], 0))
+    _, spread, directions = np.linalg.svd(weighted, full_matrices=False)
+    kept = spread > 1e-6 * spread[0]
+    return directions[kept][: min(MAX_DIRECTIONS, int(used.sum()) - 1)].T
+
+
+def similarity_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
+    """Up to MAX_DIRECTIONS orthonormal whitened directions by which images are compared.
+
+    The discriminants come first. Few classes have too few of them to tell the images of one class
+    apart, so those directions follow in which the images of a class differ most before whitening.
+    Shape (rank, count).
+    """
+    between = discriminants(gaussians)
+    # A direction with a large variance is one that the whitening map shrinks much.
+    left, _, _ = np.linalg.svd(gaussians.within.whitening.numpy(), full_matrices=False)
+    within = left[:, ::-1][:, :MAX_DIRECTIONS]
+    directions, _ = np.linalg.qr(np.hstack([between, within]))
+    count = min(MAX_DIRECTIONS, gaussians.within.rank)
+    return np.asarray(directions[:, :count])
+
+
+def coordinates(
+    store: "FeatureStore", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
+) -> Iterator[tuple[pa.Array, NDArray[np.float64]]]:
+    """Ids of every `step`-th sample, and coordinates of shape (samples, count), part by part.
+
+    Of several augmentation runs, only the first one is read.
+    """
+    # The product with the whitening map is that of few directions here, not of all.
+    unwhitened = gaussians.within.whitening.numpy().T @ directions
+    origin = gaussians.mean.numpy()
+    seen = 0
+    for shard in range(store.num_parts):
+        part = store.read_part(shard)
+        first = (part.runs == part.runs.min()) if len(part.runs) else part.runs.bool()
+        places = first.nonzero().flatten()
+        chosen = places[-seen % step :: step]
+        seen += len(places)
+        ids = pa.array([part.sample_ids[place] for place in chosen.tolist()], pa.string())
+        prepared = gaussians.prepare(part.features[chosen]).double().numpy()
+        yield ids, (prepared - origin) @ unwhitened
+
 
 MAX_POINTS = 20_000
 SEED = 0
@@ -35,10 +91,8 @@ class ImageMap:
     """Positions of samples on a plane.
 
     Attributes:
-        rows: Rows of the samples. Shape (points,).
         positions: Between 0 and 1. Shape (points, 2).
         method: How they were found, as a phrase.
-        num_samples: Number of samples that they were chosen from.
     """
 
     rows: NDArray[np.int64]
@@ -47,12 +101,7 @@ class ImageMap:
     num_samples: int
 
     def data(self, samples: ScoredSamples, address: str | None = None) -> dict[str, object]:
-        """The points as the page's script reads them: packed numbers, ids, names of classes.
-
-        Args:
-            samples: The scores.
-            address: Path below which each image has a page, by its row; None without such pages.
-        """
+        """The points as the page's script reads them: packed numbers, ids, names of classes."""
         labels = samples.labels[self.rows]
         order = np.argsort(-np.bincount(labels, minlength=1), kind="stable")
         rank = np.empty_like(order)
@@ -83,21 +132,11 @@ def has_tsne() -> bool:
 def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
     """Places samples by the directions in which classes differ most.
 
+    None where there are fewer than three classes or ten samples to place.
+
     Uses t-SNE where openTSNE is installed, otherwise the first two discriminants.
-
-    Args:
-        samples: The scores.
-        store: Features of the same samples.
-
-    Returns:
-        None where there are fewer than three classes or ten samples to place.
-
-    Raises:
-        FeatureStoreError: A part of the store is damaged.
-        StatisticsError: No Gaussian can be fitted.
     """
     from difficulty_service.gaussians.fit_options import FitOptions
-    from difficulty_service.review.directions import discriminants
     from difficulty_service.scores.fit_store import fit_store
 
     gaussians = fit_store(store, FitOptions("auto", "auto")).gaussians
@@ -111,26 +150,16 @@ def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
     if not has_tsne():
         plane, method = places[chosen, :2], TWO_DIRECTIONS
     else:
-        plane, method = (
-            _tsne(places[chosen]),
-            "t-SNE of the directions between classes",
-        )
+        plane, method = _tsne(places[chosen]), "t-SNE of the directions between classes"
     return ImageMap(rows[chosen], _within_unit(plane), method, len(rows))
 
 
 def place_samples(store: "FeatureStore", gaussians: "Gaussians") -> pa.Table | None:
     """Positions of up to `MAX_POINTS` samples by the two directions in which classes differ most.
 
-    Args:
-        store: A complete store.
-        gaussians: Gaussians of features of the same kind.
-
-    Returns:
-        The columns sample_id, x and y, both between 0 and 1; None where there are fewer than three
-        classes or ten samples to place.
+    The columns sample_id, x and y, both from 0 to 1; None where there are fewer than three classes
+    or ten samples to place.
     """
-    from difficulty_service.review.directions import discriminants
-
     directions = discriminants(gaussians)[:, :2]
     step = _step(store.description.num_samples)
     ids, plane = _read(store, gaussians, directions, step)
@@ -162,8 +191,6 @@ def _read(
     store: "FeatureStore", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
 ) -> tuple[pa.Array, NDArray[np.float64]]:
     """Ids and coordinates of every `step`-th sample."""
-    from difficulty_service.review.directions import coordinates
-
     ids, blocks = zip(*coordinates(store, gaussians, directions, step), strict=True)
     return pa.concat_arrays(ids), np.concatenate(blocks)
 

@@ -29,12 +29,7 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True)
 class MarkedSample:
-    """The mark of one sample.
-
-    Attributes:
-        mark: What to do with the sample.
-        label: Name of its new class if it is to be relabelled, otherwise None.
-    """
+    """The mark of one sample."""
 
     mark: Mark
     label: str | None = None
@@ -42,12 +37,7 @@ class MarkedSample:
 
 @dataclass(frozen=True)
 class Marks:
-    """The marks of a file.
-
-    Attributes:
-        samples: The last mark of each sample id.
-        warnings: Warnings about lines that were not used, one sentence each.
-    """
+    """The marks of a file."""
 
     samples: Mapping[str, MarkedSample]
     warnings: tuple[str, ...]
@@ -57,12 +47,8 @@ def read_marks(path: Path, sample_ids: Collection[str]) -> Marks:
     """Reads marks from a CSV file, also one that a spreadsheet wrote, or from a Parquet file.
 
     The columns are `sample_id`, `mark` and, for samples to be relabelled, `label`; others are
-    ignored. Fields of a CSV file are separated by commas, semicolons or tabs. A `'` that protects
-    a cell from being read as a formula is removed unless it belongs to a known id.
-
-    Args:
-        path: The file.
-        sample_ids: Ids of the scored samples.
+    ignored. Fields of a CSV file are separated by commas, semicolons or tabs. A `'` that protects a
+    cell from being read as a formula is removed unless it belongs to a known id.
 
     Raises:
         CleaningError: The file cannot be read, lacks a column, or has an unknown mark or a relabel

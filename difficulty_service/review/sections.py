@@ -1,22 +1,256 @@
-"""The contents of the sections of the report, which the templates put into words and charts."""
+"""What each section of the report shows: samples, classes, numbers, and where they come from."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from difficulty_service.review.cards import Card
-from difficulty_service.review.charts import Bar, Scale, densities, histogram, outline, scale_of
-from difficulty_service.review.selection import (
-    SHOWN_CLASSES,
-    ClassFacts,
-    ConfusedPair,
-    Selection,
-    count_confusions,
+from difficulty_service.review.charts import (
+    Bar,
+    Scale,
+    densities,
+    histogram,
+    outline,
+    scale_of,
+    shade_of,
 )
+from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples
+
+
+@dataclass(frozen=True)
+class ConfusedPair:
+    """Two classes whose samples look like the other one; the index of the second is larger.
+
+    Rows of all these samples are sorted, the largest margin first.
+    """
+
+    first: int
+    second: int
+    first_as_second: int
+    second_as_first: int
+    rows: NDArray[np.int64]
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples in both directions."""
+        return self.first_as_second + self.second_as_first
+
+
+def count_confusions(samples: ScoredSamples) -> Counter[tuple[int, int]]:
+    """Number of samples of each label and class that fits better, where there are any."""
+    doubtful = samples.is_doubtful
+    labels, nearest = samples.labels[doubtful], samples.nearest[doubtful]
+    # One number for each pair sorts ten times as fast as two columns.
+    num_classes = 1 + max(labels.max(initial=0), nearest.max(initial=0))
+    codes, counts = np.unique(labels.astype(np.int64) * num_classes + nearest, return_counts=True)
+    pairs = zip((codes // num_classes).tolist(), (codes % num_classes).tolist(), strict=True)
+    return Counter(dict(zip(pairs, counts.tolist(), strict=True)))
+
+
+def rank_pairs(
+    samples: ScoredSamples, doubtful: NDArray[np.int64], limit: int
+) -> Sequence[ConfusedPair]:
+    """The pairs of classes with the most doubtful samples."""
+    confusions = count_confusions(samples)
+    totals: Counter[tuple[int, int]] = Counter()
+    for (label, nearest), count in confusions.items():
+        totals[min(label, nearest), max(label, nearest)] += count
+    ranked = sorted(totals, key=lambda pair: (-totals[pair], pair))[:limit]
+    given, fitting = samples.labels[doubtful], samples.nearest[doubtful]
+    low, high = np.minimum(given, fitting), np.maximum(given, fitting)
+    return [
+        ConfusedPair(
+            first,
+            second,
+            confusions[first, second],
+            confusions[second, first],
+            doubtful[(low == first) & (high == second)],
+        )
+        for first, second in ranked
+    ]
+
+
+@dataclass(frozen=True)
+class ClassFacts:
+    """The difficulty of one class; larger is harder. Rows of its samples, easiest first."""
+
+    label: int
+    name: str
+    num_samples: int
+    mean: float
+    median: float
+    hardest_share: float
+    doubtful_share: float
+    rows: NDArray[np.int64]
+
+
+def rank_classes(samples: ScoredSamples) -> Sequence[ClassFacts]:
+    """Facts about every class with scores, the largest mean first."""
+    facts = [_class_facts(samples, label, rows) for label, rows in samples.by_class.items()]
+    return sorted(facts, key=lambda each: (-each.mean, each.label))
+
+
+def _class_facts(samples: ScoredSamples, label: int, rows: NDArray[np.int64]) -> ClassFacts:
+    rmd = samples.rmd[rows]
+    return ClassFacts(
+        label,
+        samples.name_of(label),
+        len(rows),
+        float(rmd.mean()),
+        float(np.median(rmd)),
+        float((rmd > samples.hardest_cut).mean()),
+        float(samples.is_doubtful[rows].mean()),
+        rows,
+    )
+
+
+SHOWN_CLASSES = 25
+"""Number of classes with pictures, and up to which all pairs of classes are in one table."""
+
+LISTED_PAIRS = 30
+PICTURED_PAIRS = 6
+OF_A_KIND = 5
+"""Number of pictures of each kind of sample in the first section."""
+
+Rows = Sequence[int]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Largest number of pictures of each kind.
+
+    Attributes:
+        typical: Easiest samples of a class beside a doubtful one; half as many of a class of which
+            no other pictures are shown.
+    """
+
+    doubtful: int = 240
+    unusual: int = 24
+    per_class: int = 12
+    typical: int = 6
+    per_pair: int = 4
+    copies: int = 24
+
+    def scaled(self, factor: float) -> "Limits":
+        """Smaller limits, of which none becomes 0."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Limits(**{name: max(1, int(value * factor)) for name, value in values.items()})
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows of the samples of every section.
+
+    Attributes:
+        hardest: The hardest samples of each class with pictures, hardest first; the classes are
+            in the same order.
+        easiest: The easiest samples of the same classes without copies, easiest first.
+        typical: The easiest samples of each class that a doubtful sample has or looks like.
+        copies: Copies with the sample that they are copies of; those with another label first.
+    """
+
+    doubtful: Rows
+    num_doubtful: int
+    unusual: Rows
+    hardest: dict[int, Rows]
+    easiest: dict[int, Rows]
+    typical: Mapping[int, Rows]
+    pairs: Sequence[ConfusedPair]
+    pictured_pairs: Sequence[Rows]
+    copies: Sequence[tuple[int, int]]
+
+    @property
+    def kinds(self) -> tuple[Rows, Rows, Rows]:
+        """Some doubtful, unusual and typical samples, the last from the easiest classes."""
+        typical = [row for rows in reversed(self.easiest.values()) for row in rows[:1]]
+        return self.doubtful[:OF_A_KIND], self.unusual[:OF_A_KIND], typical[:OF_A_KIND]
+
+    def rows(self) -> Iterator[int]:
+        """The row of every picture on the page; the same row comes once for each."""
+        for rows in self.kinds:
+            yield from rows
+        yield from self.doubtful
+        yield from self.unusual
+        for strips in (self.hardest, self.easiest):
+            for rows in strips.values():
+                yield from rows
+        for rows in self.pictured_pairs:
+            yield from rows
+        for copies in self.copies:
+            yield from copies
+        yield from self.typical_elsewhere()
+
+    def typical_elsewhere(self) -> Iterator[int]:
+        """Rows of typical samples that no strip of a class shows."""
+        shown = {row for rows in self.easiest.values() for row in rows}
+        for rows in self.typical.values():
+            yield from (row for row in rows if row not in shown)
+
+
+def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits) -> Selection:
+    """Chooses the samples of every section."""
+    doubtful = _descending(samples.doubts, samples.is_doubtful)
+    unusual = np.empty(0, np.int64)
+    if samples.agnostic is not None:
+        unusual = _descending(samples.agnostic, samples.is_unusual)
+    cards = doubtful[: limits.doubtful]
+    pairs = rank_pairs(samples, doubtful, LISTED_PAIRS)
+    first_of_their_kind = samples.copy_of.is_null().to_numpy(zero_copy_only=False)
+
+    def easiest(label: int, count: int) -> Rows:
+        rows = samples.by_class.get(label, np.empty(0, np.int64))
+        return _listed(rows[first_of_their_kind[rows]][:count])
+
+    shown = ranked[:SHOWN_CLASSES]
+    with_strips = {each.label for each in shown}
+    compared = {*samples.labels[cards].tolist(), *samples.nearest[cards].tolist()}
+    return Selection(
+        doubtful=_listed(cards),
+        num_doubtful=len(doubtful),
+        unusual=_listed(unusual[: limits.unusual]),
+        hardest={each.label: _listed(each.rows[::-1][: limits.per_class]) for each in shown},
+        easiest={each.label: easiest(each.label, limits.per_class) for each in shown},
+        typical={
+            # Pictures of classes without strips are on the page for this alone.
+            label: easiest(label, limits.typical if label in with_strips else limits.typical // 2)
+            for label in sorted(compared)
+        },
+        pairs=pairs,
+        pictured_pairs=[_listed(each.rows[: limits.per_pair]) for each in pairs[:PICTURED_PAIRS]],
+        copies=_copies(samples)[: limits.copies],
+    )
+
+
+def _copies(samples: ScoredSamples) -> Sequence[tuple[int, int]]:
+    """Rows of originals and their copies; those with different labels first."""
+    copies = np.flatnonzero(samples.copy_of.is_valid().to_numpy(zero_copy_only=False))
+    if not len(copies):
+        return []
+    originals = pc.index_in(samples.copy_of.take(pa.array(copies)), value_set=samples.ids)
+    found = originals.is_valid().to_numpy(zero_copy_only=False)
+    copies, first = copies[found], originals.drop_null().cast(pa.int64()).to_numpy()
+    same = samples.labels[copies] == samples.labels[first]
+    order = np.argsort(same, kind="stable")
+    return list(zip(first[order].tolist(), copies[order].tolist(), strict=True))
+
+
+def _descending(values: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Rows of a mask, the largest value first; equal values keep their order."""
+    rows = np.flatnonzero(mask)
+    return rows[np.argsort(-values[rows], kind="stable")]
+
+
+def _listed(rows: NDArray[np.int64]) -> Rows:
+    listed: list[int] = rows.tolist()
+    return listed
+
 
 LISTED_CLASSES = 50
 """Number of classes in the table of classes."""
@@ -24,9 +258,6 @@ LISTED_CLASSES = 50
 HISTOGRAM_BINS, CUT_BINS, OUTLINE_BINS = 80, 60, 64
 CUTS = 200
 """Number of steps of the slider of what speaks against a label."""
-
-SHADES = 9
-"""Number of colours of the table of pairs."""
 
 OUTLINE_WIDTH, OUTLINE_HEIGHT = 400.0, 36.0
 
@@ -36,19 +267,9 @@ class Summary:
     """What a reader should know first.
 
     Attributes:
-        num_samples: Number of samples in the score file.
-        num_compared: Number of samples that could be compared with another class.
-        num_doubtful: Number of samples that another class fits better.
         by_suspicion: Whether this is by their suspicion, and not by their margin.
         num_unusual: Number of the other samples that are unlike anything else; None where the
             score file does not tell.
-        hardest: The hardest class; None where there is only one.
-        easiest: The easiest class; None where there is only one.
-        confused: The most confused pair of classes; None where there is none.
-        median: Median `rmd`.
-        hardest_cut: The `rmd` above which the hardest samples are.
-        scale: The axis of `rmd`; None where the scores do not differ.
-        bars: Histogram of `rmd`.
     """
 
     num_samples: int
@@ -76,7 +297,6 @@ class Cuts:
 
     Attributes:
         values: Suspicion or margin at each step, from 0 up.
-        counts: Number of samples above each of them.
         bars: Histogram of the values above 0, with logarithmic heights.
     """
 
@@ -165,14 +385,12 @@ def matrix_of(samples: ScoredSamples) -> Sequence[Sequence[MatrixCell]] | None:
     sizes = Counter(samples.labels.tolist())
     shares = {pair: count / sizes[pair[0]] for pair, count in confusions.items()}
     largest = max(shares.values())
-
-    def shade(pair: tuple[int, int]) -> int:
-        if pair not in shares:
-            return 0
-        return min(SHADES, 1 + int((shares[pair] / largest) ** 0.5 * SHADES))
-
+    shades = {pair: shade_of(share, largest) for pair, share in shares.items()}
     return [
-        [MatrixCell(one, other, confusions[one, other], shade((one, other))) for other in classes]
+        [
+            MatrixCell(one, other, confusions[one, other], shades.get((one, other), 0))
+            for other in classes
+        ]
         for one in classes
     ]
 
@@ -180,14 +398,7 @@ def matrix_of(samples: ScoredSamples) -> Sequence[Sequence[MatrixCell]] | None:
 def review_data(
     samples: ScoredSamples, cards: Sequence[Card], selection: Selection, key: str
 ) -> Mapping[str, Any]:
-    """What the review needs besides the page: names, doubts and typical images by class.
-
-    Args:
-        samples: The scores.
-        cards: The doubtful samples of the page.
-        selection: The samples of all sections.
-        key: Text that tells the dataset from others.
-    """
+    """What the review needs besides the page: names, doubts and typical images by class."""
     labels = sorted(selection.typical)
     cuts = cuts_of(samples)
     return {
@@ -215,3 +426,62 @@ def review_data(
 
 def _rounded(number: float) -> float | None:
     return None if np.isnan(number) else round(number, 4)
+
+
+SHORTENED = 16
+"""Digits of a hash that are shown."""
+
+SMALLEST_TROUBLESOME = 1e8
+"""Condition number above which rounding in float32 can reorder scores."""
+
+
+def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
+    """Name and value of each known fact about the origin of scores."""
+    noun, predictions, dim = provenance.noun, provenance.predictions, provenance.feature_dim
+    scaled = ", scaled to unit length" if provenance.unit_length else ""
+    reliable = None if provenance.reliable is None else "yes" if provenance.reliable else "no"
+    facts = {
+        "Dataset": provenance.dataset,
+        "Backbone": provenance.backbone,
+        "Predictions of": predictions and f"{predictions.recipe}, {predictions.run}",
+        "Features": f"{dim:,} dimensions{scaled}" if dim else None,
+        "Mirror images": "averaged with the images" if provenance.flip else None,
+        "Corruption": provenance.corruption,
+        f"{noun.capitalize()}s": _count(provenance.num_samples),
+        f"{noun.capitalize()}s with a score": _count(provenance.num_scored),
+        f"{noun.capitalize()}s that could not be read": _count(provenance.num_bad_images),
+        "Fitted on": _fitted_on(provenance),
+        "Shrinkage": provenance.shrinkage,
+        "Augmented copies of each image": _count(provenance.augment_runs or None),
+        "Condition within classes": _condition(provenance.within_condition),
+        f"Condition of all {noun}s": _condition(provenance.agnostic_condition),
+        f"Enough {noun}s to trust the scores": reliable,
+        "SHA-256 of the weights": _hash(provenance.weights_sha256),
+        "Fingerprint of the dataset": _hash(provenance.fingerprint),
+        "Version": provenance.package_version,
+    }
+    return [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
+
+
+def _fitted_on(provenance: Provenance) -> str | None:
+    fitted = provenance.fitted_on
+    if fitted is None or not fitted.model_fields_set:
+        return None
+    if fitted.fingerprint == provenance.fingerprint:
+        return None
+    return f"{fitted.dataset}, {_count(fitted.num_samples)} {provenance.noun}s"
+
+
+def _count(number: int | None) -> str | None:
+    return None if number is None else f"{number:,}"
+
+
+def _condition(number: float | None) -> str | None:
+    if number is None:
+        return None
+    verdict = "unproblematic" if number < SMALLEST_TROUBLESOME else "close to singular"
+    return f"{number:.1e}, {verdict}"
+
+
+def _hash(digits: str | None) -> str | None:
+    return f"{digits[:SHORTENED]}…" if digits else None

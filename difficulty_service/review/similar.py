@@ -34,23 +34,11 @@ def write_vectors(
 ) -> bool:
     """Writes a vector of unit length for each row of a score file, float16, in a NumPy file.
 
-    The memory does not grow with the store.
-
-    Args:
-        path: File to write; it appears whole or not at all.
-        store: A complete store.
-        gaussians: Gaussians of features of the same kind.
-        num_rows: Number of rows of the score file.
-        ids: Ids of the rows; None where they are the samples of the store in its order. A row that
-            the store does not have gets NaN.
-
-    Returns:
-        Whether the store has a sample of the score file; no file is written otherwise.
-
-    Raises:
-        FeatureStoreError: A part of the store is damaged.
+    The memory does not grow with the store. A row whose id the store does not have gets NaN.
+    Without ids, the rows are the samples of the store in its order. Nothing is written, and False
+    returned, where the store has no sample of the score file.
     """
-    from difficulty_service.review.directions import coordinates, similarity_directions
+    from difficulty_service.review.map import coordinates, similarity_directions
 
     directions = similarity_directions(gaussians)
     shape = (num_rows, directions.shape[1])
@@ -101,15 +89,8 @@ def _rows_of(
 def most_similar(vectors: NDArray[np.float16], row: int, count: int) -> list[int]:
     """Rows of the vectors with the largest cosines to one of them, without itself.
 
-    The search is exact and its memory is constant; of equal cosines the earlier row comes first.
-
-    Args:
-        vectors: Vectors of unit length, NaN where none is known. Shape (rows, dim).
-        row: Row of the vector.
-        count: Largest number of rows.
-
-    Returns:
-        The rows, the most similar one first; none where the vector of the row is not known.
+    The search is exact and its memory is constant; of equal cosines the earlier row comes first. A
+    vector that is not known is NaN, and nothing is similar to it.
     """
     query = vectors[row].astype(np.float32)
     rows, cosines = np.empty(0, np.int64), np.empty(0, np.float32)

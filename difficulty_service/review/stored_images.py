@@ -19,29 +19,19 @@ class StoredImage:
 
     Attributes:
         path: Absolute path of its file; None if it is inside another file, or not on this machine.
-        data: Its bytes if there is no path, otherwise empty.
     """
 
     path: Path | None
     data: bytes
 
     def read(self) -> bytes:
-        """The encoded bytes.
-
-        Raises:
-            OSError: The file can no longer be read.
-        """
+        """The encoded bytes."""
         return self.data if self.path is None else self.path.read_bytes()
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """The dataset that has the images of the scored samples.
-
-    Attributes:
-        dataset: The dataset.
-        warnings: Warnings about differences from the dataset that was scored.
-    """
+    """The dataset that has the images of the scored samples."""
 
     dataset: Dataset
     warnings: tuple[str, ...]
@@ -56,10 +46,7 @@ class ImageSource:
     ) -> Iterator[tuple[str, StoredImage]]:
         """The images of some samples with their ids, in the order of the dataset.
 
-        Args:
-            sample_ids: Ids of the samples.
-            on_problem: Called with the id and the reason where an image cannot be read, or is not
-                in the dataset.
+        `on_problem` gets the id and the reason where an image cannot be read, or is not there.
         """
         missing = set(sample_ids)
         positions = (row for row, name in enumerate(self.dataset.sample_ids) if name in missing)
@@ -85,18 +72,7 @@ def open_images(
     location: str | None = None,
     given: DatasetOptions | None = None,
 ) -> ImageSource:
-    """Opens the dataset that was scored, or a copy of it.
-
-    Args:
-        provenance: Metadata of the score file.
-        sample_ids: Ids of the scored samples.
-        location: Location of the dataset; None for the one in the metadata.
-        given: Options for reading it, which replace those in the metadata unless they are None.
-
-    Raises:
-        DatasetError: The dataset cannot be read.
-        CleaningError: The metadata names no dataset, or none of the samples is in it.
-    """
+    """Opens the dataset that was scored, or a copy of it."""
     location = location or provenance.dataset
     if not location:
         raise CleaningError(
@@ -112,16 +88,7 @@ def open_images(
 def match_images(
     provenance: Provenance, sample_ids: Collection[str], dataset: Dataset
 ) -> ImageSource:
-    """The images of a dataset for the scored samples.
-
-    Args:
-        provenance: Metadata of the score file.
-        sample_ids: Ids of the scored samples.
-        dataset: The dataset that was scored, or a copy of it.
-
-    Raises:
-        CleaningError: None of the samples is in the dataset.
-    """
+    """The images of a dataset for the scored samples."""
     location = dataset.location
     known = set(dataset.sample_ids)
     if known.isdisjoint(sample_ids):
@@ -146,11 +113,7 @@ def match_images(
 
 
 def find_image(opener: ImageOpener) -> StoredImage:
-    """The file or the bytes of an image.
-
-    Raises:
-        ImageError: The image is missing or cannot be read.
-    """
+    """The file or the bytes of an image."""
     try:
         with opener() as file:
             # Only an image in a file of its own on this machine is opened by its name.
@@ -176,11 +139,7 @@ def _options(provenance: Provenance, given: DatasetOptions) -> DatasetOptions:
 
 @dataclass
 class MissingImages:
-    """Samples whose images are gone or cannot be read.
-
-    Attributes:
-        reasons: Reason by sample id.
-    """
+    """Samples whose images are gone or cannot be read."""
 
     reasons: dict[str, str] = field(default_factory=dict)
 
@@ -194,9 +153,6 @@ class MissingImages:
             return []
         sample_id, reason = next(iter(self.reasons.items()))
         number = len(self.reasons)
-        left_out = (
-            "sample is left out because of its image"
-            if number == 1
-            else ("samples are left out because of their images")
-        )
+        many = "samples are left out because of their images"
+        left_out = "sample is left out because of its image" if number == 1 else many
         return [f"{number:,} {left_out}, the first is {sample_id}: {reason}"]

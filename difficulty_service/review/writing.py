@@ -1,7 +1,4 @@
-"""From a score file to a report: facts, pictures and the page.
-
-The report as HTML.
-"""
+"""From a score file to a report: facts, pictures and the page."""
 
 import hashlib
 from collections import Counter
@@ -10,50 +7,127 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.base.errors import ReportError
+from difficulty_service.audit.explanation import (
+    HARD_SHARE,
+    MIN_HARD,
+    Explanation,
+    Finding,
+    GroupFindings,
+    scored_by,
+)
+from difficulty_service.audit.files import read_explanation
+from difficulty_service.base.errors import AuditError, ReportError
 from difficulty_service.base.files import replacing, require_output_file
 from difficulty_service.base.wording import count_of
 from difficulty_service.review.cards import Pictures, dataset_name, make_cards, read_pictures
 from difficulty_service.review.compared import ComparedColumn, bar_heights
-from difficulty_service.review.explained import (
-    LISTED_FINDINGS,
-    SMALLEST_CLASS,
-    ShownExplanation,
-)
 from difficulty_service.review.html_page import render_template
 from difficulty_service.review.map import ImageMap
-from difficulty_service.review.provenance import describe_provenance
 from difficulty_service.review.sections import (
     LISTED_CLASSES,
-    class_rows,
-    cuts_of,
-    matrix_of,
-    review_data,
-    summarise,
-)
-from difficulty_service.review.selection import (
     SHOWN_CLASSES,
     ClassFacts,
     Limits,
     Selection,
+    class_rows,
+    cuts_of,
+    describe_provenance,
+    matrix_of,
     rank_classes,
+    review_data,
     select,
+    summarise,
 )
 from difficulty_service.review.stored_images import ImageSource
 from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples, to_samples
+
+LISTED_GROUPS, LISTED_FINDINGS = 20, 5
+"""Number of classes in the table besides all together, and of phrases of each."""
+
+SMALLEST_CLASS = round(MIN_HARD / HARD_SHARE)
+"""Number of samples of a class that is examined on its own."""
+
+
+@dataclass(frozen=True)
+class ShownExplanation:
+    """The findings that the page shows.
+
+    Attributes:
+        groups: What the table lists: all classes together and then the classes with the largest
+            effects, each where something stands out.
+        num_silent: Number of these in which nothing stands out.
+    """
+
+    backbone: str
+    num_attributes: int
+    together: GroupFindings
+    groups: list[GroupFindings]
+    num_classes: int
+    num_silent: int
+    num_unlisted: int
+    num_small: int
+
+
+def find_explanation(
+    path: Path, provenance: Provenance
+) -> tuple[ShownExplanation | None, tuple[str, ...]]:
+    """The explanation of a score file, if there is one; a warning where it cannot be shown."""
+    try:
+        values = read_explanation(path)
+        if values is None:
+            return None, ()
+        if values["fingerprint"] != provenance.fingerprint:
+            return None, (
+                f"{path.name} is not shown: it explains the scores of a dataset with another "
+                "fingerprint; run `difficulty explain` again",
+            )
+        if values["scores"] != (scored := scored_by(provenance)):
+            named = values["scores"]["backbone"], scored["backbone"]
+            network = "other weights" if named[0] == named[1] else f"the backbone {named[0]}"
+            return None, (
+                f"{path.name} is not shown: it explains scores of {network}, and these are those "
+                f"of {named[1]}; run `difficulty explain` again",
+            )
+        return _to_shown(str(values["backbone"]), _to_explanation(values)), ()
+    except AuditError as error:
+        return None, (f"there is no explanation in words: {error}",)
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return None, (
+            f"{path.name} is not shown: it lacks values of an explanation; run `difficulty "
+            "explain` again",
+        )
+
+
+def _to_explanation(values: Mapping[str, Any]) -> Explanation:
+    groups = [
+        GroupFindings(**{**group, "findings": [Finding(**each) for each in group["findings"]]})
+        for group in values["groups"]
+    ]
+    return Explanation(
+        values["num_attributes"], values["num_tests"], groups, values["small_classes"]
+    )
+
+
+def _to_shown(backbone: str, explanation: Explanation) -> ShownExplanation:
+    together, classes = explanation.groups[0], explanation.groups[1:]
+    found = [group for group in classes if group.findings]
+    found.sort(key=lambda group: -abs(group.findings[0].effect))
+    return ShownExplanation(
+        backbone=backbone,
+        num_attributes=explanation.num_attributes,
+        together=together,
+        groups=[*([together] if together.findings else []), *found[:LISTED_GROUPS]],
+        num_classes=len(classes),
+        num_silent=len(classes) - len(found),
+        num_unlisted=max(0, len(found) - LISTED_GROUPS),
+        num_small=explanation.small_classes,
+    )
+
 
 STYLES = ("base.css", "report.css", "review.css")
 SCRIPTS = ("theme.js", "marks.js", "review.js", "dialog.js", "map.js")
-
-
-def render_page(values: Mapping[str, Any]) -> str:
-    """Fills the template of the report; every value is escaped.
-
-    Args:
-        values: Variables of the template.
-    """
-    return render_template("report.html.j2", values, styles=STYLES, scripts=SCRIPTS)
 
 
 MEGABYTE = 1_000_000
@@ -72,10 +146,6 @@ class ReportParts:
     """What a report shows besides the scores.
 
     Attributes:
-        images: The dataset; None for a report without pictures.
-        compared: A column to set beside the difficulty, or None.
-        map: Positions of the samples by their features, or None.
-        explained: What hard samples share in words, or None.
         max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
         notes: Sentences that the page shows, such as why there are no pictures.
     """
@@ -90,14 +160,7 @@ class ReportParts:
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """A report on disk.
-
-    Attributes:
-        path: The file.
-        num_bytes: Its size.
-        num_pictures: Number of pictures in it.
-        warnings: Warnings, one sentence each.
-    """
+    """A report on disk."""
 
     path: Path
     num_bytes: int
@@ -117,16 +180,7 @@ def require_report_file(path: Path, max_mb: float = DEFAULT_MAX_MB) -> None:
 
 
 def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenReport:
-    """Writes a report; the file appears whole or not at all.
-
-    Args:
-        path: File to write, which ends in .html; an existing one is replaced.
-        scores: A score file with the columns of SCHEMA.
-        parts: What it shows besides the scores.
-
-    Raises:
-        ReportError: The name has another ending or is that of a folder, or no sample has a score.
-    """
+    """Writes a report; the file appears whole or not at all."""
     require_report_file(path, parts.max_mb)
     samples = to_samples(scores)
     ranked = rank_classes(samples)
@@ -142,7 +196,8 @@ def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenRe
     def render() -> bytes:
         shown = replace(parts, notes=(*parts.notes, *notes))
         values = _values(scores, samples, ranked, selection, pictures, shown)
-        return render_page(values).encode("utf-8", "replace")
+        page = render_template("report.html.j2", values, styles=STYLES, scripts=SCRIPTS)
+        return page.encode("utf-8", "replace")
 
     page = render()
     largest = int(parts.max_mb * MEGABYTE)

@@ -29,12 +29,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Proportion:
-    """A share of cases, counted.
-
-    Attributes:
-        hits: Number of cases with the property.
-        cases: Number of all cases.
-    """
+    """A share of cases, counted."""
 
     hits: int
     cases: int
@@ -61,9 +56,6 @@ class CutEstimate:
     """What is known about the samples whose label margin is above a cut.
 
     Attributes:
-        cut: The margin.
-        num_above: Number of samples with a larger margin.
-        at_random: Share of labels flipped at random that have a larger margin.
         confused: The same of labels flipped to classes that are easily confused with their own.
         reviewed: Share of wrong labels among those above the cut that a person has looked at.
     """
@@ -76,13 +68,7 @@ class CutEstimate:
 
 
 def estimate_cuts(flipped: "FlippedMargins", reviewed: Mapping[str, bool]) -> list[CutEstimate]:
-    """Estimates at a margin of 0, and where 5, 2 and 1 % of the samples have a larger one.
-
-    Args:
-        flipped: Margins of the samples and of flipped labels.
-        reviewed: Whether the label of a sample is wrong, by the id of each sample that a person
-            has looked at.
-    """
+    """Estimates at a margin of 0, and where 5, 2 and 1 % of the samples have a larger one."""
     quantiles = np.quantile(flipped.margins, [1 - share for share in TOP_SHARES])
     cuts = sorted({0.0, *(round(float(cut), 1) for cut in quantiles if cut > 0)})
     margin_of = dict(zip(flipped.sample_ids, flipped.margins.tolist(), strict=True))
@@ -96,10 +82,8 @@ def number_of_wrong_labels(at_zero: CutEstimate, seed: int = 0) -> tuple[float, 
     The ends are the widest of those with either kind of flips. Real errors tend to be found less
     often than flips, in which case there are more.
 
-    Args:
-        at_zero: Estimate at a margin of 0. The samples that were looked at must be a random choice
-            among those above 0; the largest margins alone would give too many wrong labels.
-        seed: Seed of the draws that the interval is taken from.
+    The samples that were looked at must be a random choice among those above 0; the largest margins
+    alone would give too many wrong labels.
     """
     tail = (1 - LEVEL) / 2
     bounds = [

@@ -8,8 +8,12 @@ from PIL import Image
 
 from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.datasets.sample import ImageOpener
-from difficulty_service.images.header import DEFAULT_MAX_PIXELS, open_header, read_encoded
-from difficulty_service.images.pil_decoding import decode_to_pil
+from difficulty_service.images.header import (
+    DEFAULT_MAX_PIXELS,
+    decode_to_pil,
+    open_header,
+    read_encoded,
+)
 
 
 @dataclass(frozen=True)

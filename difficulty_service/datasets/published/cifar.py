@@ -1,8 +1,16 @@
 """CIFAR-10 and CIFAR-100 as published: the Python and the binary version, unpacked or in their tar.
 
 https://www.cs.toronto.edu/~kriz/cifar.html
+
+A pickle is a program: it may call any function that it can name. The files of CIFAR name three,
+which rebuild a NumPy array. Here these names stand for a class that only records its arguments, and
+any other name is an error. Not even NumPy's own functions are called, because they trust the
+lengths and types that a pickle states.
 """
 
+import io
+import pickle
+import pickletools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,26 +20,117 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.listing import build_dataset, check_options
 from difficulty_service.datasets.published.members import (
+    CHANNELS_FIRST,
     CIFAR_10,
     CIFAR_100,
     Member,
+    PixelFile,
     choose_split,
     damaged,
     find_members,
+    list_pixels,
+    open_pixels,
     tar_members,
 )
-from difficulty_service.datasets.published.pickles import (
-    as_labels,
-    as_names,
-    pixel_offset,
-    read_pickle,
-)
-from difficulty_service.datasets.published.pixels import CHANNELS_FIRST, PixelFile, open_pixels
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import is_folder, resolve
 from difficulty_service.datasets.tar_files import TAR_EXTENSIONS
+
+_RECORDED = frozenset(
+    (module, name)
+    for module, names in {
+        "numpy": ("dtype", "ndarray"),
+        "numpy.core.multiarray": ("_reconstruct",),
+        "numpy._core.multiarray": ("_reconstruct",),
+    }.items()
+    for name in names
+)
+_BYTES = (b"u1", "u1")
+_STATE_LENGTH = 5
+_MAX_TUPLES = 64
+
+
+class PickledObject:
+    """The arguments and the state of a NumPy object in a pickle, none of which is interpreted."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.arguments = arguments
+        self.state: object = None
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+
+class _RefusedName(Exception):
+    """A name in a pickle that is none of an array's."""
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> type[PickledObject]:
+        if (module, name) not in _RECORDED:
+            raise _RefusedName(f"{module}.{name}")
+        return PickledObject
+
+
+def read_pickle(data: bytes, name: str) -> dict[str, object]:
+    """Reads a pickled dictionary of numbers, text, lists and arrays, each a `PickledObject`."""
+    try:
+        _check_instructions(data)
+        content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+    except _RefusedName as error:
+        raise DatasetError(
+            f"{name!r} is a pickle that names {error}, which could run any program and which CIFAR "
+            "does not need; nothing was run",
+            "fetch the file from its authors",
+        ) from error
+    except Exception as error:
+        raise damaged(name, error) from error
+    if not isinstance(content, dict):
+        raise damaged(name, f"it holds a {type(content).__name__} and not a dictionary")
+    return {_as_text(key): value for key, value in content.items()}
+
+
+def pixel_offset(data: bytes, value: object, name: str, row_length: int) -> tuple[int, int]:
+    """Offset of the bytes of a two-dimensional uint8 array in a pickle, and number of its rows."""
+    state = value.state if isinstance(value, PickledObject) else None
+    if not isinstance(state, tuple) or len(state) != _STATE_LENGTH:
+        raise damaged(name, "it has no array 'data'")
+    _, shape, dtype, is_fortran, content = state
+    if not isinstance(dtype, PickledObject) or dtype.arguments[:1] not in [(t,) for t in _BYTES]:
+        raise damaged(name, "the array 'data' is not of type uint8")
+    rows = len(content) // row_length if isinstance(content, bytes) else 0
+    if not rows or is_fortran or shape != (rows, row_length) or len(content) != rows * row_length:
+        raise damaged(
+            name, f"the array 'data' has the shape {shape}, expected (images, {row_length})"
+        )
+    offset = data.find(content)
+    if offset < 0:
+        raise DatasetError(
+            f"{name!r} does not hold its pixels as plain bytes", "write it with pickle protocol 4"
+        )
+    return offset, rows
+
+
+def _as_text(value: object) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _check_instructions(data: bytes) -> None:
+    """Refuses a pickle that would make the unpickler itself fill the memory or the stack.
+
+    Its memo has an index above the number of instructions before it, or there are more tuples than
+    arrays need, which might be nested.
+    """
+    num_tuples = 0
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        if opcode.name in ("PUT", "LONG_BINPUT") and not 0 <= int(argument or 0) <= count:
+            raise pickle.UnpicklingError(f"its memo has the index {argument}")
+        num_tuples += opcode.name.startswith(("TUPLE", "FROZENSET"))
+        if num_tuples > _MAX_TUPLES:
+            raise pickle.UnpicklingError(f"it holds more than {_MAX_TUPLES} tuples")
+
 
 TAR_FOLDER = re.compile(r"(\./)?cifar-(10-batches-(py|bin)|100-(python|binary))(/|$)")
 """Start of the names of all members of a tar of CIFAR."""
@@ -45,16 +144,7 @@ Batch = tuple[list[int] | NDArray[np.int32], PixelFile]
 
 @dataclass(frozen=True)
 class _Version:
-    """The files of one version of CIFAR.
-
-    Attributes:
-        train: Files of the training images, in order.
-        test: File of the test images.
-        names_file: File of the class names.
-        class_names: Class names where that file is missing.
-        read_batch: Function that reads a file of images.
-        read_names: Function that reads the file of the class names.
-    """
+    """The files of one version of CIFAR, and class names in case that their file is missing."""
 
     train: tuple[str, ...]
     test: str
@@ -84,18 +174,10 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
     """Opens the training or test images of CIFAR-10 or CIFAR-100; the labels are the fine ones.
 
     Opening reads each file of the split once: up to 31 MB at a time for CIFAR-10 and 155 MB for the
-    training images of CIFAR-100. Images are then read one by one.
-
-    Args:
-        location: The folder of the files, the only file of a split, or the published tar, which may
-            be compressed.
-        options: Options, of which the split, the limit and the shard size apply.
-
-    Raises:
-        DatasetError: A file is missing, damaged or not as published, a pickle refers to anything
-            but arrays, or there are several splits and none is chosen.
+    training images of CIFAR-100. Images are then read one by one. The location is the folder of the
+    files, the only file of a split, or the tar, also compressed.
     """
-    check_options(options, "CIFAR", ("image_column", "label_column", "id_column"))
+    check_options(options, "CIFAR")
     place = resolve(location, options.boundary)
     if place.name.lower().endswith(TAR_EXTENSIONS) and not is_folder(place, location):
         members, chosen = tar_members(place), None
@@ -115,14 +197,8 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
         _check_labels(np.asarray(labels), class_names, name)
     labels = np.concatenate([np.asarray(labels, dtype=np.int32) for labels, _ in batches])
     ids = [f"{split}#{row}" for row in range(len(labels))]
-    listing = Listing(
-        class_names,
-        ids,
-        labels,
-        sizes=np.full(len(labels), PIXEL_BYTES, dtype=np.int64),
-        files=tuple((name, members[name].size) for name in files),
-        containers=[members[name].place for name in files],
-    )
+    used = [members[name] for name in files]
+    listing = list_pixels(class_names, ids, labels, PIXEL_BYTES, used)
     open_at = partial(open_pixels, tuple(pixels for _, pixels in batches))
     return build_dataset(location, options, listing, open_at, ids.__getitem__)
 
@@ -130,18 +206,7 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
 def _choose_split(
     version: _Version, names: set[str], chosen: str | None, location: str, split: str | None
 ) -> tuple[str, tuple[str, ...]]:
-    """The split and its files.
-
-    Args:
-        version: Version of CIFAR.
-        names: Names of all files that are there.
-        chosen: Name of the file that the location is; None for a folder.
-        location: Location of the dataset, for messages.
-        split: Split that is asked for, or None.
-
-    Raises:
-        DatasetError: A file is missing, or there are several splits and none is chosen.
-    """
+    """The split and its files; `chosen` is the name of the file that the location is."""
     files = {"train": version.train, "test": (version.test,)}
     if chosen in version.train and len(version.train) > 1:
         raise DatasetError(
@@ -175,7 +240,9 @@ def _check_labels(labels: NDArray[np.int64], class_names: tuple[str, ...], name:
 def _read_pickled(member: Member, key: str) -> Batch:
     data = member.read()
     content = read_pickle(data, member.name)
-    labels = as_labels(content.get(key), member.name, key)
+    labels = content.get(key)
+    if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
+        raise damaged(member.name, f"it has no list of integers {key!r}")
     offset, count = pixel_offset(data, content.get("data"), member.name, PIXEL_BYTES)
     if count != len(labels):
         raise damaged(member.name, f"it has {count} images and {len(labels)} labels")
@@ -183,7 +250,10 @@ def _read_pickled(member: Member, key: str) -> Batch:
 
 
 def _read_pickled_names(member: Member, key: str) -> tuple[str, ...]:
-    return as_names(read_pickle(member.read(), member.name).get(key), member.name, key)
+    names = read_pickle(member.read(), member.name).get(key)
+    if not isinstance(names, list) or not all(isinstance(name, bytes | str) for name in names):
+        raise damaged(member.name, f"it has no list of texts {key!r}")
+    return tuple(map(_as_text, names))
 
 
 def _read_binary(member: Member, label_bytes: int) -> Batch:

@@ -14,29 +14,25 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.listing import build_dataset, check_options
 from difficulty_service.datasets.published.members import (
     CIFAR_10,
     CIFAR_100,
     Member,
+    PixelFile,
     choose_split,
     damaged,
     find_members,
+    list_pixels,
+    open_pixels,
 )
-from difficulty_service.datasets.published.pixels import PixelFile, open_pixels
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import open_file
 
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """What a NumPy file holds.
-
-    Attributes:
-        offset: Offset of the first value.
-        shape: Shape of the array, in C order.
-        dtype: Type of the values; never objects.
-    """
+    """Offset of the first value, shape in C order and type, never of objects, of an array."""
 
     offset: int
     shape: tuple[int, ...]
@@ -44,11 +40,7 @@ class NpyHeader:
 
 
 def read_header(member: Member) -> NpyHeader:
-    """Reads the header of a NumPy file and checks it against the size of the file.
-
-    Raises:
-        DatasetError: The file is damaged, truncated, holds objects or is in Fortran order.
-    """
+    """Reads the header of a NumPy file and checks it against the size of the file."""
     try:
         with open_file(member.place) as file:
             version = npy.read_magic(file)
@@ -63,16 +55,6 @@ def read_header(member: Member) -> NpyHeader:
     if member.size != expected:
         raise damaged(member.name, f"it has {member.size:,} bytes instead of {expected:,}")
     return header
-
-
-def read_array(member: Member) -> NDArray[np.generic]:
-    """Reads a whole NumPy file.
-
-    Raises:
-        DatasetError: See `read_header` and `Member.read`.
-    """
-    header = read_header(member)
-    return np.frombuffer(member.read(), header.dtype, offset=header.offset).reshape(header.shape)
 
 
 EXTENSION = ".npy"
@@ -90,20 +72,11 @@ def is_cifar_c(names: set[str]) -> bool:
 def open_cifar_c(location: str, options: DatasetOptions) -> Dataset:
     """Opens one corruption, at all severities or at one of them; images are read one by one.
 
-    Ids are `fog/3#17`: the corruption, the severity and the row in the uncorrupted test images.
-
-    Args:
-        location: The file of a corruption beside `labels.npy`, or the folder of these files.
-        options: Options, of which the split, the limit and the shard size apply. The split is the
-            severity, such as `3`; for a folder it is the corruption, as `fog` or `fog/3`.
-
-    Raises:
-        DatasetError: There is no such corruption or severity, or a file is missing, damaged or not
-            as published.
+    Ids are `fog/3#17`: the corruption, the severity and the row in the uncorrupted test images. The
+    location is the file of a corruption beside `labels.npy`, or the folder of these files. The
+    split is the severity, such as `3`; for a folder it is the corruption, as `fog` or `fog/3`.
     """
-    check_options(
-        options, "CIFAR-10-C or CIFAR-100-C", ("image_column", "label_column", "id_column")
-    )
+    check_options(options, "CIFAR-10-C or CIFAR-100-C")
     images, severity, labels_file = _choose_files(location, options)
     labels, pixels = _read_labels(labels_file), _pixels(images)
     if pixels.count != len(labels) or not pixels.count or pixels.count % len(SEVERITIES):
@@ -120,24 +93,14 @@ def open_cifar_c(location: str, options: DatasetOptions) -> Dataset:
         labels = labels[first : first + length]
     corruption = images.name.removesuffix(EXTENSION)
     ids = [f"{corruption}/{level}#{row}" for level in severities for row in range(length)]
-    listing = Listing(
-        class_names=CIFAR_10 if labels.max(initial=0) < len(CIFAR_10) else CIFAR_100,
-        sample_ids=ids,
-        labels=labels,
-        sizes=np.full(len(ids), PIXEL_BYTES, dtype=np.int64),
-        files=((images.name, images.size), (labels_file.name, labels_file.size)),
-        containers=[images.place, labels_file.place],
-    )
+    class_names = CIFAR_10 if labels.max(initial=0) < len(CIFAR_10) else CIFAR_100
+    listing = list_pixels(class_names, ids, labels, PIXEL_BYTES, (images, labels_file))
     open_at = partial(open_pixels, (pixels,))
     return build_dataset(location, options, listing, open_at, ids.__getitem__)
 
 
 def _choose_files(location: str, options: DatasetOptions) -> tuple[Member, str | None, Member]:
-    """The file of a corruption, the severity or None for all, and the file of the labels.
-
-    Raises:
-        DatasetError: There are no labels, no such corruption, or several and none is chosen.
-    """
+    """The file of a corruption, the severity or None for all, and the file of the labels."""
     members, chosen = find_members(location, options.boundary)
     if LABELS_FILE not in members:
         raise DatasetError(
@@ -163,7 +126,8 @@ def _choose_files(location: str, options: DatasetOptions) -> tuple[Member, str |
 
 
 def _read_labels(file: Member) -> NDArray[np.int32]:
-    labels = read_array(file)
+    header = read_header(file)
+    labels = np.frombuffer(file.read(), header.dtype, offset=header.offset).reshape(header.shape)
     is_list = labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)
     if not is_list or labels.min(initial=0) < 0 or labels.max(initial=0) >= len(CIFAR_100):
         raise damaged(file.name, "expected one integer from 0 to 99 for each image")

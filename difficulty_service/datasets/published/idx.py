@@ -13,21 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.listing import build_dataset, check_options
 from difficulty_service.datasets.published.members import (
     READ_ERRORS,
     Member,
+    PixelFile,
     choose_split,
     damaged,
     find_members,
+    list_pixels,
+    open_pixels,
     open_unpacked,
 )
-from difficulty_service.datasets.published.pixels import PixelFile, open_pixels
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 
 FILE_NAME = re.compile(r"(train|t10k|test)-images([-.])idx3-ubyte(\.gz)?")
 UINT8 = 0x08
-DIGITS = tuple("0123456789")
 
 _BYTES_PER_READ = 1 << 20
 
@@ -41,18 +42,10 @@ def open_idx(location: str, options: DatasetOptions) -> Dataset:
     """Opens grey images whose labels lie in a second file beside theirs; class names are numbers.
 
     A gzipped file is decompressed once when it is opened and once, up to the last image needed, for
-    each shard; others are read image by image.
-
-    Args:
-        location: The file of the images, or the folder of both files.
-        options: Options, of which the split (`train` or `test`), the limit and the shard size
-            apply.
-
-    Raises:
-        DatasetError: A file is missing, damaged or truncated, or there are several splits and none
-            is chosen.
+    each shard; others are read image by image. The split is `train` or `test`; the location is the
+    file of the images, or the folder of both.
     """
-    check_options(options, "IDX files", ("image_column", "label_column", "id_column"))
+    check_options(options, "IDX files")
     members, chosen = find_members(location, options.boundary)
     # Where both are present, the file without compression has the shorter name and comes first.
     names = [name for name in members if FILE_NAME.fullmatch(name) and chosen in (None, name)]
@@ -67,14 +60,8 @@ def open_idx(location: str, options: DatasetOptions) -> Dataset:
         images.name, images.place, _header_length(3), rows * columns, count, (rows, columns, 1)
     )
     ids = [f"{split}#{row}" for row in range(count)]
-    listing = Listing(
-        tuple(str(number) for number in range(max(len(DIGITS), int(labels.max(initial=0)) + 1))),
-        ids,
-        labels,
-        sizes=np.full(count, rows * columns, dtype=np.int64),
-        files=((images.name, images.size), (labels_file.name, labels_file.size)),
-        containers=[images.place, labels_file.place],
-    )
+    class_names = tuple(map(str, range(max(10, int(labels.max(initial=0)) + 1))))
+    listing = list_pixels(class_names, ids, labels, rows * columns, (images, labels_file))
     open_at = partial(open_pixels, (pixels,))
     return build_dataset(location, options, listing, open_at, ids.__getitem__)
 
@@ -97,11 +84,7 @@ def _labels_beside(images: Member, members: dict[str, Member]) -> Member:
 
 
 def _read_header(file: Member, dimensions: int) -> tuple[int, ...]:
-    """The lengths of the dimensions, after a check that all values are there.
-
-    Raises:
-        DatasetError: The file is damaged, truncated or of another type.
-    """
+    """The lengths of the dimensions, after a check that all values are there."""
     try:
         with open_unpacked(file.place) as opened:
             head = opened.read(_header_length(dimensions))

@@ -6,15 +6,14 @@ The labels of ImageNet's validation images, from the files in which they are pub
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.image_openers import has_image_extension, open_image
+from difficulty_service.datasets.image_openers import has_image_extension, open_each
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.published.mat_files import list_variables, read_variable
 from difficulty_service.datasets.published.members import (
@@ -24,8 +23,8 @@ from difficulty_service.datasets.published.members import (
     damaged,
     read_lines,
 )
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
-from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, resolve
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, reading, resolve
 
 GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 META = "meta.mat"
@@ -43,8 +42,6 @@ class Labels:
     """Labels of validation images.
 
     Attributes:
-        source: Name of the file that they are from.
-        class_names: WordNet ids, sorted.
         by_number: Class index of each image by its number, where the file has no names.
         by_stem: Class index by the name of the image without its extension.
     """
@@ -56,11 +53,7 @@ class Labels:
 
 
 def find_labels(place: StoredPath, location: str) -> Labels:
-    """Finds the labels in the folder of the images or in the four above it, the nearest first.
-
-    Raises:
-        DatasetError: There are none, or the file is damaged.
-    """
+    """Finds the labels in the folder of the images or in the four above it, the nearest first."""
     folder = place
     for _ in range(1 + FOLDERS_ABOVE):
         labels = _labels_in(folder)
@@ -107,10 +100,8 @@ def _from_wordnet_ids(lines: list[str], source: str) -> Labels:
 
 
 def _meta_in(folder: StoredPath) -> Member:
-    try:
+    with reading(f"the folder {folder.name!r}", "listed"):
         sizes = {name: size for name, is_dir, size in list_folder(folder) if not is_dir}
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"the folder {folder.name!r} cannot be listed: {error}") from error
     if META not in sizes:
         raise DatasetError(
             f"there is no {META!r} beside {GROUND_TRUTH!r}",
@@ -152,13 +143,7 @@ SPLIT = "val"
 def is_imagenet_validation(
     place: StoredPath, entries: list[Entry], split: str | None = None
 ) -> bool:
-    """Whether a folder, or its sub-folder `val`, directly holds validation images of ImageNet.
-
-    Args:
-        place: The folder.
-        entries: Its entries.
-        split: Sub-folder to look into; None for `val`.
-    """
+    """Whether a folder, or its sub-folder `val`, directly holds validation images of ImageNet."""
     if _holds_images(entries):
         return True
     name = split or SPLIT
@@ -173,25 +158,17 @@ def is_imagenet_validation(
 def open_imagenet_validation(location: str, options: DatasetOptions) -> Dataset:
     """Opens the validation images; the classes are WordNet ids, like the folders of `train`.
 
-    Args:
-        location: The folder of the images, or the one above if the split names the folder.
-        options: Options, of which the split, the limit and the shard size apply.
-
-    Raises:
-        DatasetError: No labels are found, an image has none, or there are several splits and none
-            is chosen.
+    The location is the folder of the images, or the one above if the split names the folder.
     """
-    check_options(options, "ImageNet", ("image_column", "label_column", "id_column"))
+    check_options(options, "ImageNet")
     place = resolve(location, options.boundary)
-    try:
+    with reading(repr(location), "listed"):
         entries = list_folder(place)
         if not _holds_images(entries):
             folders = {name for name, is_dir, _ in entries if is_dir}
             splits = sorted({"train", options.split or SPLIT} & folders)
             place = place.join(choose_split(splits, options.split, location))
             entries = list_folder(place)
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{location!r} cannot be listed: {error}") from error
     sizes = {
         name: size
         for name, is_dir, size in sorted(entries)
@@ -205,7 +182,7 @@ def open_imagenet_validation(location: str, options: DatasetOptions) -> Dataset:
         np.array([_label(labels, name) for name in names], dtype=np.int32),
         sizes=np.array(list(sizes.values()), dtype=np.int64),
     )
-    open_at = partial(_open_at, place, names)
+    open_at = partial(open_each, place, names)
     return build_dataset(location, options, listing, open_at, names.__getitem__)
 
 
@@ -214,11 +191,7 @@ def _holds_images(entries: list[Entry]) -> bool:
 
 
 def _label(labels: Labels, name: str) -> int:
-    """The class index of an image.
-
-    Raises:
-        DatasetError: The labels do not have the image.
-    """
+    """The class index of an image."""
     match = IMAGE_NAME.fullmatch(name)
     label = labels.by_stem.get(name.rpartition(".")[0])
     if label is None and match and 0 < int(match[1]) <= len(labels.by_number):
@@ -229,10 +202,3 @@ def _label(labels: Labels, name: str) -> int:
             "fetch it again, or remove the image",
         )
     return label
-
-
-def _open_at(
-    place: StoredPath, names: list[str], positions: NDArray[np.int64]
-) -> Iterator[ImageOpener]:
-    for position in positions.tolist():
-        yield partial(open_image, place.join(names[position]))

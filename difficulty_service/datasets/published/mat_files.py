@@ -31,15 +31,7 @@ _ERRORS = (*READ_ERRORS, struct.error, IndexError)
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a file, not yet read.
-
-    Attributes:
-        offset: Offset of its content in the file.
-        size: Size of its content in the file, in bytes.
-        is_compressed: Whether the content is compressed.
-        is_uint8: Whether its values are of type uint8.
-        shape: Shape of the array.
-    """
+    """A variable of a file, not yet read: where its content is, and the shape of its array."""
 
     offset: int
     size: int
@@ -49,11 +41,7 @@ class Variable:
 
 
 def list_variables(file: Member) -> dict[str, Variable]:
-    """The variables of a file by name, from their first bytes alone.
-
-    Raises:
-        DatasetError: The file is damaged or of another version.
-    """
+    """The variables of a file by name, from their first bytes alone."""
     try:
         with open_file(file.place) as opened:
             return dict(_variables(opened, file.size))
@@ -64,16 +52,8 @@ def list_variables(file: Member) -> dict[str, Variable]:
 def read_variable(file: Member, variable: Variable, max_bytes: int) -> Any:  # noqa: ANN401
     """The value of a variable: an array in Fortran order, a text, or a list of structures.
 
-    Args:
-        file: The file.
-        variable: One of its variables.
-        max_bytes: Limit of its size after decompression.
-
-    Returns:
-        A structure is a dictionary; values of other types are None.
-
-    Raises:
-        DatasetError: The file is damaged, or the variable is larger.
+    A structure is a dictionary; values of other types are None. `max_bytes` limits the size after
+    decompression.
     """
     try:
         with open_file(file.place) as opened:

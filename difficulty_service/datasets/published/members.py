@@ -1,25 +1,30 @@
 """The files of a published dataset, in a folder or in a tar that is read without extracting it.
 
-Class names of CIFAR, for files that come without theirs.
-
-The split to read of a dataset that is published in several.
-
-Small text files beside the images of a published dataset.
+Images that a file holds as plain pixels are passed on as PPM or PGM, which store the same pixels,
+so they are decoded and prepared like every other image, without loss and without compression.
 """
 
 import gzip
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.datasets.image_openers import open_bytes
+from difficulty_service.datasets.listing import Listing
+from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.datasets.storage import (
     Boundary,
     StoredPath,
     is_folder,
     list_folder,
     open_file,
+    reading,
     resolve,
 )
 from difficulty_service.datasets.tar_files import TAR_ERRORS, open_tar, read_headers
@@ -35,14 +40,7 @@ _GZIP_EXTENSIONS = (".gz", ".tgz")
 
 @dataclass(frozen=True)
 class Member:
-    """One file of a dataset.
-
-    Attributes:
-        name: Name of the file, without folders.
-        place: Path of the file, or of the tar that contains it.
-        offset: Offset of its first byte in the file or in the decompressed tar.
-        size: Size in bytes.
-    """
+    """One file: its name without folders, and its bytes in a file or in a decompressed tar."""
 
     name: str
     place: StoredPath
@@ -50,11 +48,7 @@ class Member:
     size: int
 
     def read(self) -> bytes:
-        """The content of the file.
-
-        Raises:
-            DatasetError: The file cannot be read, is truncated or is larger than MAX_BYTES.
-        """
+        """The content of the file, of at most MAX_BYTES."""
         if self.size > MAX_BYTES:
             raise damaged(self.name, f"it has {self.size:,} bytes, more than {MAX_BYTES:,}")
         try:
@@ -69,25 +63,12 @@ class Member:
 
 
 def find_members(location: str, boundary: Boundary | None) -> tuple[dict[str, Member], str | None]:
-    """The visible files in a folder, or those beside a file.
-
-    Args:
-        location: Path or URI of a folder or a file.
-        boundary: Root outside which nothing may be read.
-
-    Returns:
-        Files by name, and the name of the file if the location is one.
-
-    Raises:
-        DatasetError: There is nothing at the location, or its folder cannot be listed.
-    """
+    """The visible files in a folder, or those beside a file and the name of that file."""
     place, chosen = resolve(location, boundary), None
     if not is_folder(place, location):
         place, chosen = place.parent, place.name
-    try:
+    with reading(f"the folder of {location!r}", "listed"):
         entries = list_folder(place)
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"the folder of {location!r} cannot be listed: {error}") from error
     return {
         name: Member(name, place.join(name), 0, size)
         for name, is_dir, size in sorted(entries)
@@ -96,11 +77,7 @@ def find_members(location: str, boundary: Boundary | None) -> tuple[dict[str, Me
 
 
 def tar_members(place: StoredPath) -> dict[str, Member]:
-    """The regular files of a tar by their names without folders.
-
-    Raises:
-        DatasetError: The tar is damaged or truncated.
-    """
+    """The regular files of a tar by their names without folders."""
     try:
         with open_tar(place) as archive:
             headers = [header for header in read_headers(archive) if header.isreg()]
@@ -149,11 +126,7 @@ CIFAR_100 = tuple(_CIFAR_100.split())
 
 
 def choose_split(splits: Sequence[str], split: str | None, location: str) -> str:
-    """The split that is asked for, or the only one.
-
-    Raises:
-        DatasetError: There are several splits and none is chosen, or there is no such split.
-    """
+    """The split that is asked for, or the only one."""
     if split is None and len(splits) == 1:
         return splits[0]
     if split is None or split not in splits:
@@ -173,3 +146,79 @@ def read_lines(place: StoredPath) -> list[str] | None:
     except (OSError, ValueError):
         return None
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+ROWS_AND_COLUMNS_FIRST, CHANNELS_FIRST = (0, 1, 2), (1, 2, 0)
+
+_IMAGES_PER_READ = 64
+
+
+@dataclass(frozen=True)
+class PixelFile:
+    """Images of one size at equal distances in a file, which is read image by image.
+
+    Attributes:
+        offset: Offset of the first pixel of the first image, after decompression.
+        stride: Bytes from the start of one image to that of the next.
+        axes: Axes of that shape which are the rows, columns and channels.
+    """
+
+    name: str
+    place: StoredPath
+    offset: int
+    stride: int
+    count: int
+    shape: tuple[int, int, int]
+    axes: tuple[int, int, int] = ROWS_AND_COLUMNS_FIRST
+
+
+def open_pixels(files: Sequence[PixelFile], positions: NDArray[np.int64]) -> Iterator[ImageOpener]:
+    """Openers of the images at ascending positions in several files, one file after the other."""
+    ends = np.cumsum([file.count for file in files])
+    owners = np.searchsorted(ends, positions, side="right")
+    for number in np.unique(owners).tolist():
+        rows = positions[owners == number] - (ends[number] - files[number].count)
+        yield from _open_rows(files[number], rows)
+
+
+def list_pixels(
+    class_names: tuple[str, ...],
+    ids: list[str],
+    labels: NDArray[np.int32],
+    image_bytes: int,
+    files: Sequence[Member],
+) -> Listing:
+    """The listing of images of one size whose pixels and labels are in some files."""
+    sizes = np.full(len(ids), image_bytes, dtype=np.int64)
+    stamps = tuple((file.name, file.size) for file in files)
+    places = [file.place for file in files]
+    return Listing(class_names, ids, labels, sizes, stamps, containers=places)
+
+
+def encode_pixels(images: NDArray[np.uint8]) -> Iterator[ImageOpener]:
+    """Openers of images as PPM, or as PGM if grey. Shape (samples, rows, columns, 1 or 3)."""
+    _, rows, columns, channels = images.shape
+    header = f"{'P5' if channels == 1 else 'P6'} {columns} {rows} 255\n".encode()
+    for image in images:
+        yield partial(open_bytes, header + image.tobytes())
+
+
+def _open_rows(file: PixelFile, rows: NDArray[np.int64]) -> Iterator[ImageOpener]:
+    try:
+        with open_unpacked(file.place) as opened:
+            for start in range(0, len(rows), _IMAGES_PER_READ):
+                chosen = rows[start : start + _IMAGES_PER_READ].tolist()
+                data = b"".join(_read(opened, file, row) for row in chosen)
+                images = np.frombuffer(data, np.uint8).reshape(-1, *file.shape)
+                yield from encode_pixels(images.transpose(0, *(1 + axis for axis in file.axes)))
+    except READ_ERRORS as error:
+        raise damaged(file.name, error) from error
+
+
+def _read(opened: BinaryIO, file: PixelFile, row: int) -> bytes:
+    opened.seek(file.offset + row * file.stride)
+    size = int(np.prod(file.shape))
+    data = opened.read(size)
+    if len(data) < size:
+        raise EOFError("it has become shorter since the dataset was opened")
+    return data

@@ -10,19 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.datasets.listing import Listing, build_dataset, check_options
-from difficulty_service.datasets.published.mat_files import (
-    Variable,
-    list_variables,
-    read_variable,
-)
+from difficulty_service.datasets.listing import build_dataset, check_options
+from difficulty_service.datasets.published.mat_files import Variable, list_variables, read_variable
 from difficulty_service.datasets.published.members import (
     Member,
     choose_split,
     damaged,
+    encode_pixels,
     find_members,
+    list_pixels,
 )
-from difficulty_service.datasets.published.pixels import encode_pixels
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 
 FILE_NAME = re.compile(r"(train|test|extra)_32x32\.mat")
@@ -47,16 +44,8 @@ def open_svhn(location: str, options: DatasetOptions) -> Dataset:
     The files are compressed, so the images of one are kept in memory together while they are read:
     225 MB for `train`, 80 MB for `test` and 1.6 GB for `extra`; while it is decompressed, the file
     as well.
-
-    Args:
-        location: The file, or the folder of the files.
-        options: Options, of which the split, the limit and the shard size apply.
-
-    Raises:
-        DatasetError: The file is damaged or not as published, or there are several splits and none
-            is chosen.
     """
-    check_options(options, "SVHN", ("image_column", "label_column", "id_column"))
+    check_options(options, "SVHN")
     members, chosen = find_members(location, options.boundary)
     names = [name for name in members if FILE_NAME.fullmatch(name) and chosen in (None, name)]
     files = {name.partition("_")[0]: members[name] for name in names}
@@ -64,14 +53,7 @@ def open_svhn(location: str, options: DatasetOptions) -> Dataset:
     file = files[split]
     labels = _read_labels(file)
     ids = [f"{split}#{row}" for row in range(len(labels))]
-    listing = Listing(
-        DIGITS,
-        ids,
-        labels,
-        sizes=np.full(len(ids), PIXEL_BYTES, dtype=np.int64),
-        files=((file.name, file.size),),
-        containers=[file.place],
-    )
+    listing = list_pixels(DIGITS, ids, labels, PIXEL_BYTES, (file,))
     return build_dataset(location, options, listing, _LazyImages(file), ids.__getitem__)
 
 
@@ -111,11 +93,7 @@ def _read_labels(file: Member) -> NDArray[np.int32]:
 
 
 def _read(file: Member, name: str) -> NDArray[Any]:
-    """An array of numbers in the file.
-
-    Raises:
-        DatasetError: The file is damaged, or the variable is none.
-    """
+    """An array of numbers in the file."""
     values = read_variable(file, _variable(file, name), _MAX_BYTES)
     if not isinstance(values, np.ndarray):
         raise damaged(file.name, f"{name} is not an array of numbers")

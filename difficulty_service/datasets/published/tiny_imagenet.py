@@ -5,18 +5,16 @@ http://cs231n.stanford.edu/tiny-imagenet-200.zip
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.image_openers import open_image
+from difficulty_service.datasets.image_openers import open_each
 from difficulty_service.datasets.listing import Listing, as_text, build_dataset, check_options
 from difficulty_service.datasets.published.members import choose_split, damaged, read_lines
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
-from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, resolve
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, reading, resolve
 
 WORDNET_ID = re.compile(r"n\d{8}")
 _ANNOTATION = re.compile(r"(\S+)\s+(n\d{8})(?!\S)")
@@ -40,17 +38,10 @@ def open_tiny_imagenet(location: str, options: DatasetOptions) -> Dataset:
     """Opens the training or validation images; classes are in the order of their WordNet ids.
 
     A class is called by its first word, followed by the WordNet id where two classes share it. Ids
-    are paths below the folder of the dataset, whichever folder is given.
-
-    Args:
-        location: The folder of the dataset, or its `train` or `val`.
-        options: Options, of which the split, the limit and the shard size apply.
-
-    Raises:
-        DatasetError: A list or folder is missing, a label is unknown, or there are several splits
-            and none is chosen.
+    are paths below the folder of the dataset, whichever folder is given. The location may also be
+    the `train` or `val` of the dataset.
     """
-    check_options(options, "Tiny ImageNet", ("image_column", "label_column", "id_column"))
+    check_options(options, "Tiny ImageNet")
     root, split = _choose_split(location, options)
     rows = _training_rows(root) if split == "train" else _validation_rows(root)
     listed = read_lines(root.join(IDS_FILE))
@@ -69,7 +60,7 @@ def open_tiny_imagenet(location: str, options: DatasetOptions) -> Dataset:
         np.array([index[wordnet_id] for _, wordnet_id, _ in rows], dtype=np.int32),
         sizes=np.array([size for _, _, size in rows], dtype=np.int64),
     )
-    open_at = partial(_open_at, root, paths)
+    open_at = partial(open_each, root, paths)
     return build_dataset(location, options, listing, open_at, paths.__getitem__)
 
 
@@ -125,10 +116,8 @@ def _visible_files(entries: list[Entry]) -> dict[str, int]:
 
 
 def _list(folder: StoredPath) -> list[Entry]:
-    try:
+    with reading(f"the folder {folder.name!r}", "listed"):
         return list_folder(folder)
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"the folder {folder.name!r} cannot be listed: {error}") from error
 
 
 def _class_names(root: StoredPath, wordnet_ids: list[str]) -> tuple[str, ...]:
@@ -140,10 +129,3 @@ def _class_names(root: StoredPath, wordnet_ids: list[str]) -> tuple[str, ...]:
         name if counts[name] == 1 else f"{name} ({wordnet_id})"
         for name, wordnet_id in zip(names, wordnet_ids, strict=True)
     )
-
-
-def _open_at(
-    root: StoredPath, paths: list[str], positions: NDArray[np.int64]
-) -> Iterator[ImageOpener]:
-    for position in positions.tolist():
-        yield partial(open_image, root.join(paths[position]))

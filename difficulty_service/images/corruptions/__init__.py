@@ -18,35 +18,34 @@ from torch import Tensor
 
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.images.corruption_strengths import SMALLEST_SIDES, STRENGTHS
-from difficulty_service.images.corruptions import blurs, digital, weather
-from difficulty_service.images.corruptions import digital as noises
+from difficulty_service.images.corruptions import pixels, weather
 from difficulty_service.images.corruptions.pixels import Pixels
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
 _RANDOM: dict[str, Callable[..., Pixels]] = {
-    "gaussian_noise": noises.gaussian_noise,
-    "shot_noise": noises.shot_noise,
-    "impulse_noise": noises.impulse_noise,
-    "speckle_noise": noises.speckle_noise,
-    "glass_blur": blurs.glass_blur,
-    "motion_blur": blurs.motion_blur,
+    "gaussian_noise": pixels.gaussian_noise,
+    "shot_noise": pixels.shot_noise,
+    "impulse_noise": pixels.impulse_noise,
+    "speckle_noise": pixels.speckle_noise,
+    "glass_blur": pixels.glass_blur,
+    "motion_blur": pixels.motion_blur,
     "snow": weather.snow,
     "frost": weather.frost,
     "fog": weather.fog,
     "spatter": weather.spatter,
-    "elastic_transform": digital.elastic_transform,
+    "elastic_transform": pixels.elastic_transform,
 }
 
 _FIXED: dict[str, Callable[..., Pixels]] = {
-    "gaussian_blur": blurs.gaussian_blur,
-    "defocus_blur": blurs.defocus_blur,
-    "zoom_blur": blurs.zoom_blur,
-    "brightness": digital.brightness,
-    "contrast": digital.contrast,
-    "saturate": digital.saturate,
-    "pixelate": digital.pixelate,
-    "jpeg_compression": digital.jpeg_compression,
+    "gaussian_blur": pixels.gaussian_blur,
+    "defocus_blur": pixels.defocus_blur,
+    "zoom_blur": pixels.zoom_blur,
+    "brightness": pixels.brightness,
+    "contrast": pixels.contrast,
+    "saturate": pixels.saturate,
+    "pixelate": pixels.pixelate,
+    "jpeg_compression": pixels.jpeg_compression,
 }
 
 CORRUPTIONS: tuple[str, ...] = (*_RANDOM, *_FIXED)
@@ -59,13 +58,7 @@ LARGEST_SIDE = 256
 
 @dataclass(frozen=True)
 class Corruption:
-    """One corruption of all images of a dataset.
-
-    Attributes:
-        name: One of `CORRUPTIONS`.
-        severity: 1, mild, to 5, strong.
-        seed: Seed of the random numbers.
-    """
+    """One corruption of all images of a dataset; its severity is from 1, mild, to 5, strong."""
 
     name: str
     severity: int
@@ -76,13 +69,9 @@ class Corruption:
         return f"{self.name}:{self.severity}"
 
     def apply(self, image: Tensor) -> Tensor:
-        """The corrupted image; one with a shorter side above `LARGEST_SIDE` is reduced to it.
+        """The corrupted image, reduced where its shorter side is above `LARGEST_SIDE`.
 
-        Args:
-            image: Uint8. Shape (3, height, width).
-
-        Returns:
-            Uint8. Shape (3, height, width) of the reduced image.
+        Shape (3, rows, columns).
         """
         if min(image.shape[1:]) > LARGEST_SIDE:
             from torchvision.transforms.v2 import functional as F
@@ -113,21 +102,19 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int) -> Tensor:
     The result for an image depends only on its pixels, the name, the severity and the seed, and
     not on its batch. Values are truncated to whole numbers, not rounded, as in the published files.
 
-    Args:
-        images: Uint8, on any device. The smaller side decides the constants: those of CIFAR-10-C
-            below 64 pixels, of Tiny-ImageNet-C below 128, and of ImageNet-C otherwise. Shape
-            (samples, 3, height, width).
-        name: One of `CORRUPTIONS`.
-        severity: 1, mild, to 5, strong.
-        seed: Seed of the random numbers, which some corruptions draw.
-
-    Returns:
-        Uint8, on the same device. Shape (samples, 3, height, width).
+    The smaller side of the images, uint8 on any device, decides the constants: those of CIFAR-10-C
+    below 64 pixels, of Tiny-ImageNet-C below 128, and of ImageNet-C otherwise. The result is of the
+    same type, shape (samples, 3, height, width) and device.
 
     Raises:
         ConfigError: There is no such corruption or severity, or `images` are not images.
     """
-    _check(images, name, severity)
+    _check_choice(name, severity)
+    if images.dtype != torch.uint8 or images.shape[1:-2] != (3,):
+        raise ConfigError(
+            f"images to corrupt are {images.dtype} of shape {tuple(images.shape)}",
+            "give torch.uint8 of shape (samples, 3, height, width)",
+        )
     corrupted = torch.empty_like(images, device="cpu")
     for position, image in enumerate(images.cpu().numpy()):
         change = _choose(image, name, severity, seed)
@@ -135,15 +122,6 @@ def corrupt(images: Tensor, name: str, severity: int, seed: int) -> Tensor:
         # A rounding error must not truncate a whole number to the one below.
         corrupted[position] = torch.from_numpy((values + 1e-6).astype(np.uint8))
     return corrupted.to(images.device)
-
-
-def _check(images: Tensor, name: str, severity: int) -> None:
-    _check_choice(name, severity)
-    if images.dtype != torch.uint8 or images.shape[1:-2] != (3,):
-        raise ConfigError(
-            f"images to corrupt are {images.dtype} of shape {tuple(images.shape)}",
-            "give torch.uint8 of shape (samples, 3, height, width)",
-        )
 
 
 def _check_choice(name: str, severity: int) -> None:

@@ -23,13 +23,7 @@ _FROST_DECAY, _CRYSTAL_DECAY = 1.6, 1.4
 
 
 def fog(image: Pixels, strength: tuple[float, float], generator: np.random.Generator) -> Pixels:
-    """Adds a cloud, and scales the brightest value back to what it was.
-
-    Args:
-        image: See `Pixels`.
-        strength: Weight of the cloud, and how fast its detail fades.
-        generator: Draws the cloud.
-    """
+    """Adds a cloud of some weight and decay of detail, and scales the brightest value back."""
     weight, decay = strength
     brightest = image.max()
     cloudy = image + weight * cloud(image.shape[1:], decay, generator)
@@ -39,13 +33,8 @@ def fog(image: Pixels, strength: tuple[float, float], generator: np.random.Gener
 def frost(image: Pixels, strength: tuple[float, float], generator: np.random.Generator) -> Pixels:
     """Adds a layer of ice.
 
-    The published images have photographs of frosted panes here. This one is drawn: bright ridges
-    of crystals, of the same weight, over a pale cloud.
-
-    Args:
-        image: See `Pixels`.
-        strength: Weights of the image and of the ice.
-        generator: Draws the ice.
+    The published images have photographs of frosted panes here. This one is drawn: bright ridges of
+    crystals, of the same weight, over a pale cloud.
     """
     kept, added = strength
     ridges = 1 - np.abs(2 * cloud(image.shape[1:], _CRYSTAL_DECAY, generator) - 1)
@@ -62,12 +51,9 @@ def snow(
 ) -> Pixels:
     """Bleaches the image and adds flakes that fall in two directions.
 
-    Args:
-        image: See `Pixels`.
-        strength: Mean and standard deviation of the noise from which flakes are made, its
-            enlargement, the value from which it is a flake, radius and standard deviation of their
-            blur, and the share of the image that is not bleached.
-        generator: Draws the flakes.
+    The strength is mean and standard deviation of the noise from which flakes are made, its
+    enlargement, the value from which it is a flake, radius and standard deviation of their blur,
+    and the share of the image that is not bleached.
     """
     mean, spread, factor, least, radius, sigma, kept = strength
     noise = generator.normal(mean, spread, (1, *image.shape[1:]))
@@ -87,14 +73,9 @@ def spatter(
     """Sprinkles the lens with water or mud.
 
     The published images find the outlines of drops by Canny's method; here they are the pixels at
-    the border of a drop.
-
-    Args:
-        image: See `Pixels`.
-        strength: Mean, standard deviation and blur of the noise from which drops are made, the
-            value from which it is a drop, the opacity of water or the blur of mud, and whether it
-            is mud.
-        generator: Draws the drops.
+    the border of a drop. The strength is mean, standard deviation and blur of the noise from which
+    drops are made, the value from which it is a drop, the opacity of water or the blur of mud, and
+    whether it is mud.
     """
     mean, spread, blur, least, amount, is_mud = strength
     liquid = gaussian_filter(generator.normal(mean, spread, image.shape[1:]), blur, mode="nearest")
@@ -130,10 +111,7 @@ def _equalise(values: Layer) -> Layer:
 def cloud(shape: tuple[int, int], decay: float, generator: np.random.Generator) -> Layer:
     """Fractal noise from 0 to 1, by the diamond-square algorithm on a torus.
 
-    Args:
-        shape: Height and width.
-        decay: Divisor of the square root of the noise from one level of detail to the next finer.
-        generator: Draws the noise.
+    The square root of the noise is divided by `decay` from one level of detail to the next finer.
     """
     side = 1 << max(5, (max(shape) - 1).bit_length())
     grid = np.zeros((side, side))

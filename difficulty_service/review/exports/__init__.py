@@ -1,4 +1,4 @@
-"""Formats of other tools to which scores are exported, one file each.
+"""Formats of other tools to which scores are exported.
 
 `EXPORTS` lists them, with those of other packages; what writes one is imported when it is asked
 for.
@@ -25,25 +25,25 @@ _OWN = (
     Export(
         "cleanlab",
         "its columns of label issues, as CSV or Parquet",
-        f"{_HERE}.cleanlab:write_cleanlab",
+        f"{_HERE}.samples:write_cleanlab",
     ),
     Export(
         "huggingface",
         "images and scores, for `datasets.load_from_disk`",
-        f"{_HERE}.hugging_face:write_hugging_face",
+        f"{_HERE}.samples:write_hugging_face",
         is_folder=True,
     ),
     Export(
         "fiftyone",
         "a FiftyOneImageClassificationDataset",
-        f"{_HERE}.fiftyone:write_fiftyone",
+        f"{_HERE}.samples:write_fiftyone",
         is_folder=True,
         takes_texts=False,
     ),
     Export(
         "labelstudio",
         "tasks to import, the most doubtful first",
-        f"{_HERE}.label_studio:write_label_studio",
+        f"{_HERE}.samples:write_label_studio",
         is_folder=True,
     ),
 )
@@ -56,29 +56,13 @@ EXPORTS: Mapping[str, Export] = {
 
 
 def export_file(name: str, scores: "ScoreFile", out: Path) -> "Exported":
-    """Writes scores alone to a file in a format of `EXPORTS`.
-
-    Args:
-        name: Name of the format.
-        scores: The score file.
-        out: The file; it appears whole or not at all.
-    """
+    """Writes scores alone in a format of `EXPORTS`; the file appears whole or not at all."""
     exported: Exported = function_of(EXPORTS[name].write)(scores, out)
     return exported
 
 
 def export_folder(name: str, scores: "ScoreFile", images: "ImageSource", out: Path) -> "Exported":
-    """Writes scores and images to a folder in a format of `EXPORTS`.
-
-    Args:
-        name: Name of the format.
-        scores: The score file.
-        images: The dataset that was scored.
-        out: A folder that does not exist or is empty; it appears whole or not at all.
-
-    Raises:
-        CleaningError: The samples are texts, and the format holds images only.
-    """
+    """Writes scores and images in a format of `EXPORTS`; the folder appears whole or not at all."""
     if images.is_text and not EXPORTS[name].takes_texts:
         others = [other for other, export in EXPORTS.items() if export.takes_texts]
         raise CleaningError(

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.base.child import Child
+from difficulty_service.base.apart import Child
 
 PROGRAM = """
 import pathlib, sys, time
 
-from difficulty_service.base.child import Child
+from difficulty_service.base.apart import Child
 
 
 def serve(connections, folder):
@@ -43,7 +43,7 @@ THREAD_PROGRAM = PROGRAM.replace(
 WATCHED_PROGRAM = """
 import multiprocessing, os, pathlib, sys, time
 
-from difficulty_service.base.child import call_after_parent
+from difficulty_service.base.apart import call_after_parent
 
 
 def serve(folder):

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import open_dataset, parquet_rows
-from difficulty_service.datasets.parquet_rows import LARGE_PAGE, read_pages
+from difficulty_service.datasets import open_dataset, table_files
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
+from difficulty_service.datasets.table_files import LARGE_PAGE, read_pages
 
 MEBIBYTE = 1 << 20
 LIMITS = TableLimits(max_rows=1000, max_text_bytes=MEBIBYTE)
@@ -66,7 +66,7 @@ def test_an_image_that_all_rows_repeat_is_in_memory_a_few_times_at_most(
     image = np.random.default_rng(0).bytes(8 * MEBIBYTE)
     location = write({"image": [image] * 64, "label": [0, 1] * 32})
     assert Path(location).stat().st_size < 10 * MEBIBYTE
-    monkeypatch.setattr(parquet_rows, "BATCH_BYTES", 2 * len(image))
+    monkeypatch.setattr(table_files, "BATCH_BYTES", 2 * len(image))
     dataset = open_dataset(location, LIMITED)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from difficulty_service.images import decoding as image_decoding
+from difficulty_service.images import preparation
 from difficulty_service.images.preparation import Mode, decoder_name, read_image
 
 pytestmark = pytest.mark.parametrize("mode", ["fast", "exact"])
@@ -250,8 +250,8 @@ def without_torchcodec(
 
     def hide() -> None:
         monkeypatch.setitem(sys.modules, "torchcodec.decoders", None)
-        image_decoding.torchcodec_decoder.cache_clear()
-        request.addfinalizer(image_decoding.torchcodec_decoder.cache_clear)
+        preparation.torchcodec_decoder.cache_clear()
+        request.addfinalizer(preparation.torchcodec_decoder.cache_clear)
 
     return hide
 

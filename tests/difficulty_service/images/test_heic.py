@@ -10,8 +10,7 @@ from PIL import ExifTags, Image
 
 from difficulty_service.base.errors import ImageError
 from difficulty_service.images import header
-from difficulty_service.images.header import open_header, read_encoded
-from difficulty_service.images.pil_decoding import decode_to_pil
+from difficulty_service.images.header import decode_to_pil, open_header, read_encoded
 
 HEIGHT, WIDTH = 96, 128
 

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from difficulty_service.images.corruptions import corrupt
-from difficulty_service.images.corruptions.digital import move_corners
-from difficulty_service.images.corruptions.pixels import move_blur, zoom_in
+from difficulty_service.images.corruptions.pixels import move_blur, move_corners, zoom_in
 from difficulty_service.images.corruptions.weather import cloud
 
 

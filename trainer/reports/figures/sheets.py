@@ -9,8 +9,7 @@ import numpy as np
 from PIL import Image
 
 from difficulty_service.base.errors import DifficultyError
-from difficulty_service.images.header import open_header
-from difficulty_service.images.pil_decoding import decode_to_pil
+from difficulty_service.images.header import decode_to_pil, open_header
 from difficulty_service.review.stored_images import open_images
 from trainer.reports.diagrams import save_picture, style
 from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.published.pickles import read_pickle
+from difficulty_service.datasets.published.cifar import read_pickle
 from difficulty_service.datasets.sample import DatasetOptions
 
 

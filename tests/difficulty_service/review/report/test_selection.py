@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from difficulty_service.review.selection import (
+from difficulty_service.review.sections import (
     SHOWN_CLASSES,
     Limits,
     count_confusions,

@@ -14,7 +14,7 @@ from difficulty_service.features.store import FeatureStore, create_store
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.review import similar
-from difficulty_service.review.directions import similarity_directions
+from difficulty_service.review.map import similarity_directions
 from difficulty_service.review.similar import most_similar, write_vectors
 from difficulty_service.scores.fit_store import fit_store
 
@@ -111,7 +111,7 @@ def test_vectors_are_whitened_features_of_the_first_run_scaled_to_unit_length(
 def test_directions_between_classes_come_first_and_wide_ones_within_classes_next(
     gaussians: Gaussians, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("difficulty_service.review.directions.MAX_DIRECTIONS", 3)
+    monkeypatch.setattr("difficulty_service.review.map.MAX_DIRECTIONS", 3)
 
     directions = similarity_directions(gaussians)
 

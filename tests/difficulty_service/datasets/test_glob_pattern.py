@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.base.glob_pattern import GlobPattern, parse_glob
-from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.file_search import GlobPattern, find_files, parse_glob
 
 
 def matches_naively(parts: list[str], pattern: list[str]) -> bool:
