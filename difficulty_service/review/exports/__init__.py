@@ -30,7 +30,7 @@ _OWN = (
     Export(
         "huggingface",
         "images and scores, for `datasets.load_from_disk`",
-        f"{_HERE}.samples:write_hugging_face",
+        f"{_HERE}.hugging_face:write_hugging_face",
         is_folder=True,
     ),
     Export(
@@ -43,7 +43,7 @@ _OWN = (
     Export(
         "labelstudio",
         "tasks to import, the most doubtful first",
-        f"{_HERE}.samples:write_label_studio",
+        f"{_HERE}.label_studio:write_label_studio",
         is_folder=True,
     ),
 )

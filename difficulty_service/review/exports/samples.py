@@ -1,15 +1,10 @@
-"""Writes scores, or scores and images, in the formats of other tools."""
+"""Scores as tables and as samples of other tools; the larger formats have files of their own."""
 
 import json
-import os
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +16,6 @@ from scipy.special import expit
 from difficulty_service.base.errors import CleaningError, ImageError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import json_lines_writer, plain_schema, to_arrow
-from difficulty_service.datasets.hugging_face import require_package
 from difficulty_service.review.class_folders import extension_of
 from difficulty_service.review.clean import write_table
 from difficulty_service.review.stored_images import ImageSource, MissingImages
@@ -155,142 +149,3 @@ def write_fiftyone(
     described = {"classes": names, "labels": labels}
     (folder / "labels.json").write_text(json.dumps(described, indent=1), "utf-8")
     return Exported(missing.warnings())
-
-
-CLASS_COLUMNS = ("label", "nearest_label")
-
-
-def write_hugging_face(
-    scores: ScoreFile,
-    images: ImageSource,
-    folder: Path,
-    final: Path,  # noqa: ARG001 - all formats have the same parameters
-) -> Exported:
-    """Writes a folder that `datasets.load_from_disk` opens.
-
-    It has the encoded images, `label` and `nearest_label` with the names of the classes, and the
-    other columns of the score file.
-    """
-    package = require_package("writing")
-    missing = MissingImages()
-    rows = {row["sample_id"]: row for row in scores.table.drop_columns("label_name").to_pylist()}
-
-    def samples() -> Iterator[dict[str, Any]]:
-        for sample_id, stored in images.images(list(rows), missing.add):
-            data = stored.read()
-            image = {"bytes": data, "path": None}
-            cell = {"text": data.decode()} if images.is_text else {"image": image}
-            yield {**cell, **rows[sample_id]}
-
-    sample = {"text": package.Value("string")} if images.is_text else {"image": package.Image()}
-    features = package.Features({**sample, **_features(package, scores)})
-    with tempfile.TemporaryDirectory(dir=folder.parent) as cache, _without_progress_bars(package):
-        dataset = package.Dataset.from_generator(
-            samples,
-            features=features,
-            cache_dir=cache,
-            split=package.NamedSplit("train"),
-            fingerprint=(scores.provenance.fingerprint or "scores")[:64],
-        )
-        dataset.save_to_disk(folder)
-        del dataset  # it maps files of the cache
-    return Exported(missing.warnings())
-
-
-def _features(package: Any, scores: ScoreFile) -> dict[str, Any]:  # noqa: ANN401
-    types = {pa.float64(): "float64", pa.float32(): "float32"}
-    columns = {
-        field.name: package.Value(types.get(field.type, "string")) for field in scores.table.schema
-    }
-    del columns["label_name"]
-    classes = dict.fromkeys(CLASS_COLUMNS, package.ClassLabel(names=class_list(scores)))
-    return {**columns, **classes}
-
-
-@contextmanager
-def _without_progress_bars(package: Any) -> Iterator[None]:  # noqa: ANN401
-    shown = not package.are_progress_bars_disabled()
-    package.disable_progress_bars()
-    try:
-        yield
-    finally:
-        if shown:
-            package.enable_progress_bars()
-
-
-LOCAL_FILES = "/data/local-files/?d="
-"""Address at which Label Studio serves files of its document root."""
-
-SHOWN = ("sample_id", "label", "nearest_label", "label_margin", "rmd", "percentile")
-"""Columns that are data of the task and so can be sorted and filtered by."""
-
-
-def write_label_studio(
-    scores: ScoreFile, images: ImageSource, folder: Path, final: Path
-) -> Exported:
-    """Writes `tasks.json` and `label_config.xml`.
-
-    The prediction of a task is its label, with a score from 0 to 1 that is low where another class
-    fits better; all columns of the score file are the `meta` of the task. Images in files of their
-    own stay where they are, others are copied into the folder; texts are part of the tasks.
-    """
-    missing = MissingImages()
-    rows = sample_rows(scores)
-    version = f"difficulty-service {scores.provenance.package_version or ''}".strip()
-    if images.is_text:
-        texts = images.images(list(rows), missing.add)
-        tasks = [_task(rows[key], "text", text.read().decode(), version) for key, text in texts]
-        _write(folder, tasks, label_config(class_list(scores), "text"))
-        return Exported(missing.warnings())
-    copies = folder / "images"
-    copies.mkdir()
-    files = {
-        sample_id: final / "images" / path
-        for sample_id, path in image_files(images, list(rows), copies, missing)
-    }
-    # Label Studio serves what is below the folder above the one that all images are in.
-    folders = [file.parent for file in files.values()] or [final]
-    root = Path(os.path.commonpath(folders)).parent
-    tasks = [
-        _task(rows[key], "image", LOCAL_FILES + quote(path.relative_to(root).as_posix()), version)
-        for key, path in files.items()
-    ]
-    _write(folder, tasks, label_config(class_list(scores), "image"))
-    served = (
-        "Label Studio serves the images if it is started with "
-        "LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
-        f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={root}"
-    )
-    return Exported(missing.warnings(), [served])
-
-
-def _write(folder: Path, tasks: Sequence[Mapping[str, Any]], interface: str) -> None:
-    (folder / "tasks.json").write_text(json.dumps(tasks, indent=1, ensure_ascii=False), "utf-8")
-    (folder / "label_config.xml").write_text(interface, "utf-8")
-
-
-def label_config(names: Sequence[str], kind: str) -> str:
-    """The labelling interface: the sample, an `image` or a `text`, and a choice of one class."""
-    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in names)
-    return (
-        f'<View>\n  <{kind.capitalize()} name="{kind}" value="${kind}"/>\n'
-        f'  <Choices name="label" toName="{kind}" choice="single">\n{choices}\n'
-        "  </Choices>\n</View>\n"
-    )
-
-
-def _task(row: Mapping[str, Any], kind: str, sample: str, version: str) -> dict[str, Any]:
-    choice = {
-        "from_name": "label",
-        "to_name": kind,
-        "type": "choices",
-        "value": {"choices": [row["label"]]},
-    }
-    prediction = {"model_version": version, "result": [choice]}
-    if "label_score" in row:
-        prediction["score"] = row["label_score"]
-    return {
-        "data": {kind: sample, **{name: row[name] for name in SHOWN if name in row}},
-        "meta": dict(row),
-        "predictions": [prediction],
-    }
