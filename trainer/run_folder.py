@@ -53,11 +53,7 @@ def seed_folder(run: Path, seed: int) -> Path:
 
 
 def seed_folders(run: Path) -> list[Path]:
-    """The folders of all seeds that were started, in ascending order of the seed.
-
-    Raises:
-        TrainingError: There is none.
-    """
+    """The folders of all seeds that were started, in ascending order of the seed."""
     folders = [
         folder
         for folder in run.glob("seed-*")
@@ -78,11 +74,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-        TrainingError: The file is missing or damaged.
-    """
+    """Reads a JSON object."""
     try:
         return load_checked(path.read_text())
     except FileNotFoundError:
@@ -99,11 +91,7 @@ def write_run(folder: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """The description of the run in the folder of a seed.
-
-    Raises:
-        TrainingError: The file is missing, damaged or of another version.
-    """
+    """The description of the run in the folder of a seed."""
     path = folder / RECIPE
     values = read_json(path)
     version = values.pop("version", None)
@@ -161,11 +149,7 @@ def write_inputs(path: Path, spec: InputSpec, class_names: Sequence[str]) -> Non
 
 
 def read_inputs(path: Path) -> tuple[InputSpec, tuple[str, ...]]:
-    """Reads the specification of a model's inputs and the names of its classes.
-
-    Raises:
-        TrainingError: The file is missing or damaged.
-    """
+    """Reads the specification of a model's inputs and the names of its classes."""
     values = read_json(path)
     try:
         mean, std = (

@@ -44,15 +44,7 @@ def encoder_of(model: str) -> str | None:
 
 
 def load_subwords(name: str) -> Subwords:
-    """The tokenizer of a network.
-
-    Args:
-        name: Name on the hub, or a folder that `save_pretrained` wrote.
-
-    Raises:
-        ConfigError: There is none, or it has no token for padding.
-        MissingPackage: transformers is not installed.
-    """
+    """The tokenizer of a network."""
     transformers = _package(name)
     with _named(name):
         tokenizer = transformers.AutoTokenizer.from_pretrained(_place(name))
@@ -70,16 +62,7 @@ def load_subwords(name: str) -> Subwords:
 
 
 def load_network(name: str, *, pretrained: bool) -> Any:  # noqa: ANN401 - no types
-    """A network that takes `input_ids` and `attention_mask`, without a classifier.
-
-    Args:
-        name: Name on the hub, or a folder that `save_pretrained` wrote.
-        pretrained: Whether to load its parameters, or to draw random ones.
-
-    Raises:
-        ConfigError: There is none, or it lacks parameters.
-        MissingPackage: transformers is not installed.
-    """
+    """A network that takes `input_ids` and `attention_mask`, without a classifier."""
     transformers = _package(name)
     loaded: dict[str, Any] = {"missing_keys": []}
     with _named(name):

@@ -29,12 +29,7 @@ WIDEST = 4 / 3
 
 
 def augmentation_of(name: Augmentation, crop_padding: int) -> Augment:
-    """The function of an augmentation.
-
-    Args:
-        name: Name of the augmentation in a recipe.
-        crop_padding: Width in pixels of the black border added before a "flip_crop".
-    """
+    """The function of an augmentation."""
     augmentations: dict[Augmentation, Augment] = {
         "none": keep,
         "flip": flip,

@@ -56,9 +56,7 @@ class Fit:
 def decode(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.Image:
     """Reads and decodes the first frame of an image: RGB, eight bits, upright.
 
-    Args:
-        opener: Opens the encoded image.
-        max_pixels: Maximum number of pixels; larger images are refused by their header.
+    Images of more pixels are refused by their header.
 
     Raises:
         ImageError: The file cannot be read, or the image is of a format that is not accepted,

@@ -31,16 +31,7 @@ from trainer.samples import InputSpec, Samples
 
 
 def open_images_of(location: str, options: DatasetOptions) -> Dataset:
-    """Opens a dataset of images, on disk or held by the program.
-
-    Args:
-        location: Location, or the name of an object.
-        options: Options for reading.
-
-    Raises:
-        DatasetError: The dataset cannot be read.
-        ConfigError: The object is not there any more.
-    """
+    """Opens a dataset of images, on disk or held by the program."""
     if not is_object(location):
         return open_dataset(location, options)
     dataset, warnings = open_images(find_own(location), options)
@@ -63,15 +54,6 @@ def open_image_splits(config: ImageData, seed: int, device: torch.device) -> Spl
 
     Mean and standard deviation are computed over the training images where these are kept in
     memory; otherwise they are those of ImageNet.
-
-    Args:
-        config: Data of the recipe.
-        seed: Seed of the validation split and of label noise.
-        device: Device of the batches, and of images kept in memory.
-
-    Raises:
-        DatasetError: A dataset or some of its images cannot be read, images differ in size and
-            no size is given, classes do not agree, or two splits share samples.
     """
     options = _options(config, config.train, config.split, config.label_column)
     with named_by("data.train", config.train):
@@ -109,17 +91,8 @@ def open_image_samples(
 ) -> Samples:
     """Opens a dataset of images to evaluate a model on, with the class indices of that dataset.
 
-    Args:
-        config: Data of the recipe; its image and id columns apply to datasets of the same kind as
-            the training dataset.
-        location: Location of the dataset.
-        spec: Specification of the model's inputs; images of another size are resized.
-        device: Device of the batches, and of images kept in memory.
-        split: Sub-folder or named split.
-        label_column: Column with the labels; None detects it.
-
-    Raises:
-        DatasetError: The dataset or some of its images cannot be read.
+    Images of another size are resized. The image and id columns of the recipe apply to datasets of
+    the same kind as the training dataset.
     """
     dataset = open_images_of(location, _options(config, location, split, label_column))
     fit = Fit(spec.shape[1], spec.shape[2], evaluation_margin(config), max_pixels=config.max_pixels)
@@ -129,11 +102,7 @@ def open_image_samples(
 def open_test_images(
     config: ImageData, spec: InputSpec, device: torch.device, class_names: tuple[str, ...]
 ) -> Samples | None:
-    """Opens the test dataset of a recipe with the model's class indices; None without one.
-
-    Raises:
-        DatasetError: The dataset cannot be read, or has classes that the model was not trained on.
-    """
+    """Opens the test dataset of a recipe with the model's class indices; None without one."""
     location, column = config.test, config.test_label_column
     if location is None:
         return None

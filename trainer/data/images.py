@@ -62,18 +62,7 @@ class MemoryImages:
 
 
 def decode_images(dataset: Dataset, fit: Fit) -> Tensor:
-    """Decodes all images of a dataset, in its order, on all cores.
-
-    Args:
-        dataset: Dataset of images.
-        fit: Size of the result and pixel limit.
-
-    Returns:
-        Uint8. Shape (samples, 3, height, width).
-
-    Raises:
-        DatasetError: Images cannot be read, or have another size and may not be resized.
-    """
+    """Decodes all images of a dataset, in its order. Uint8, shape (samples, 3, height, width)."""
     pixels, failures = decode_readable_images(dataset, fit)
     if failures:
         raise unreadable(named(failures, dataset), dataset.location)
@@ -86,9 +75,6 @@ def decode_readable_images(dataset: Dataset, fit: Fit) -> tuple[Tensor, dict[int
     Returns:
         Pixels, which are undefined for those images, of shape (samples, 3, height, width); and the
         reason for each of those images by its position.
-
-    Raises:
-        DatasetError: Images have another size and may not be resized.
     """
     num_samples = len(dataset.labels)
     pixels = np.empty((num_samples, 3, fit.height, fit.width), dtype=np.uint8)
@@ -179,14 +165,7 @@ between processes."""
 
 @dataclass(frozen=True)
 class BatchReader:
-    """Reads batches in a worker process; as a dataset of `DataLoader`, indexed by a request.
-
-    Attributes:
-        open_images: Opens a range of images of the dataset.
-        fit: Size of images that are not cropped at random, and pixel limit.
-        augmentation: Augmentation applied where there are draws.
-        crop_padding: Width in pixels of the black border added before a "flip_crop".
-    """
+    """Reads batches in a worker process; as a dataset of `DataLoader`, indexed by a request."""
 
     open_images: Callable[[range], Iterator[ImageOpener]]
     fit: Fit
@@ -231,15 +210,8 @@ class BatchReader:
 class LargeImages:
     """Images of a dataset, or of one split of it, read from disk in every epoch.
 
-    Reading a row of a table reads its whole row group, so shuffled training on images inside
-    tables is slow; folders and tar files have random access.
-
-    Attributes:
-        dataset: Dataset of images.
-        positions: Positions of this split's samples, on the CPU. Shape (samples,).
-        reader: Reader of the worker processes.
-        device: Device of the batches.
-        workers: Number of worker processes.
+    Reading a row of a table reads its whole row group, so shuffled training on images inside tables
+    is slow; folders and tar files have random access. Positions are those of `MemoryImages`.
     """
 
     dataset: Dataset
@@ -257,10 +229,6 @@ class LargeImages:
         """Yields batches of images; see `trainer.samples.Inputs`.
 
         Worker processes for training stay alive between epochs; others end with the pass.
-
-        Raises:
-            DatasetError: An image of the batch cannot be read, or has another size and may not
-                be resized.
         """
         requests = [
             (
@@ -311,14 +279,7 @@ MAX_BYTES_IN_MEMORY = 4 << 30
 
 @dataclass(frozen=True)
 class ImageLoading:
-    """The size, storage and augmentation of the images of a dataset.
-
-    Attributes:
-        config: Data of the recipe.
-        fit: Size of the images and pixel limit.
-        device: Device of the batches.
-        augmentation: Augmentation in training; "none" for validation and test datasets.
-    """
+    """The size, storage and augmentation of the images of a dataset."""
 
     config: ImageData
     fit: Fit
@@ -326,12 +287,7 @@ class ImageLoading:
     augmentation: Augmentation = "none"
 
     def open(self, dataset: Dataset) -> "OpenedImages":
-        """Opens the images of a dataset that can be read, decoded now or batch by batch.
-
-        Raises:
-            DatasetError: No image can be read; or, where the recipe says to stop, an image that
-                is decoded now cannot be read.
-        """
+        """Opens the images of a dataset that can be read, decoded now or batch by batch."""
         num_samples = len(dataset.labels)
         padding = self.config.crop_padding
         skips = self.config.on_error == "skip"
@@ -363,12 +319,7 @@ class ImageLoading:
 
 @dataclass(frozen=True)
 class OpenedImages:
-    """The images of a dataset that can be read.
-
-    Attributes:
-        samples: Samples, with what is skipped.
-        inputs: Their images.
-    """
+    """The images of a dataset that can be read."""
 
     samples: Samples
     inputs: MemoryImages | LargeImages

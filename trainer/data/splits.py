@@ -25,13 +25,8 @@ _SPLIT_STREAM, _NOISE_STREAM = 0, 1
 class Splits:
     """The samples of a run.
 
-    Attributes:
-        train: Training samples.
-        validation: Validation samples; None where nothing is held out.
-        test: Test samples; None without a test dataset.
-        spec: Specification of the inputs, with statistics of the training samples.
-        all_ids: Ids of the whole training dataset, including held-out samples and those that a
-            limit leaves out.
+    The specification of the inputs has statistics of the training samples. All ids are those of the
+    whole training dataset, including held-out samples and those that a limit leaves out.
     """
 
     train: Samples
@@ -57,12 +52,7 @@ class Splits:
 
 @contextmanager
 def named_by(key: str, location: str) -> Iterator[None]:
-    """Puts the key of a recipe in front of every error about the dataset that it names.
-
-    Args:
-        key: Key with its table, as in "data.test".
-        location: Value of the key.
-    """
+    """Puts the key of a recipe in front of every error about the dataset that it names."""
     try:
         yield
     except (DatasetError, FeatureStoreError) as error:
@@ -94,9 +84,6 @@ def hold_out(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor
 
     Returns:
         Ascending positions of the training samples and of the held-out samples, int64.
-
-    Raises:
-        DatasetError: The fraction is above zero and no sample can be held out.
     """
     classes, counts = np.unique(labels.numpy(), return_counts=True)
     generator = np.random.default_rng([seed, _SPLIT_STREAM])
@@ -127,9 +114,6 @@ def inject_label_noise(labels: Tensor, fraction: float, num_classes: int, seed: 
 
     Returns:
         Shape (samples,).
-
-    Raises:
-        DatasetError: There is only one class.
     """
     number = round(fraction * len(labels))
     if not number:
@@ -164,14 +148,6 @@ def match_classes(samples: Samples, class_names: tuple[str, ...], source: str) -
     Classes are matched by name, so some may be absent. Numbers without names are the indices:
     those of the samples may be fewer than the training classes, and where only the training
     dataset has numbers, the samples must have as many classes. A warning says so.
-
-    Args:
-        samples: Samples to evaluate.
-        class_names: Class names of the training dataset.
-        source: Location of the samples, for the message.
-
-    Raises:
-        DatasetError: A class is not one of the training dataset.
     """
     if samples.class_names == class_names:
         return samples
@@ -219,11 +195,7 @@ def _match_by_index(samples: Samples, class_names: tuple[str, ...], source: str)
 
 
 def refuse_shared_ids(train_ids: Sequence[str], other_ids: Sequence[str], source: str) -> None:
-    """Refuses a validation split that shares samples with the training split.
-
-    Raises:
-        DatasetError: Both splits hold the same sample.
-    """
+    """Refuses a validation split that shares samples with the training split."""
     shared = set(train_ids).intersection(other_ids)
     if shared:
         raise DatasetError(

@@ -79,15 +79,7 @@ TEXTS = Encoding[TextData](TEXT_NAMES, _encode, _encode_training)
 def open_text_splits(
     config: TextData, seed: int, device: torch.device, tokenizer: str | None = None
 ) -> Splits:
-    """Opens and splits tables of texts; see `Encoding.open_splits`.
-
-    Args:
-        config: Data of the recipe, whose datasets are tables.
-        seed: Seed of the validation split and of label noise.
-        device: Device of the inputs.
-        tokenizer: Name or folder of the pretrained network whose tokens the texts are split into;
-            None splits them into words.
-    """
+    """Opens and splits tables of texts, by words or by the tokens of a pretrained network."""
     if tokenizer is None:
         return TEXTS.open_splits(config, seed, device)
     training = partial(_encode_training_subwords, tokenizer)

@@ -56,10 +56,7 @@ class _Open:
 
 
 def parse_tree(text: str) -> Tree:
-    """Reads a tree.
-
-    Args:
-        text: One tree. A leaf may have several words, which are one with spaces.
+    """Reads a tree, whose leaves may have several words, which are one with spaces.
 
     Raises:
         ValueError: Brackets do not match, a label is no number, or a node has neither one word nor
@@ -147,12 +144,7 @@ class Forest:
 
 
 def plant(trees: Sequence[Tree], vocabulary: tuple[str, ...]) -> Forest:
-    """The forest of some trees.
-
-    Args:
-        trees: Trees.
-        vocabulary: Word of each token, in lower case.
-    """
+    """The forest of some trees."""
     token_of = tokens_of(vocabulary)
     starts = np.cumsum([0, *(len(tree.labels) for tree in trees)], dtype=np.int64)
     tokens = [
@@ -199,12 +191,7 @@ class TreeInputs:
 def nodes_of_batch(forest: Forest, samples: NDArray[np.int64]) -> NDArray[np.int64]:
     """The nodes of every tree that has one of some samples, in ascending height.
 
-    Args:
-        forest: The trees.
-        samples: Different nodes. Shape (samples,).
-
-    Returns:
-        As `TreeInputs.batches` yields. Shape (nodes, 5).
+    The samples are different nodes; the result is as `TreeInputs.batches` yields it.
     """
     trees = np.unique(np.searchsorted(forest.starts, samples, side="right") - 1)
     first, after = forest.starts[trees], forest.starts[trees + 1]

@@ -51,13 +51,7 @@ Words = TypeVar("Words", bound=WordData)
 
 @dataclass(frozen=True)
 class TextTable:
-    """The contents of a table.
-
-    Attributes:
-        location: Location of the table.
-        samples: Ids, labels and class names of the samples.
-        texts: Text of each sample.
-    """
+    """The contents of a table."""
 
     location: str
     samples: Dataset
@@ -78,31 +72,14 @@ class TextTable:
 
 @dataclass(frozen=True)
 class Encoding(Generic[Words]):
-    """How the texts of a table become the inputs of a model.
-
-    Attributes:
-        column_names: Names of the column of texts, in order of preference.
-        encode: Samples of a table at some positions.
-        encode_training: Samples to train on, from the texts at some positions or parts of them, and
-            the specification of the inputs that they decide.
-    """
+    """How the texts of a table become the inputs of a model."""
 
     column_names: Sequence[str]
     encode: Callable[[TextTable, Tensor, InputSpec, torch.device], Samples]
     encode_training: Callable[[Words, TextTable, Tensor, torch.device], tuple[Samples, InputSpec]]
 
     def open_splits(self, config: Words, seed: int, device: torch.device) -> Splits:
-        """Opens and splits tables; the vocabulary is that of the training texts.
-
-        Args:
-            config: Data of the recipe, whose datasets are tables.
-            seed: Seed of the validation split and of label noise.
-            device: Device of the inputs.
-
-        Raises:
-            DatasetError: A table cannot be read or has no texts, labels make no sense, classes do
-                not agree, or the validation dataset shares samples with the training dataset.
-        """
+        """Opens and splits tables; the vocabulary is that of the training texts."""
         with named_by("data.train", config.train):
             table = _read_table(self, config, config.train, config.split, config.label_column)
             chosen = torch.from_numpy(choose_positions(table.samples.labels, config.limit))
@@ -139,16 +116,7 @@ class Encoding(Generic[Words]):
     ) -> Samples:
         """Opens a table to evaluate a model on, with the class indices of that table.
 
-        Args:
-            config: Data of the recipe, whose text and id columns apply.
-            location: Parquet, CSV or JSON Lines: a file, a folder or a glob.
-            spec: Specification of the model's inputs, with its vocabulary.
-            device: Device of the inputs.
-            split: Value of the column `split` of the rows to use; None uses all rows.
-            label_column: Column with the labels; None detects it.
-
-        Raises:
-            DatasetError: The table cannot be read or has no texts, or its labels make no sense.
+        The text and id columns of the recipe apply; a split is a value of the column `split`.
         """
         table = _read_table(self, config, location, split, label_column)
         samples = self.encode(table, torch.arange(len(table.samples.labels)), spec, device)
@@ -254,9 +222,7 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 def build_vocabulary(words: Iterable[str], size: int) -> tuple[str, ...]:
     """The word of each token: the most frequent words, alphabetically where equally frequent.
 
-    Args:
-        words: All words of the training texts.
-        size: Maximum number of words, besides padding and unknown words.
+    Padding and unknown words are not part of the size.
     """
     counts = Counter(words)
     frequent = [word for word, count in counts.items() if count >= MIN_COUNT]
@@ -272,17 +238,7 @@ def tokens_of(vocabulary: tuple[str, ...]) -> dict[str, int]:
 def encode_texts(
     texts: Iterable[str], vocabulary: tuple[str, ...], length: int
 ) -> tuple[Tensor, Tensor]:
-    """Encodes the first words of each text as tokens.
-
-    Args:
-        texts: Texts to encode.
-        vocabulary: Word of each token.
-        length: Maximum number of words of a text; the rest is cut off.
-
-    Returns:
-        Tokens, int32, padded to the longest text, of shape (samples, longest), and the number of
-        words of each text, int64, of shape (samples,).
-    """
+    """The first words of each text as tokens, and how many they are; see `pad`."""
     token_of = tokens_of(vocabulary)
     return pad(
         [[token_of.get(word, UNKNOWN) for word in split_words(text, length)] for text in texts],
@@ -291,15 +247,9 @@ def encode_texts(
 
 
 def pad(texts: Iterable[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
-    """Tokens of texts as one tensor.
+    """Tokens of texts as one tensor, and the number of tokens of each.
 
-    Args:
-        texts: Tokens of each text.
-        padding: Token after the end of a text.
-
-    Returns:
-        Tokens, int32, of shape (samples, longest), and the number of tokens of each text, int64, of
-        shape (samples,).
+    Int32 of shape (samples, longest), and int64 of shape (samples,).
     """
     rows = [np.array(tokens, np.int32) for tokens in texts]
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)

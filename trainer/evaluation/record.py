@@ -75,10 +75,6 @@ def evaluate_predictions(
     Returns:
         Metrics by stage, a key of STAGES; after temperature scaling also the "temperature", and
         "temperature_at_bound", 1 where the NLL has no minimum.
-
-    Raises:
-        MetricError: Shapes do not fit together, logits are not finite, or a target is not one of
-            the classes.
     """
     record = {}
     for stage, temperature in fit_temperatures(validation).items():
@@ -90,15 +86,9 @@ def evaluate_predictions(
 def fit_temperatures(validation: tuple[Tensor, Tensor] | None) -> dict[str, MetricValues]:
     """Fits the temperature of every stage.
 
-    Args:
-        validation: Logits and targets of samples that the model was not trained on.
-
     Returns:
         The "temperature" by stage, and for the NLL "temperature_at_bound"; nothing for "raw", which
         is the only stage without validation samples.
-
-    Raises:
-        MetricError: As in `evaluate_predictions`.
     """
     if validation is None:
         return {"raw": {}}
@@ -135,9 +125,6 @@ def compute_metrics(
         targets: Class indices. Shape (samples,).
         resampling: Bootstrap settings; adds "_low" and "_high" of every metric that has a value,
             the ends of its interval, which for a calibration error may lie above its value.
-
-    Raises:
-        MetricError: As in `evaluate_predictions`.
     """
     values: MetricValues = {
         name: metric(logits, targets)
@@ -172,9 +159,6 @@ def evaluate_ood(
         the AUROC, the AUPR with either kind as the positives, and the FPR at 95 % TPR, as trained.
         With validation samples also each scaled stage of STAGES, with its "temperature" and the
         same numbers of scaled logits.
-
-    Raises:
-        MetricError: Logits are not finite or not of shape (samples, classes).
     """
     record: dict[str, Any] = {"positive": "ood", "fpr_convention": FPR_CONVENTION}
     for stage, temperature in fit_temperatures(validation).items():
@@ -192,11 +176,7 @@ def write_metrics(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """Reads a record of metrics.
-
-    Raises:
-        TrainingError: The file is missing, damaged, or without metrics.
-    """
+    """Reads a record of metrics."""
     record = read_json(path)
     if not isinstance(record.get("raw"), dict):
         raise TrainingError(f"{path} has no metrics under 'raw'", "evaluate the run again")
@@ -346,11 +326,7 @@ def write_curves(path: Path, curves: Sequence[NamedCurve]) -> None:
 
 
 def read_curves(path: Path) -> list[NamedCurve]:
-    """Reads the curves of a file that `write_curves` wrote, in their order.
-
-    Raises:
-        TrainingError: The file is missing, damaged, or holds no curves.
-    """
+    """Reads the curves of a file that `write_curves` wrote, in their order."""
     try:
         with open_parquet(path) as file:
             table = file.read(columns=SCHEMA.names)

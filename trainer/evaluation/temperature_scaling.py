@@ -60,10 +60,6 @@ def fit_temperature_by_nll(logits: Tensor, targets: Tensor) -> FittedTemperature
     Args:
         logits: Logits of samples that the model was not trained on. Shape (samples, classes).
         targets: Class indices. Shape (samples,).
-
-    Raises:
-        MetricError: Shapes do not fit together, logits are not finite, no minimum is found, or a
-            target is not one of the classes.
     """
     check_predictions(logits, targets)
     targets = targets.detach().cpu().long()
@@ -100,10 +96,6 @@ def fit_temperature_by_ece(
         targets: Class indices. Shape (samples,).
         grid: Temperatures, each above 0.
         num_bins: Number of bins of equal width.
-
-    Raises:
-        MetricError: Shapes do not fit together, logits are not finite, the grid is invalid, or a
-            target is not one of the classes.
     """
     return _least_error(logits, targets, grid, num_bins, equal_width_bins)
 

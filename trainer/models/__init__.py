@@ -79,14 +79,7 @@ def kind_of_model(name: str) -> Kind:
 
 
 def model_options(name: str) -> dict[str, Any]:
-    """The options of a model and their default values, by name.
-
-    Args:
-        name: A key of `MODELS`, `timm:NAME`, `transformers:NAME`, or `package.module:name`.
-
-    Raises:
-        ConfigError: No model has that name.
-    """
+    """The options of a model and their default values, by name."""
     if is_own(name):
         return dict(own_options(name).defaults)
     return {
@@ -99,16 +92,8 @@ def model_options(name: str) -> dict[str, Any]:
 def build_model(config: ModelConfig, spec: InputSpec, num_classes: int) -> nn.Module:
     """Builds a model with initial parameters drawn from PyTorch's global generator.
 
-    Args:
-        config: Name and options of the model.
-        spec: Specification of its inputs.
-        num_classes: Number of logits.
-
     Returns:
         A model that maps batches of `Inputs.batches` to logits of shape (samples, num_classes).
-
-    Raises:
-        ConfigError: There is no such model or option, or it does not fit the inputs.
     """
     known = model_options(config.name)
     unknown = sorted(config.options.keys() - known.keys())

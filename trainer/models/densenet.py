@@ -69,11 +69,6 @@ class DenseNet(nn.Module):
 def densenet121(spec: InputSpec, num_classes: int) -> nn.Module:
     """DenseNet-121 with a 3x3 first convolution of stride 1 and no max-pool.
 
-    Args:
-        spec: Specification of images of at least 8 pixels on each side.
-        num_classes: Number of logits.
-
-    Returns:
-        A network from normalised images to logits, with 7.0 million parameters at 10 classes.
+    For images of at least 8 pixels on each side; 7.0 million parameters at 10 classes.
     """
     return DenseNet(spec.shape[0], num_classes)

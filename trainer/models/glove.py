@@ -15,18 +15,7 @@ PADDING, FIRST_WORD = 0, 2
 def word_embedding(
     vocabulary: tuple[str, ...], dim: int, embeddings: str | None, *, frozen: bool
 ) -> nn.Embedding:
-    """The vectors of the words of a vocabulary.
-
-    Args:
-        vocabulary: Word of each token.
-        dim: Dimension of the vectors.
-        embeddings: Text file of GloVe vectors; other words, or all words without a file, have
-            random initial vectors.
-        frozen: Whether the vectors stay constant.
-
-    Raises:
-        ConfigError: The file of vectors cannot be used, or random vectors would stay constant.
-    """
+    """The vectors of the words of a vocabulary."""
     if frozen and embeddings is None:
         raise ConfigError(
             "model option freeze_embeddings would keep random word vectors",
@@ -59,9 +48,6 @@ def read_word_vectors(path: Path, words: Mapping[str, int], dim: int) -> dict[in
 
     Returns:
         Vectors by row, float32 of shape (dim,).
-
-    Raises:
-        ConfigError: The file is missing, a line is malformed, or it has none of the words.
     """
     vectors: dict[int, Tensor] = {}
     try:

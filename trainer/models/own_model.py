@@ -16,11 +16,7 @@ RESERVED = ("num_classes", "spec")
 
 
 def own_options(name: str) -> Settings:
-    """The options of a network from outside the package.
-
-    Raises:
-        ConfigError: It cannot be found, or does not take `num_classes`.
-    """
+    """The options of a network from outside the package."""
     own = find_own(name)
     parameters = settings_of(own, ())
     takes_it = "num_classes" in parameters.defaults or parameters.takes_any
@@ -44,9 +40,6 @@ def own_model(name: str, spec: InputSpec, num_classes: int, **options: object) -
 
     Returns:
         A network from normalised inputs to logits.
-
-    Raises:
-        ConfigError: It cannot be found, or builds no network.
     """
     own = find_own(name)
     if isinstance(own, nn.Module):
@@ -64,17 +57,7 @@ def own_model(name: str, spec: InputSpec, num_classes: int, **options: object) -
 
 
 def require_logits(model: nn.Module, name: str, spec: InputSpec, num_classes: int) -> None:
-    """Tries a network from outside the package on two blank samples.
-
-    Args:
-        model: Network with its normalisation.
-        name: Its name in the recipe.
-        spec: Specification of the inputs.
-        num_classes: Number of logits.
-
-    Raises:
-        ConfigError: It does not take such a batch, or does not return its logits.
-    """
+    """Tries a network from outside the package on two blank samples."""
     is_image = len(spec.shape) == 3  # noqa: PLR2004 - channels, height and width
     dtype = torch.uint8 if is_image else torch.int64 if spec.vocabulary else torch.float32
     device = next((each.device for each in model.parameters()), torch.device("cpu"))

@@ -12,20 +12,9 @@ from trainer.samples import InputSpec
 def probe(
     spec: InputSpec, num_classes: int, *, hidden: Sequence[int] = (), dropout: float = 0.0
 ) -> nn.Module:
-    """A linear layer, or several with ReLU and dropout between them.
+    """A linear layer, or several with ReLU and dropout between them, for features (samples, dim).
 
-    Args:
-        spec: Specification of features.
-        num_classes: Number of logits.
-        hidden: Width of each hidden layer; a linear probe has none.
-        dropout: Fraction of each hidden layer's outputs set to zero in training.
-
-    Returns:
-        A network from normalised features of shape (samples, dim) to logits of shape (samples,
-        num_classes).
-
-    Raises:
-        ConfigError: There is dropout but no hidden layer.
+    `hidden` is the width of each hidden layer; a linear probe has none, and no dropout.
     """
     if dropout and not hidden:
         raise ConfigError(

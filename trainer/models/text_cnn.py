@@ -27,14 +27,7 @@ class TextCNN(nn.Module):
         initialise(self)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Computes logits of texts; padding does not change them.
-
-        Args:
-            tokens: Int64 of shape (samples, length).
-
-        Returns:
-            Shape (samples, num_classes).
-        """
+        """Int64 tokens (samples, length) to logits (samples, num_classes), whatever the padding."""
         is_word = (tokens != PADDING).unsqueeze(1)
         # Beyond the end of a text a convolution sees zeros, with or without padding.
         hidden = self.embedding(tokens).transpose(1, 2) * is_word
@@ -73,9 +66,6 @@ def text_cnn(
 
     Returns:
         A network from tokens of shape (samples, length) to logits of shape (samples, num_classes).
-
-    Raises:
-        ConfigError: The file of vectors cannot be used, or random vectors would stay constant.
     """
     embedding = word_embedding(spec.vocabulary, embedding_dim, embeddings, frozen=freeze_embeddings)
     return TextCNN(embedding, num_classes, dropout)

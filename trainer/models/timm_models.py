@@ -34,9 +34,6 @@ def timm_model(
 
     Returns:
         A network from normalised images to logits.
-
-    Raises:
-        ConfigError: timm has no such network, or the parameters cannot be loaded or do not fit.
     """
     import timm
 

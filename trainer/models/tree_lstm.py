@@ -93,14 +93,9 @@ class TreeLSTM(nn.Module):
         self.classifier = nn.Linear(hidden, num_classes)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """Computes the logits of those nodes that are samples.
+        """The logits of those nodes that are samples, in their order. Shape (samples, num_classes).
 
-        Args:
-            nodes: Tokens, rows of both children, heights and samples, in ascending height, as
-                `trainer.data.trees.TreeInputs` gives them. Int64, shape (nodes, 5).
-
-        Returns:
-            In the order of the samples. Shape (samples, num_classes).
+        The nodes are those of `trainer.data.trees.TreeInputs`. Int64, shape (nodes, 5).
         """
         tokens, left, right, heights, samples = nodes.unbind(dim=1)
         leaves, *levels = heights.bincount().tolist()
@@ -145,10 +140,6 @@ def tree_lstm(  # noqa: PLR0913 - each is an option of a recipe
     Returns:
         A network from the nodes of trees, int64 of shape (nodes, 5), to logits of shape
         (samples, num_classes).
-
-    Raises:
-        ConfigError: There is no such cell, the file of vectors cannot be used, or random vectors
-            would stay constant.
     """
     if cell not in CELLS:
         raise ConfigError(f"no cell {cell!r}", f"set model.cell to {' or '.join(CELLS)}")

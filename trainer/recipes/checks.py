@@ -17,14 +17,10 @@ LOGITS = ((1.0, 0.0), (1.0, 0.0))
 
 
 def contradictions(recipe: Recipe, *, in_sweep: bool = False) -> list[str]:
-    """Finds settings of different tables that contradict each other.
+    """Finds settings of different tables, each valid by itself, that contradict each other.
 
-    Args:
-        recipe: A recipe whose tables are valid by themselves.
-        in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
-
-    Returns:
-        One message with its remedy for each contradiction; empty for a valid recipe.
+    Returns one message with its remedy for each. In a sweep alpha may be 0 with weights by scores,
+    which is the plain loss.
     """
     checks = (
         _check_model(recipe),

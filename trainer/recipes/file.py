@@ -67,11 +67,7 @@ def read_recipe(
 
 
 def read_values(path: Path | str) -> dict[str, Any]:
-    """Reads the values of a recipe's file, or of one that ships with the package, unchecked.
-
-    Raises:
-        ConfigError: There is no such recipe, or it is no TOML.
-    """
+    """Reads the values of a recipe's file, or of one that ships with the package, unchecked."""
     file = _find(path)
     return {"name": Path(file.name).stem} | _parse(file, str(path))
 
@@ -79,13 +75,7 @@ def read_values(path: Path | str) -> dict[str, Any]:
 def changed_recipe(
     values: dict[str, Any], changes: Sequence[Change], source: str, *, in_sweep: bool = False
 ) -> Recipe:
-    """Makes a recipe from the values that its file has and changes of them; see `read_recipe`.
-
-    Args:
-        values: Values of the file, which are changed in place.
-        changes: Changes, each of another key.
-        source: Source of the values, for messages.
-        in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
+    """Makes a recipe from the values of its file, changed in place; see `read_recipe`.
 
     Raises:
         ConfigError: The values are invalid; the message lists all problems.
@@ -101,17 +91,9 @@ def changed_recipe(
 
 
 def recipe_from_dict(values: Mapping[str, Any], source: str, *, in_sweep: bool = False) -> Recipe:
-    """Makes a recipe from all its values, as `recipe_as_dict` gives them.
+    """Makes a recipe from all its values, as `recipe_as_dict` gives them; errors as above.
 
     A key without an effect may have its default value; any other value is an error.
-
-    Args:
-        values: The name, and one mapping per table.
-        source: Source of the values, for messages.
-        in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
-
-    Raises:
-        ConfigError: The values are invalid; the message lists all problems.
     """
 
     def is_default(key: str, _need: Needs) -> bool:
@@ -178,12 +160,8 @@ def _parse_tables(values: Mapping[str, Any], source: str) -> Recipe:
 def recipe_as_dict(recipe: Recipe) -> dict[str, Any]:
     """Converts a recipe to the values of its file, which JSON and TOML can hold.
 
-    Args:
-        recipe: Any recipe; None is left out, as TOML has no value for it.
-
-    Returns:
-        Values that `recipe_from_dict` converts to the same recipe. Keys of other kinds are there,
-        too, with their defaults.
+    None is left out, as TOML has no value for it. Keys of other kinds are there, too, with their
+    defaults; `recipe_from_dict` makes the same recipe of the values.
     """
     return _values(recipe, {table: defaults_of(table) for table in TABLES})
 

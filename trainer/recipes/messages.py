@@ -28,64 +28,33 @@ EXPECTED = {
 
 
 def one_message(source: str, problems: list[str]) -> str:
-    """All problems of a recipe in one text, one line each.
-
-    Args:
-        source: Source of the recipe.
-        problems: Problems, at least one.
-    """
+    """All problems of a recipe in one text, one line each."""
     if len(problems) == 1:
         return f"{source}: {problems[0]}"
     return "\n  ".join((f"{source}: {len(problems)} problems", *problems))
 
 
 def wrong_value(key: str, value: object, remedy: str) -> str:
-    """The message about an invalid value.
-
-    Args:
-        key: Key with its table, as in "training.epochs".
-        value: Value in the recipe.
-        remedy: Expected values, or the remedy.
-    """
+    """The message about an invalid value."""
     shown = json.dumps(value, default=str, ensure_ascii=False)
     return f"{key} = {textwrap.shorten(shown, LONGEST_VALUE, placeholder=' ...')}: {remedy}"
 
 
 def unknown_key(where: str, key: str, known: Iterable[str], home: str | None = None) -> str:
-    """The message about an unknown key.
-
-    Args:
-        where: Place of the key, such as "[training]".
-        key: Key in the recipe.
-        known: Keys that are allowed there.
-        home: Table that has a key of that name, if any.
-    """
+    """The message about an unknown key."""
     names = list(known)
     hint = f"; it belongs in {home}." if home else did_you_mean(key, names)
     return f"{where} {key}: no such key{hint} {where} takes {', '.join(names) or 'none'}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A suggestion of the most similar name as a clause; a full stop where none is similar.
-
-    Args:
-        name: Name in the recipe.
-        known: Valid names.
-    """
+    """A suggestion of the most similar name as a clause; a full stop where none is similar."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else "."
 
 
 def wrong_values(table: str, error: ValidationError) -> list[str]:
-    """The messages about all errors that validation found in one table.
-
-    Args:
-        table: Name of the table.
-        error: Error of the validation, without unknown keys.
-
-    Returns:
-        One message per value, in the order of the configuration.
-    """
+    """The messages about all errors that validation found in one table."""
     missing: list[str] = []
     values: dict[str, object] = {}
     remedies: dict[str, str] = {}

@@ -12,14 +12,7 @@ Change = tuple[list[str], Any]
 
 
 def split_overrides(overrides: Sequence[str]) -> list[Change]:
-    """Splits changes such as "loss.gamma=3" into keys and values.
-
-    Args:
-        overrides: Changes; a value is TOML or else plain text, and an empty value is None.
-
-    Raises:
-        ConfigError: A change names no key, or two changes name the same.
-    """
+    """Splits changes such as "loss.gamma=3" into keys and values, each TOML or else plain text."""
     changes = [_split(override) for override in overrides]
     refuse_repeated(changes)
     return changes
@@ -49,9 +42,6 @@ def with_overrides(
         changes: Result of `split_overrides`.
         open_tables: Tables whose other keys are settings of what their name names, and are removed
             when it changes; each with the keys that stay.
-
-    Raises:
-        ConfigError: A key to remove is not there.
     """
     names = [[table, "name"] for table in open_tables]
     for keys, value in sorted(changes, key=lambda change: change[0] not in names):

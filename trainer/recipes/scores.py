@@ -21,11 +21,7 @@ def used_scores(recipe: Recipe) -> list[str | None]:
 
 
 def with_scores(recipe: Recipe, scores: str) -> Recipe:
-    """The recipe with a score file for every part that needs one.
-
-    Raises:
-        ConfigError: No part needs any.
-    """
+    """The recipe with a score file for every part that needs one."""
     if not used_scores(recipe):
         raise ConfigError(f"{scores} {NEEDS_SCORES}", parameter="scores")
     parts: dict[str, Table] = {}

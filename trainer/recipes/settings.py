@@ -23,13 +23,7 @@ TYPES: tuple[tuple[type, tuple[type, ...], str], ...] = (
 
 
 def wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> list[str]:
-    """The problems of the name of a loss or a model and of its settings.
-
-    Args:
-        table: "model" or "loss".
-        name: Its name in the recipe.
-        settings: Other keys of the table.
-    """
+    """The problems of the name of a loss or a model and of its settings."""
     if not isinstance(name, str):
         return []  # reported as missing or of a wrong type
     if is_own(name):

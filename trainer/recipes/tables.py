@@ -70,11 +70,7 @@ def defaults_of(table: str) -> dict[str, Any]:
 
 
 def keys_of_other_kinds(values: Mapping[str, Any]) -> dict[str, Needs]:
-    """Keys of a recipe that belong to another kind of their table, each with what it needs.
-
-    Args:
-        values: Values of a recipe, not yet checked.
-    """
+    """Keys of a recipe that belong to another kind of their table, each with what it needs."""
     found = {}
     for table, kinds in TABLES.items():
         part = values.get(table)
@@ -90,13 +86,7 @@ def keys_of_other_kinds(values: Mapping[str, Any]) -> dict[str, Needs]:
 
 
 def unmet_needs(recipe: Recipe, keys: Iterable[str]) -> dict[str, Needs]:
-    """Those of some keys that have no effect as another key is, each with what it needs.
-
-    Args:
-        recipe: Recipe whose values are valid by themselves.
-        keys: Keys with their table, as in "training.best_by"; settings of losses and models need
-            nothing.
-    """
+    """Those of some keys that have no effect as another key is, each with what it needs."""
     found = {}
     for key in keys:
         table, _, name = key.partition(".")

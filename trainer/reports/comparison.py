@@ -65,13 +65,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Summary:
-    """One metric over the seeds that have a value.
-
-    Attributes:
-        mean: Mean over these seeds.
-        std: Sample standard deviation, with n - 1; None for one seed.
-        num_seeds: Number of these seeds.
-    """
+    """One metric over the seeds that have a value; the sample deviation is None for one seed."""
 
     mean: float
     std: float | None
@@ -80,11 +74,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs evaluated on the same samples.
-
-    Attributes:
-        runs: Runs in the order of the rows of a table.
-    """
+    """Runs evaluated on the same samples."""
 
     runs: tuple[Run, ...]
 
@@ -96,15 +86,7 @@ class Comparison:
 
 
 def compare_runs(folders: Sequence[Path]) -> Comparison:
-    """Reads the finished seeds of runs.
-
-    Args:
-        folders: One per run; runs with the same name are distinguished by their folders.
-
-    Raises:
-        TrainingError: There are no folders, a folder is given twice or has no finished seed, a
-            file is missing or damaged, or runs were evaluated on different samples.
-    """
+    """Reads the finished seeds of runs; runs of the same name are told apart by their folders."""
     if not folders or len({folder.resolve() for folder in folders}) < len(folders):
         raise TrainingError(
             f"{len(folders)} runs to compare", "give at least one, and each once", parameter="runs"
@@ -135,13 +117,7 @@ def summarise(run: Run, stage: str, metric: str) -> Summary | None:
 def seed_predictions(run: Run, seed: int, stage: str = "raw") -> Predictions:
     """The predictions that the metrics of a stage were computed from, in the order of their ids.
 
-    Args:
-        run: Run of a comparison.
-        seed: A finished seed of it.
-        stage: A stage of the seed's record; logits are divided by its temperature.
-
-    Raises:
-        TrainingError: The file is missing or damaged.
+    Logits are divided by the temperature of the stage.
     """
     saved = read_predictions(_evaluated_predictions(run, seed))
     order = sorted(range(len(saved.sample_ids)), key=lambda row: _truth(saved, row))
@@ -246,24 +222,13 @@ class ResampledMetric:
 
 @dataclass(frozen=True)
 class ComparisonIntervals:
-    """The metrics of all runs in the same resamples.
-
-    Attributes:
-        metrics: By stage and metric.
-        resampling: Settings of the bootstrap.
-    """
+    """The metrics of all runs in the same resamples."""
 
     metrics: Mapping[tuple[str, str], ResampledMetric]
     resampling: Resampling
 
     def interval(self, run: int, stage: str, metric: str) -> tuple[float, float] | None:
-        """Interval of a run's mean over its seeds; None where the metric has none.
-
-        Args:
-            run: Position of the run in the comparison.
-            stage: Key of `record.STAGES`.
-            metric: Name of the metric in a record.
-        """
+        """Interval of the mean over the seeds of a run, which is named by its position."""
         each = self.metrics.get((stage, metric))
         if each is None:
             return None
@@ -273,7 +238,7 @@ class ComparisonIntervals:
     def difference(
         self, first: int, second: int, stage: str, metric: str
     ) -> tuple[float, float] | None:
-        """Interval of the first run's mean minus the second's; arguments as in `interval`."""
+        """Interval of the first run's mean minus the second's, likewise."""
         each = self.metrics.get((stage, metric))
         if each is None:
             return None
@@ -310,9 +275,6 @@ def _clipped(
 def error_over_seeds(*runs: Mapping[int, float]) -> tuple[float, int]:
     """Standard error of a mean over seeds, or of a difference of two, and its degrees of freedom.
 
-    Args:
-        runs: Value of each seed of one run, or of two runs to subtract.
-
     Returns:
         Zeros where no run has two seeds, which say nothing about other seeds.
     """
@@ -338,9 +300,6 @@ def resample_comparison(
         metrics: Names of metrics in a record; those without a bootstrap are left out.
         resampling: Settings of the bootstrap.
         advance: Called after each seed at each stage.
-
-    Raises:
-        TrainingError: Predictions are missing or damaged.
     """
     known = [metric for metric in metrics if metric in WEIGHTED_METRICS]
     resampled = {}

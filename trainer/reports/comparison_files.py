@@ -56,12 +56,7 @@ have weights by scores."""
 
 
 def require_table_file(out: Path) -> None:
-    """Refuses a path that cannot become the Markdown file of a comparison.
-
-    Raises:
-        TrainingError: The name has another ending than .md, the path is a folder, or a file is in
-            the place of a folder above it.
-    """
+    """Refuses a path that cannot become the Markdown file of a comparison."""
     require_output_file(out, (".md", ""), TrainingError)
 
 
@@ -76,14 +71,6 @@ def write_comparison(
     `table.json` with all three. As .png and .svg: `table-reliability` before and after temperature
     scaling, `table-risk-coverage`, and, of runs with weights by scores, `table-weights`. CSV and
     JSON hold fractions, as in a record.
-
-    Args:
-        comparison: Runs to compare.
-        out: Path of the Markdown file; existing files are replaced.
-        intervals: Intervals of some of the metrics; None writes none.
-
-    Raises:
-        TrainingError: The name has another ending than .md, or predictions are missing or damaged.
     """
     require_table_file(out)
     rows = {

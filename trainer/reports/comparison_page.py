@@ -45,13 +45,7 @@ class DifferenceCell:
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """One metric.
-
-    Attributes:
-        column: The metric.
-        best: Position of the run with the best mean.
-        cells: The cells of all runs, in the order of the comparison.
-    """
+    """One metric."""
 
     column: Column
     best: int
@@ -61,14 +55,7 @@ class DifferenceRow:
 def difference_rows(
     comparison: Comparison, stage: str, metrics: Sequence[str], intervals: ComparisonIntervals
 ) -> Sequence[DifferenceRow]:
-    """The differences of all runs from the best, without metrics that fewer than two runs have.
-
-    Args:
-        comparison: Runs to compare.
-        stage: Key of `record.STAGES`.
-        metrics: Keys of `columns.COLUMNS`.
-        intervals: Intervals of the differences.
-    """
+    """The differences of all runs from the best, without metrics that fewer than two runs have."""
     rows = []
     for column in map(COLUMNS.__getitem__, metrics):
         best = leading_run(comparison, stage, column)
@@ -108,13 +95,7 @@ STYLES, SCRIPTS = ("base.css", "report.css", "runs.css"), ("theme.js",)
 
 @dataclass(frozen=True)
 class Diagram:
-    """A picture of a comparison.
-
-    Attributes:
-        title: Heading above it.
-        caption: What it shows, as sentences.
-        path: The .svg file.
-    """
+    """A picture of a comparison."""
 
     title: str
     caption: str
@@ -140,14 +121,7 @@ def write_page(
     intervals: ComparisonIntervals | None,
     diagrams: Sequence[Diagram],
 ) -> None:
-    """Writes a comparison as one page, which appears whole or not at all.
-
-    Args:
-        path: File to write; an existing one is replaced.
-        comparison: Runs to compare.
-        intervals: Intervals of the metrics; None shows none, and marks no run as the best.
-        diagrams: Pictures to show below the tables.
-    """
+    """Writes a comparison as one page, which appears whole or not at all."""
     names = [run.name for run in comparison.runs]
     tables = [
         stage_table(comparison, stage, MAIN_COLUMNS, intervals) for stage in comparison.stages
@@ -177,12 +151,7 @@ def write_page(
 
 
 def best_metrics(comparison: Comparison, intervals: ComparisonIntervals) -> Sequence[BestMetrics]:
-    """The runs that are the best in some of MAIN_COLUMNS as trained, those with most metrics first.
-
-    Args:
-        comparison: Runs to compare.
-        intervals: Intervals of the differences.
-    """
+    """The runs that are the best in some of MAIN_COLUMNS as trained, most metrics first."""
     best = {
         column.title: best_run(comparison, comparison.stages[0], column, intervals)
         for column in map(COLUMNS.__getitem__, MAIN_COLUMNS)

@@ -26,15 +26,7 @@ COLUMN_ARROWS = {"higher": " ↑", "lower": " ↓", "neither": ""}
 
 @dataclass(frozen=True)
 class Column:
-    """One metric in a table.
-
-    Attributes:
-        metric: Name of the metric in a record.
-        title: Title of the column.
-        better: Which values are better.
-        scale: Factor from the value in the record to the value shown, a key of UNITS.
-        decimals: Number of decimals shown.
-    """
+    """One metric in a table; `scale`, a key of UNITS, leads from the value to the one shown."""
 
     metric: str
     title: str
@@ -131,11 +123,7 @@ NOTHING = "\N{EN DASH}"
 
 
 def objective_cells(objective: Mapping[str, Any]) -> list[str]:
-    """The cells under HEADER.
-
-    Args:
-        objective: Values of `objective.json`.
-    """
+    """The cells under HEADER."""
     loss, weights = objective["loss"], objective["weights"]
     constants = ", ".join(f"{key} = {_shown(value)}" for key, value in loss["constants"].items())
     name = f"{loss['name']} ({constants})" if constants else loss["name"]
@@ -199,13 +187,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The metrics of one stage.
-
-    Attributes:
-        heading: Title of the table.
-        columns: Metrics.
-        rows: The cells of each run, in the order of the comparison.
-    """
+    """The metrics of one stage."""
 
     heading: str
     columns: Sequence[Column]
@@ -221,11 +203,6 @@ def markdown_table(
 
     The best mean is bold only where the interval of its difference from every other run excludes
     0; without intervals nothing is bold.
-
-    Args:
-        comparison: Runs to compare.
-        metrics: Keys of `columns.COLUMNS`.
-        intervals: Intervals of these metrics; None shows none.
     """
     parts = [legend(intervals), f"### What the runs minimise\n\n{_objectives(comparison)}"]
     for stage in comparison.stages:
@@ -245,14 +222,7 @@ def stage_table(
     metrics: Sequence[str],
     intervals: ComparisonIntervals | None,
 ) -> StageTable:
-    """The metrics of every run at one stage, after temperature scaling with the temperature.
-
-    Args:
-        comparison: Runs to compare.
-        stage: Key of `record.STAGES`.
-        metrics: Keys of `columns.COLUMNS`.
-        intervals: Intervals of these metrics; None shows none and marks nothing.
-    """
+    """The metrics of every run at one stage, after temperature scaling with the temperature."""
     columns = [COLUMNS[metric] for metric in metrics]
     if stage != "raw":
         columns.append(TEMPERATURE)
@@ -263,14 +233,7 @@ def stage_table(
 def best_run(
     comparison: Comparison, stage: str, column: Column, intervals: ComparisonIntervals
 ) -> int | None:
-    """Position of the run that is better than every other, beyond the intervals; None for none.
-
-    Args:
-        comparison: Runs to compare.
-        stage: Key of `record.STAGES`.
-        column: Metric and its better direction.
-        intervals: Intervals of the differences.
-    """
+    """Position of the run that is better than every other, beyond the intervals; None for none."""
     best = leading_run(comparison, stage, column)
     if best is None:
         return None
@@ -283,13 +246,7 @@ def best_run(
 
 
 def leading_run(comparison: Comparison, stage: str, column: Column) -> int | None:
-    """Position of the run with the best mean; None where fewer than two runs have one.
-
-    Args:
-        comparison: Runs to compare.
-        stage: Key of `record.STAGES`.
-        column: Metric and its better direction.
-    """
+    """Position of the run with the best mean; None where fewer than two runs have one."""
     means = _means(comparison, stage, column)
     if len(means) < 2 or column.better == "neither":  # noqa: PLR2004
         return None

@@ -63,12 +63,9 @@ CORRUPTION_CELLS = (
 
 
 def metrics_table(records: Sequence[Record], *, show_intervals: bool = False) -> str:
-    """One row per metric and one column per stage.
+    """One row per metric and one column per stage; the records are those of the seeds.
 
-    Args:
-        records: The record of each seed.
-        show_intervals: Whether a cell ends in the ends of its bootstrap interval, each averaged
-            over the seeds.
+    The ends of the intervals that are shown are averaged over the seeds.
     """
     stages = [stage for stage in STAGES if all(stage in record for record in records)]
     columns = [TEMPERATURE, *COLUMNS.values()]
@@ -198,17 +195,7 @@ class EvaluationRequest:
 
 @dataclass(frozen=True)
 class _Seed:
-    """A finished seed to evaluate.
-
-    Attributes:
-        folder: Folder of the seed.
-        request: Data to evaluate on.
-        device: "auto", "cpu", "cuda", ...
-        skipped: Receives the entries of the opened datasets that are not used.
-        warnings: Receives the warnings about the opened datasets.
-        curves: Receives the ROC curves.
-        predictions: Receives the predictions that it was evaluated on.
-    """
+    """A finished seed to evaluate."""
 
     folder: Path
     request: EvaluationRequest
@@ -258,11 +245,6 @@ def evaluate_seeds(
 
     Returns:
         Markdown tables with mean and standard deviation over the seeds.
-
-    Raises:
-        TrainingError: No seed is finished, or scores are to be written and the seeds were evaluated
-            on different samples.
-        DatasetError: A dataset cannot be read, or has other classes.
     """
     folders = [
         folder for folder in run_folder.seed_folders(run) if (folder / run_folder.METRICS).exists()

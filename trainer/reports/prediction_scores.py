@@ -45,18 +45,6 @@ def write_prediction_scores(
     """Writes the loss and the doubt of every sample as a score file.
 
     Probabilities are those of the models as trained, without temperature scaling.
-
-    Args:
-        path: File to write, as for `write_scores`.
-        run: Folder of the run.
-        predictions: Predictions of each seed by its folder, at least one.
-        choice: Dataset that they are for; None for the recipe's test data, or its validation
-            samples where there are none.
-
-    Raises:
-        TrainingError: The seeds were evaluated on different samples.
-        ScoreFileError: The file cannot be written under this name.
-        MetricError: The logits of a sample are not finite.
     """
     first, *others = predictions.values()
     for other in others:
@@ -94,15 +82,7 @@ def write_prediction_scores(
 
 
 def prediction_scores(seeds: Sequence[Predictions], class_names: Sequence[str]) -> pa.Table:
-    """The columns of MEANINGS and the labels, one row per sample, in the order of the predictions.
-
-    Args:
-        seeds: Predictions of the same samples by several models.
-        class_names: Name of each class.
-
-    Raises:
-        MetricError: The logits of a sample are not finite.
-    """
+    """The columns of MEANINGS and the labels, one row per sample, in their order."""
     targets = seeds[0].targets.long()
     nearest = torch.empty(len(targets), dtype=torch.int32)
     losses, doubts, margins = (torch.empty(len(targets), dtype=torch.float64) for _ in range(3))

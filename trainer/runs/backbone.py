@@ -49,11 +49,6 @@ def read_network(folder: Path) -> RunNetwork:
 
     Args:
         folder: Folder of a run with a single seed, or of one of its seeds.
-
-    Raises:
-        TrainingError: There is no such run, it is unfinished or damaged, it was not trained on
-            square images, or its logits do not come from a linear layer.
-        ConfigError: The network can no longer be built.
     """
     seed = _find_seed(folder)
     data = _images_of_finished_run(seed)

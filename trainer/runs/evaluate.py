@@ -33,17 +33,9 @@ Record = dict[str, MetricValues]
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A classifier at the end of its run.
+    """A classifier in evaluation mode, at the end of its run, in the folder of its seed.
 
-    Attributes:
-        folder: Folder of its seed.
-        recipe: Recipe it was trained with.
-        seed: Seed it was trained with.
-        spec: Specification of its inputs.
-        class_names: Name of the class of each logit.
-        model: Model in evaluation mode, on the accelerator's device.
-        accelerator: Accelerator of this process.
-        on_open: Called with the samples of each dataset that is opened for an evaluation.
+    `on_open` is called with the samples of each dataset that is opened for an evaluation.
     """
 
     folder: Path
@@ -69,13 +61,7 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class DatasetChoice:
-    """A dataset to evaluate on.
-
-    Attributes:
-        location: Location of the dataset, in any form that `difficulty score` takes.
-        split: Sub-folder or named split; None is the whole dataset.
-        label_column: Column with the labels; None detects it.
-    """
+    """A dataset to evaluate on, in any form that `difficulty score` takes."""
 
     location: str
     split: str | None = None
@@ -84,14 +70,7 @@ class DatasetChoice:
 
 @dataclass(frozen=True)
 class CorruptedInputs:
-    """Images of a split, all with the same corruption.
-
-    Attributes:
-        inputs: Images without corruption.
-        name: Name of the corruption.
-        severity: Severity of the corruption, 1 to 5.
-        seed: Seed of its noise.
-    """
+    """Images of a split, all with the same corruption."""
 
     inputs: Inputs
     name: str
@@ -105,15 +84,7 @@ class CorruptedInputs:
 
 
 def load_model(folder: Path, device: str) -> TrainedModel:
-    """Loads the model of a finished seed.
-
-    Args:
-        folder: Folder of the seed.
-        device: "auto", "cpu", "cuda", ...
-
-    Raises:
-        TrainingError: The run is not finished, or its files are damaged.
-    """
+    """Loads the model of a finished seed."""
     saved = read_model(folder)
     accelerator = make_accelerator(device, saved.recipe.training.precision)
     return TrainedModel(
@@ -128,15 +99,7 @@ def load_model(folder: Path, device: str) -> TrainedModel:
 
 
 def evaluate_saved_predictions(folder: Path, resampling: Resampling) -> Record:
-    """Computes every metric of the predictions that a run saved, with bootstrap intervals.
-
-    Args:
-        folder: Folder of the seed.
-        resampling: Bootstrap settings of the intervals.
-
-    Raises:
-        TrainingError: The run is not finished, or saved no predictions.
-    """
+    """Computes every metric of the predictions that a run saved, with bootstrap intervals."""
     predictions, validation = saved_predictions(folder)
     return evaluate_predictions(predictions.logits, predictions.targets, validation, resampling)
 
@@ -146,12 +109,6 @@ def saved_predictions(folder: Path) -> tuple[Predictions, tuple[Tensor, Tensor] 
 
     A run without test data is evaluated on its validation samples; a temperature fitted on the same
     samples would look too good, so there are none to fit on.
-
-    Args:
-        folder: Folder of the seed.
-
-    Raises:
-        TrainingError: The run is not finished, or saved no predictions.
     """
     test, validation = folder / run_folder.TEST, folder / run_folder.VALIDATION
     if test.exists():
@@ -173,11 +130,7 @@ def validation_predictions(folder: Path) -> tuple[Tensor, Tensor] | None:
 def evaluate_on_dataset(
     trained: TrainedModel, choice: DatasetChoice, resampling: Resampling
 ) -> tuple[Record, Predictions]:
-    """Computes every metric on another dataset of the same classes, and returns the predictions.
-
-    Raises:
-        DatasetError: The dataset cannot be read, or has other classes.
-    """
+    """Computes every metric on another dataset of the same classes, and returns the predictions."""
     samples = match_classes(_open(trained, choice), trained.class_names, choice.location)
     trained.on_open(samples)
     logits = trained.predict(samples)
@@ -191,17 +144,8 @@ def evaluate_ood_dataset(
 ) -> tuple[dict[str, Any], list[NamedCurve]]:
     """Measures how well the model separates the samples of a dataset from those of its test set.
 
-    Args:
-        trained: Model with test predictions.
-        location: Location of the OOD dataset.
-        resampling: Bootstrap settings; None computes no intervals.
-
     Returns:
         The record of `evaluate_ood`, and the ROC curve of every score at every stage.
-
-    Raises:
-        TrainingError: The run has no test predictions.
-        DatasetError: The dataset cannot be read.
     """
     path = trained.folder / run_folder.TEST
     if not path.exists():
@@ -222,15 +166,8 @@ def evaluate_corruptions(
 ) -> dict[str, dict[str, Record]]:
     """Computes every metric on the test images with every corruption at every severity.
 
-    Args:
-        trained: A classifier of images.
-        advance: Called after each pass over the images.
-
     Returns:
         One record by corruption and severity.
-
-    Raises:
-        ConfigError: The model was not trained on images, or its recipe has no test dataset.
     """
     data = trained.recipe.data
     samples = (

@@ -40,16 +40,7 @@ from trainer.uncertainty.training import (
 
 @dataclass(frozen=True)
 class HeadRun:
-    """The run of a classifier that gets a head.
-
-    Attributes:
-        folder: Folder of the seed, which holds the finished classifier.
-        recipe: Recipe of the run.
-        seed: Seed of the head's order and initial parameters.
-        splits: Data of the run.
-        identity: Identity of the classifier.
-        device: Device to train on.
-    """
+    """The run of a classifier that gets a head."""
 
     folder: Path
     recipe: Recipe
@@ -64,17 +55,7 @@ def train_uncertainty(
 ) -> bool:
     """Trains and evaluates the head of a run; a finished one stays unchanged.
 
-    Args:
-        run: Run whose classifier is finished.
-        on_epoch: Called with the record of each epoch.
-        should_stop: Whether to save and stop after this epoch.
-
-    Returns:
-        Whether the head is finished; False when a callback stopped it.
-
-    Raises:
-        TrainingError: The folder holds a head with other settings; or the loss is not finite.
-        FeatureStoreError: The features cannot be read.
+    Returns whether the head is finished; False when a callback stopped it.
     """
     folder, config = run.folder, run.recipe.uncertainty
     source = open_source(run.recipe.data.train)

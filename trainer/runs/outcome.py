@@ -30,12 +30,7 @@ def finish(
 ) -> None:
     """Writes the model and its predictions, and last their metrics, which mark the run finished.
 
-    Args:
-        folder: Folder of the seed.
-        state: State after the last epoch; with the best epoch, its model gets those parameters.
-        splits: Data of the run.
-        recipe: Recipe of the run.
-        accelerator: Accelerator of this process.
+    With a best epoch, the model of the state gets its parameters.
     """
     model = state.final_model(accelerator)
     if state.best is not None:
@@ -111,11 +106,6 @@ def describe_objective(
 ) -> dict[str, Any]:
     """Describes the objective of a run completely, with the defaults of everything left out.
 
-    Args:
-        recipe: Recipe of the run.
-        distribution: Distribution of the weights; None where all samples are weighed alike.
-        beliefs: What the loss knows about the labels; None where it takes them as given.
-
     Returns:
         JSON values:
 
@@ -129,9 +119,6 @@ def describe_objective(
         - `distribution`: for weights by scores, the statistics of `weights.json`.
         - `labels`: where the loss does not take the labels as given, its keys of [loss] for that,
           the file, and how many labels are doubted.
-
-    Raises:
-        ScoreFileError: The score file cannot be read.
     """
     config = recipe.regulariser
     constants = loss_constants(recipe.loss.name) | dict(recipe.loss.constants)

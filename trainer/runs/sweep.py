@@ -30,13 +30,7 @@ Combination = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SweptRun:
-    """One run of a sweep.
-
-    Attributes:
-        label: The keys that are swept with their values, as in "loss.gamma=2, training.epochs=30".
-        folder: Folder of the run.
-        recipe: Recipe of the run.
-    """
+    """One run of a sweep."""
 
     label: str
     folder: Path
@@ -84,18 +78,8 @@ def plan_sweep(request: SweepRequest) -> list[SweptRun]:
     A run with alpha 0 has no entropy term, so it has no weights either, and what the recipe says
     about them is left out; combinations that differ in nothing else are one run.
 
-    Args:
-        request: Sweep to plan.
-
     Returns:
         The runs, in the order of the values; the last key changes fastest.
-
-    Raises:
-        ConfigError: A key or value is invalid, alone or in a combination; or no run uses the
-            scores.
-        ScoreFileError: The score file cannot be read.
-        TrainingError: The folder already holds runs of the sweep, and these are not to be resumed,
-            or were started with another recipe.
     """
     axes = _axes(request)
     combinations = [
@@ -164,11 +148,7 @@ def _values(key: str, text: str) -> list[Any]:
 
 
 def _read(request: SweepRequest, combination: Combination) -> Recipe:
-    """The recipe of one combination.
-
-    Raises:
-        ConfigError: The combination is invalid.
-    """
+    """The recipe of one combination."""
     changes = [f"{key}={json.dumps(value, default=str)}" for key, value in combination.items()]
     overrides = [*request.settings, *changes]
     recipe = read_recipe(request.recipe, overrides, in_sweep=ALPHA in combination)

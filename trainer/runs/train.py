@@ -41,11 +41,6 @@ def log_to_tensorboard(
 ) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Writes event files into the folder of a seed.
 
-    Args:
-        folder: Folder of the seed.
-        epochs_done: Number of finished epochs of a resumed run; events of later ones are dropped.
-        accelerator: Accelerator of this process; only the main process writes.
-
     Yields:
         A function that logs the record of one epoch.
     """
@@ -105,15 +100,7 @@ class RunCallbacks:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run to execute.
-
-    Attributes:
-        recipe: Everything the run depends on besides its seed.
-        seed: Seed of the split, the order, augmentation and the initial parameters.
-        out: Folder of the run; the files of this seed are in a folder inside it.
-        device: "auto", "cpu", "cuda", ...
-        resume: Whether to resume an earlier run of the same recipe and seed.
-    """
+    """A run to execute, whose files are in a folder of its seed inside `out`."""
 
     recipe: Recipe
     seed: int
@@ -125,18 +112,7 @@ class RunRequest:
 def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     """Trains, predicts and evaluates; a finished run that is resumed stays unchanged.
 
-    Args:
-        request: Run to execute.
-        callbacks: Functions called with the progress of the run.
-
-    Returns:
-        Whether the run is finished; False when a callback stopped it.
-
-    Raises:
-        TrainingError: The folder already holds a run, or not the run to resume.
-        ConfigError: The recipe does not fit the data.
-        DatasetError: The data cannot be read.
-        UnmatchedScores: Scores and samples do not fit together.
+    Returns whether the run is finished; False when a callback stopped it.
     """
     recipe, folder = request.recipe, run_folder.seed_folder(request.out, request.seed)
     _require_fresh(folder, resume=request.resume)

@@ -21,9 +21,6 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
         device: "auto", "cpu", "cuda", "cuda:1" or "mps"; only "auto" or "cpu" with several
             processes, to which Accelerate assigns the devices.
         precision: Precision of forward and backward; "auto" is bf16 on GPUs that support it.
-
-    Raises:
-        TrainingError: There is no such device, or it does not support the precision.
     """
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if launched and device not in {"auto", "cpu"}:

@@ -45,17 +45,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run after one step.
+    """A run after one step; what the run does not have is empty.
 
-    Attributes:
-        identity: Description of everything the run depends on; another run cannot resume here.
-        progress: Progress of the run.
-        model: Parameters and buffers of the model.
-        optimiser: State of the optimiser.
-        loss: Memory of the loss; empty if it has none.
-        average: Moving average of the parameters; empty if none is kept.
-        scaler: State of the gradient scaler of half precision; empty if none is used.
-        best: Best epoch so far, as the values of `BestEpoch`; empty if none is kept.
+    Another run, by its identity, cannot resume here.
     """
 
     identity: Mapping[str, Any]
@@ -77,11 +69,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint onto the CPU.
-
-    Raises:
-        TrainingError: The file is damaged or of another version.
-    """
+    """Reads a checkpoint onto the CPU."""
     try:
         verify_zip(path)
         values = torch.load(path, map_location="cpu", weights_only=True)
@@ -102,16 +90,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def require_same_run(path: Path, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
-    """Refuses to resume a run with another recipe, seed, data or weights.
-
-    Args:
-        path: File that the saved identity comes from.
-        saved: Identity of the saved run, nested mappings of plain values.
-        current: Identity of the run that resumes.
-
-    Raises:
-        TrainingError: The identities differ; the message names each difference.
-    """
+    """Refuses to resume a run with another recipe, seed, data or weights."""
     different = differences(saved, current)
     if different:
         raise TrainingError(

@@ -37,14 +37,7 @@ VALIDATION_METRICS = ("accuracy", "nll", "ece", "adaptive_ece")
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Functions that the loop calls.
-
-    Attributes:
-        on_step: Called with the number of samples of each step.
-        on_epoch: Called with the record of each epoch.
-        save: Writes a checkpoint.
-        should_stop: Whether to stop after this step.
-    """
+    """Functions that the loop calls."""
 
     on_step: Callable[[int], None]
     on_epoch: Callable[[dict[str, Any]], None]
@@ -60,21 +53,9 @@ def train(
     accelerator: Accelerator,
     callbacks: Callbacks,
 ) -> bool:
-    """Trains until the last epoch or until a callback stops it.
+    """Trains until the last epoch, or until a callback stops it and a checkpoint is saved.
 
-    Args:
-        state: State to train from, new or restored from a checkpoint.
-        data: Training and validation samples.
-        recipe: Recipe of the run.
-        seed: Seed of the order, augmentation and dropout.
-        accelerator: Accelerator of this process.
-        callbacks: Called with the progress; a checkpoint is saved before stopping.
-
-    Returns:
-        Whether training is finished.
-
-    Raises:
-        TrainingError: The loss is no longer finite.
+    Returns whether training is finished.
     """
     progress, settings = state.progress, recipe.training
     while progress.epoch < settings.epochs:

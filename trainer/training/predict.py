@@ -31,16 +31,8 @@ def predict(
 ) -> Tensor:
     """Computes the logits of every sample in evaluation mode, and restores the model's mode.
 
-    Args:
-        model: Model that maps a batch of inputs to logits.
-        inputs: Inputs of the split.
-        num_samples: Number of samples of the split.
-        batch_size: Maximum number of samples per batch, over all processes.
-        accelerator: Accelerator of this process.
-        channels_last: Whether images have their channels last in memory.
-
-    Returns:
-        Logits, float32 on the CPU, the same in every process. Shape (samples, classes).
+    A batch has at most `batch_size` samples over all processes. Float32 on the CPU, the same in
+    every process. Shape (samples, classes).
     """
     batches = torch.arange(num_samples).split(batch_size)
     plan = [share for batch in batches if len(share := share_of_process(batch, accelerator))]

@@ -41,14 +41,7 @@ HIGHER_IS_BETTER: Mapping[BestBy, bool] = {
 
 @dataclass
 class BestEpoch:
-    """The best epoch so far, updated in place by the loop.
-
-    Attributes:
-        by: Validation metric that decides.
-        epoch: Number of the epoch, counted from one; 0 before the first.
-        value: Value of the metric; None before the first epoch.
-        parameters: Parameters and buffers of the model, on the CPU.
-    """
+    """The best epoch so far, counted from one, 0 before the first; updated in place by the loop."""
 
     by: BestBy
     epoch: int = 0
@@ -56,13 +49,7 @@ class BestEpoch:
     parameters: dict[str, Tensor] = field(default_factory=dict)
 
     def update(self, epoch: int, value: float, model: nn.Module) -> None:
-        """Keeps a model that is better than all before; the first one wins a tie.
-
-        Args:
-            epoch: Number of the epoch, counted from one.
-            value: Value of the metric on the validation samples.
-            model: Model at the end of that epoch.
-        """
+        """Keeps a model that is better than all before; the first one wins a tie."""
         sign = 1 if HIGHER_IS_BETTER[self.by] else -1
         if self.value is not None and sign * value <= sign * self.value:
             return
@@ -74,16 +61,7 @@ class BestEpoch:
 
 @dataclass(frozen=True)
 class TrainState:
-    """Everything that changes with every training step.
-
-    Attributes:
-        model: Model as prepared by the accelerator.
-        optimiser: Optimiser as prepared by the accelerator.
-        objective: Objective, whose loss may have a memory.
-        average: Moving average of the model; None where none is kept.
-        progress: Number of epochs and steps that are done.
-        best: Best epoch so far; None where the last one is final.
-    """
+    """Everything that changes with every training step."""
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
@@ -107,17 +85,7 @@ class TrainState:
 def make_train_state(
     recipe: Recipe, seed: int, splits: Splits, accelerator: Accelerator
 ) -> TrainState:
-    """Builds the state before the first step.
-
-    Args:
-        recipe: Recipe of the run.
-        seed: Seed of the initial parameters.
-        splits: Data that the model must fit.
-        accelerator: Accelerator of this process.
-
-    Raises:
-        ConfigError: There is no such model or loss, or it does not fit the data.
-    """
+    """Builds the state before the first step."""
     settings = recipe.training
     torch.manual_seed(seed_of(seed, Purpose.PARAMETERS))
     model = build_model(recipe.model, splits.spec, len(splits.train.class_names))
@@ -190,17 +158,7 @@ def save_train_state(
 def resume_train_state(
     path: Path, identity: Mapping[str, Any], state: TrainState, accelerator: Accelerator
 ) -> TrainState:
-    """Restores a state from a checkpoint.
-
-    Args:
-        path: Checkpoint file.
-        identity: Identity of the run that resumes.
-        state: State before the first step, whose model, optimiser and loss are overwritten.
-        accelerator: Accelerator of this process.
-
-    Raises:
-        TrainingError: The checkpoint is damaged or belongs to another run.
-    """
+    """Restores a state from a checkpoint."""
     checkpoint = load_checkpoint(path)
     require_same_run(path, checkpoint.identity, identity)
     accelerator.unwrap_model(state.model).load_state_dict(checkpoint.model)

@@ -34,10 +34,6 @@ def observe_predictions(logits: Tensor, targets: Tensor) -> dict[str, float | No
     Returns:
         Means in nats by name: "entropy", and "nll" and "entropy" with the endings "_right" and
         "_wrong", None where there are no such samples.
-
-    Raises:
-        MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
-            one of the classes.
     """
     _, correct = confidence_and_correct(logits, targets)
     quantities = {"nll": nll_per_sample(logits, targets), "entropy": entropy(logits)}
@@ -61,9 +57,6 @@ def weight_norm(layer: nn.Linear) -> float:
 
 def gradient_norm(layer: nn.Linear | None) -> Tensor:
     """Norm of the gradient of a layer's weights at one step, and whether it counts.
-
-    Args:
-        layer: Layer after a backward pass; None for a model without one.
 
     Returns:
         The Euclidean norm and 1; or 0 and 0 where the layer has no gradient or one that is not
@@ -100,15 +93,7 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class GradientStep:
-    """Takes gradient steps.
-
-    Attributes:
-        state: Train state that every step changes.
-        data: Data of the run.
-        recipe: Recipe of the run.
-        accelerator: Accelerator of this process.
-        last_layer: Layer whose gradient is measured; None measures none.
-    """
+    """Takes gradient steps."""
 
     state: TrainState
     data: TrainingData

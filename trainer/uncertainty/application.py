@@ -22,14 +22,7 @@ from trainer.uncertainty.uncertainty_file import SCHEMA, write_uncertainties
 
 @dataclass(frozen=True)
 class Application:
-    """The result of applying a head.
-
-    Attributes:
-        num_samples: Number of samples.
-        retrieval: R-AUROC and recall; None where they were not asked for, or there are too few
-            samples or classes.
-        warnings: Warnings about the features, one sentence each.
-    """
+    """The result of applying a head."""
 
     num_samples: int
     retrieval: Retrieval | None
@@ -71,21 +64,9 @@ def apply_head(
     device: torch.device,
     r_auroc: bool | None = None,
 ) -> Application:
-    """Writes the uncertainty of every sample, in the order of the features.
+    """Writes the uncertainty of every sample of a store or file, in the order of the features.
 
-    Args:
-        trained: Head to apply.
-        location: Feature store, or file of arrays.
-        out: Parquet file to write.
-        device: Device that computes.
-        r_auroc: Whether to compute the R-AUROC, which keeps all features in memory; None for up to
-            `CHEAP_SAMPLES` samples.
-
-    Raises:
-        TrainingError: The features are of another kind than those of the head, or `out` cannot be
-            written.
-        FeatureStoreError: The features are incomplete, damaged or not finite.
-        DatasetError: There are none.
+    The R-AUROC keeps all features in memory; None computes it for up to `CHEAP_SAMPLES` samples.
     """
     source = open_source(location)
     trained.require_same_features(source.description, location)

@@ -42,9 +42,6 @@ def evaluate_retrieval(uncertainties: Tensor, features: Tensor, labels: Tensor) 
         uncertainties: Larger is more uncertain; only their order matters. Shape (samples,).
         features: Shape (samples, dim).
         labels: Class indices. Shape (samples,).
-
-    Raises:
-        MetricError: There are fewer than two samples, values are not finite, or shapes differ.
     """
     if not len(uncertainties) == len(features) == len(labels):
         raise MetricError(
@@ -72,9 +69,6 @@ def nearest_neighbours(features: Tensor) -> Tensor:
 
     Returns:
         Positions on the CPU, int64. Shape (samples,).
-
-    Raises:
-        MetricError: There are fewer than two samples, or features are not finite.
     """
     if len(features) < 2:  # noqa: PLR2004 - a sample and its neighbour
         raise MetricError(

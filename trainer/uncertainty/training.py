@@ -96,13 +96,7 @@ class HeadSamples:
 
 @dataclass(frozen=True)
 class HeadState:
-    """Everything that changes with every step of a head.
-
-    Attributes:
-        head: The head.
-        optimiser: Its optimiser.
-        progress: Number of epochs that are done, and their history.
-    """
+    """Everything that changes with every step of a head."""
 
     head: UncertaintyHead
     optimiser: torch.optim.Optimizer
@@ -111,13 +105,7 @@ class HeadState:
 
 @dataclass(frozen=True)
 class HeadCallbacks:
-    """Functions that the training of a head calls.
-
-    Attributes:
-        on_epoch: Called with the record of each epoch.
-        save: Writes a checkpoint; called after each epoch.
-        should_stop: Whether to stop after this epoch.
-    """
+    """Functions that the training of a head calls."""
 
     on_epoch: Callable[[dict[str, Any]], None]
     save: Callable[[], None]
@@ -132,9 +120,6 @@ def classify(classifier: nn.Module, features: Tensor, labels: Tensor) -> HeadSam
         classifier: Network in evaluation mode, on the device of the features.
         features: float32. Shape (samples, runs, dim).
         labels: Class indices of the classifier. Shape (samples,).
-
-    Raises:
-        TrainingError: Losses are not finite.
     """
     samples, runs, dim = features.shape
     blocks = features.reshape(-1, dim).split(ROWS)
@@ -156,14 +141,9 @@ def classify(classifier: nn.Module, features: Tensor, labels: Tensor) -> HeadSam
 
 @torch.no_grad()
 def predict_uncertainties(head: UncertaintyHead, features: Tensor) -> Tensor:
-    """Computes the uncertainty of each sample, the mean over its augmentation runs.
+    """The uncertainty of each sample, the mean over its augmentation runs. Shape (samples,).
 
-    Args:
-        head: On the device of the features.
-        features: Shape (samples, runs, dim).
-
-    Returns:
-        float32 on the device. Shape (samples,).
+    Features are of shape (samples, runs, dim), on the device of the head.
     """
     samples, runs, dim = features.shape
     blocks = features.reshape(-1, dim).split(ROWS)
@@ -171,13 +151,7 @@ def predict_uncertainties(head: UncertaintyHead, features: Tensor) -> Tensor:
 
 
 def make_head_state(config: Head, seed: int, features: Tensor) -> HeadState:
-    """Builds the state before the first step.
-
-    Args:
-        config: Settings of the head.
-        seed: Seed of the initial parameters.
-        features: Training features, whose statistics standardise. Shape (samples, runs, dim).
-    """
+    """Builds the state before the first step."""
     rows = features.detach().reshape(-1, features.shape[-1])
     torch.manual_seed(seed_of(seed, Purpose.HEAD))
     std = rows.std(dim=0, correction=0)
@@ -196,22 +170,7 @@ def train_head(
     seed: int,
     callbacks: HeadCallbacks,
 ) -> bool:
-    """Trains until the last epoch or until a callback stops it.
-
-    Args:
-        state: State to train from, new or restored.
-        samples: Training samples.
-        validation: Samples to measure each epoch on; None measures nothing.
-        config: Settings of the head.
-        seed: Seed of the order.
-        callbacks: Called with the progress.
-
-    Returns:
-        Whether training is finished.
-
-    Raises:
-        TrainingError: The loss is no longer finite.
-    """
+    """Trains until the last epoch or until a callback stops it; returns whether it is finished."""
     progress = state.progress
     while progress.epoch < config.epochs:
         began = time.perf_counter()

@@ -27,12 +27,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class UncertaintyFile:
-    """The contents of a file of uncertainties.
-
-    Attributes:
-        table: One row per sample, with the columns of SCHEMA.
-        provenance: JSON values: the head, the dataset and what made its features.
-    """
+    """The contents of a file of uncertainties."""
 
     table: pa.Table
     provenance: Mapping[str, Any]
@@ -46,16 +41,7 @@ def require_uncertainty_file_name(path: Path) -> None:
 def write_uncertainties(
     path: Path, parts: Iterable[pa.Table], provenance: Mapping[str, Any]
 ) -> None:
-    """Writes a file of uncertainties; it appears whole or not at all.
-
-    Args:
-        path: File to write; an existing one is replaced.
-        parts: Tables with the columns of SCHEMA, which become a row group each.
-        provenance: JSON values; the schema version is added.
-
-    Raises:
-        TrainingError: The name does not end in .parquet or is that of a folder.
-    """
+    """Writes a file of uncertainties; it appears whole or not at all."""
     require_uncertainty_file_name(path)
     description = {"schema_version": SCHEMA_VERSION, **provenance}
     described = json.dumps(description, sort_keys=True, allow_nan=False)
@@ -67,11 +53,7 @@ def write_uncertainties(
 
 
 def read_uncertainties(path: Path) -> UncertaintyFile:
-    """Reads a file that `write_uncertainties` wrote.
-
-    Raises:
-        TrainingError: The file is missing or damaged, or is another file.
-    """
+    """Reads a file that `write_uncertainties` wrote."""
     try:
         with open_parquet(path) as file:
             described = (file.schema_arrow.metadata or {}).get(METADATA_KEY)

@@ -59,16 +59,7 @@ def examples_of(sample_ids: pa.Array) -> str:
 
 
 def require_reliable(provenance: Provenance, path: Path, config: ScoreWeights) -> None:
-    """Refuses scores that were marked as unreliable when they were written.
-
-    Args:
-        provenance: Provenance of the score file.
-        path: Score file, for the message.
-        config: Whether the recipe allows such scores.
-
-    Raises:
-        TrainingError: The scores are unreliable, and the recipe does not allow that.
-    """
+    """Refuses scores that were marked as unreliable when they were written."""
     if provenance.reliable is not False or config.unreliable == "allow":
         return
     raise TrainingError(
@@ -82,16 +73,9 @@ def require_reliable(provenance: Provenance, path: Path, config: ScoreWeights) -
 def describe_scores(path: Path, column: str) -> dict[str, Any]:
     """The identity of the scores that weights are made from, as JSON values.
 
-    Args:
-        path: Score file.
-        column: Column of the scores.
-
     Returns:
         Location and SHA-256 of the file, the column and its scorer, whether the scores are
         reliable, and what the file says about its dataset and backbone; None where it says nothing.
-
-    Raises:
-        ScoreFileError: The file cannot be read.
     """
     provenance = read_scores(path, ["sample_id"]).provenance
     with path.open("rb") as file:
@@ -113,13 +97,7 @@ def describe_scores(path: Path, column: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _ScoreColumn:
-    """A column of a score file.
-
-    Attributes:
-        sample_ids: Sample id of each row.
-        scores: Score of each row, NaN where there is none. Shape (rows,).
-        dim: Dimension of the features that the scores were computed from, if it is known.
-    """
+    """A column of a score file."""
 
     sample_ids: pa.Array
     scores: NDArray[np.float64]
@@ -153,27 +131,12 @@ def weights_of_samples(
     """Computes the weight of each training sample from its score.
 
     Only the scores of training samples are used for normalisation, so that held-out samples do not
-    change the weights.
-
-    Args:
-        sample_ids: Ids of the training samples.
-        path: Score file.
-        config: Column, normalisation, and handling of missing scores.
-        known_ids: Ids of the whole dataset, as scores of held-out samples are no error. None is
-            `sample_ids`.
+    change the weights; with their ids known, their scores are no error either.
 
     Returns:
         Weights in (0, 1), float64 in the order of `sample_ids`, of shape (samples,), and their
         distribution. With `missing = "mean"`, samples whose score is absent, null or NaN have
         the mean weight of the others.
-
-    Raises:
-        ScoreFileError: The file cannot be read, or has two scores for one sample.
-        ConfigError: The file has no such score column, or no dimension of features to divide by.
-        UnmatchedScores: A training sample has no score, or a score no sample, and `missing` is
-            "error"; or no training sample has a score at all.
-        TrainingError: A score is infinite, or the scores are marked as unreliable and `unreliable`
-            is "error".
     """
     column = _read_column(path, config)
     joined = _join(column, sample_ids, known_ids)

@@ -39,12 +39,7 @@ class Supervision:
     others: Tensor | None = None
 
     def of(self, positions: Tensor, device: torch.device) -> "Supervision":
-        """That of some samples, on a device.
-
-        Args:
-            positions: Positions of the samples. Shape (some samples,).
-            device: Device of the result.
-        """
+        """That of some samples, on a device."""
         weights, shares, others = (
             None if each is None else each[positions].to(device, non_blocking=True)
             for each in (self.weights, self.shares, self.others)
@@ -68,11 +63,7 @@ class LabelBeliefs:
     others: Tensor
 
     def supervision(self, config: LossConfig) -> Supervision:
-        """The weights, or the shares and second labels, that a recipe asks for.
-
-        Raises:
-            TrainingError: No label is believed at all, so that weights cannot have the mean 1.
-        """
+        """The weights, or the shares and second labels, that a recipe asks for."""
         shares = self.probabilities.float()
         if config.targets == "posterior":
             return Supervision(shares=shares, others=self.others)
@@ -100,21 +91,7 @@ class LabelBeliefs:
 
 
 def label_beliefs(samples: Samples, path: Path, config: LossConfig) -> LabelBeliefs:
-    """Reads what a score file says about the labels of training samples; joined by sample id.
-
-    Args:
-        samples: Training samples, with their given labels.
-        path: Score file that was written with the scorer `suspicion`.
-        config: What to do with samples about whose labels nothing is known.
-
-    Raises:
-        ScoreFileError: The file cannot be read, says nothing about labels, or has two scores for
-            one sample.
-        ConfigError: Nothing is known about any label.
-        UnmatchedScores: A training sample is not in the file, or nothing is known about its label,
-            and `missing` is "error"; or a sample has another label than the one that was scored, or
-            is suspected to be of a class that the samples lack.
-    """
+    """Reads what a score file says about the labels of training samples; joined by sample id."""
     table = read_scores(path, COLUMNS).table
     probabilities = table["label_probability"].cast(pa.float64()).to_numpy()
     if np.isnan(probabilities).all():

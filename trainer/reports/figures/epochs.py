@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A figure of columns of the history.
-
-    Attributes:
-        panels: Label of each column.
-        caption: Caption of the figure.
-        paper: The figures of the papers that it corresponds to.
-        missing: Why a run may lack the columns.
-    """
+    """A figure of columns of the history."""
 
     panels: Mapping[str, str]
     caption: str

@@ -29,12 +29,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A figure, or a part of one, that the data do not allow.
-
-    Attributes:
-        name: Name of the figure.
-        reason: What is missing, of which run or file.
-    """
+    """A figure, or a part of one, that the data do not allow."""
 
     name: str
     reason: str

@@ -16,13 +16,7 @@ INDEX = "index.md"
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
-
-    Attributes:
-        figures: The figures, in the order of the page.
-        left_out: What the data did not allow.
-        index: The page that lists both.
-    """
+    """What was written."""
 
     figures: tuple[Figure, ...]
     left_out: tuple[LeftOut, ...]
@@ -30,17 +24,7 @@ class Written:
 
 
 def write_figures(sources: Sources, out: Path, kind: str) -> Written:
-    """Draws every figure that the sources allow into a folder, with its numbers as CSV.
-
-    Args:
-        sources: Runs and score files.
-        out: Folder, which is created; files of the same names are replaced.
-        kind: Type of the pictures, "svg" or "png".
-
-    Raises:
-        TrainingError: No figure can be drawn; the message says why not.
-        MetricError: The predictions of a run are invalid.
-    """
+    """Draws every figure that the sources allow into a folder, with its numbers as CSV."""
     parts = [part for family in FAMILIES.values() for part in family(sources)]
     figures = tuple(part for part in parts if isinstance(part, Figure))
     left_out = tuple(part for part in parts if isinstance(part, LeftOut))
