@@ -86,7 +86,7 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
     from difficulty_service.base.errors import TrainingError
     from difficulty_service.cli.console import err
     from trainer.console import train_seed
-    from trainer.runs.signals import stop_on_signals
+    from trainer.runs.train import stop_on_signals
 
     failed = 0
     with stop_on_signals() as received_signal:

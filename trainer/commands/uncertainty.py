@@ -42,9 +42,8 @@ def uncertainty(
     from difficulty_service.features.description import is_store
     from difficulty_service.features.store import holds_only_parts
     from trainer.training.accelerator import make_accelerator
-    from trainer.uncertainty.application import apply_head
+    from trainer.uncertainty.application import apply_head, require_uncertainty_file_name
     from trainer.uncertainty.head import read_head
-    from trainer.uncertainty.uncertainty_file import require_uncertainty_file_name
 
     require_uncertainty_file_name(out)
     trained = read_head(head)

@@ -14,8 +14,16 @@ from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.interface.image_sources import open_images
 from trainer.config import ImageData
-from trainer.data.decoding import Fit, decode, failure_reason
-from trainer.data.images import ImageLoading, LargeImages, MemoryImages, named, unreadable
+from trainer.data.images import (
+    Fit,
+    ImageLoading,
+    LargeImages,
+    MemoryImages,
+    decode,
+    failure_reason,
+    named,
+    unreadable,
+)
 from trainer.data.splits import (
     Splits,
     hold_out,

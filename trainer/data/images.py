@@ -1,8 +1,7 @@
-"""Images that fit in memory: decoded once, kept and augmented on the device.
+"""Images that can be read, decoded as in scoring to RGB pixels of the size that a model takes.
 
-Images that do not fit in memory: decoded and augmented by worker processes, batch by batch.
-
-The images of a dataset that can be read, decoded once or batch by batch.
+Those that fit in memory are decoded once, kept and augmented on the device; others are decoded and
+augmented by worker processes, batch by batch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,14 +17,86 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from difficulty_service.base.errors import DatasetError, ImageError
+from difficulty_service.base.errors import DatasetError, ImageError, Setting
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.datasets.sample import Dataset, ImageOpener
+from difficulty_service.images.header import DEFAULT_MAX_PIXELS, open_header, read_encoded
+from difficulty_service.images.pil_decoding import decode_to_pil
 from trainer.config import Augmentation, ImageData
 from trainer.data.augmentation import Augment, augmentation_of, crop_boxes, flip
-from trainer.data.decoding import Fit, decode, failure_reason, pixels_of
 from trainer.data.splits import skipped_entries, warnings_of
 from trainer.samples import Samples, SkippedEntry
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a whole image is brought to a given size.
+
+    Attributes:
+        height: Height of the result, in pixels.
+        width: Width of the result, in pixels.
+        margin: Factor by which the resized image exceeds the result, which is its centre.
+        resizes: Whether an image of another size is resized; otherwise it is an error.
+        max_pixels: Maximum number of pixels of an image before it is resized.
+    """
+
+    height: int
+    width: int
+    margin: float = 1.0
+    resizes: bool = True
+    max_pixels: int = DEFAULT_MAX_PIXELS
+
+    def apply(self, image: Image.Image) -> Image.Image:
+        """Resizes an image and cuts out its centre; one of the right size is returned unchanged.
+
+        Raises:
+            ImageError: The image has another size and `resizes` is false.
+        """
+        width, height = image.size
+        if (height, width) == (self.height, self.width):
+            return image
+        if not self.resizes:
+            raise ImageError(
+                f"{width} x {height} pixels, where the first image has {self.width} x "
+                f"{self.height}",
+                "set data.image_size in the recipe to resize all images",
+            )
+        scale = self.margin * max(self.height / height, self.width / width)
+        # Equal to resizing the whole image and then cropping it, with less work.
+        across, down = self.width / scale, self.height / scale
+        left, top = (width - across) / 2, (height - down) / 2
+        box = (max(left, 0), max(top, 0), min(left + across, width), min(top + down, height))
+        return image.resize((self.width, self.height), Image.Resampling.BILINEAR, box=box)
+
+
+def decode(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.Image:
+    """Reads and decodes the first frame of an image: RGB, eight bits, upright.
+
+    Images of more pixels are refused by their header.
+
+    Raises:
+        ImageError: The file cannot be read, or the image is of a format that is not accepted,
+            truncated, damaged or too large.
+    """
+    data = read_encoded(opener, max_pixels)
+    # Always by PIL: resizing by PIL keeps the antialiasing that earlier runs were trained with.
+    return decode_to_pil(open_header(data, max_pixels))
+
+
+def failure_reason(error: ImageError) -> str:
+    """The message of an error, with settings written as keys of a recipe."""
+    return error.message(_as_recipe_key)
+
+
+def pixels_of(image: Image.Image) -> NDArray[np.uint8]:
+    """Uint8 values of an RGB image. Shape (3, height, width)."""
+    return np.asarray(image).transpose(2, 0, 1)
+
+
+def _as_recipe_key(setting: Setting) -> str:
+    key = f"data.{setting.parameter}"
+    return key if setting.value is None else f"{key} = {setting.value}"
+
 
 _IMAGES_PER_TASK = 64
 _SHOWN = 5

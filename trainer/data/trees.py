@@ -23,7 +23,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError
 from trainer.config import TreeData
-from trainer.data.words import PADDING, UNKNOWN, Encoding, TextTable, build_vocabulary, tokens_of
+from trainer.data.texts import PADDING, UNKNOWN, Encoding, TextTable, build_vocabulary, tokens_of
 from trainer.samples import InputSpec, Samples
 
 _PIECE = re.compile(r"[()]|[^\s()]+")

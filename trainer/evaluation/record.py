@@ -42,7 +42,7 @@ from trainer.metrics.selective import (
     e_aurc,
     misclassification_detection,
 )
-from trainer.metrics.weighted.ranking import REJECTED_SHARES
+from trainer.metrics.weighted import REJECTED_SHARES
 from trainer.run_folder import read_json, write_json
 
 MetricValues = dict[str, float | None]

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from difficulty_service.base.errors import ConfigError
 from trainer.config import LossConfig, Needs, Recipe, Table
-from trainer.recipes.checks import contradictions
+from trainer.recipes.checks import contradictions, wrong_settings
 from trainer.recipes.messages import (
     did_you_mean,
     one_message,
@@ -28,7 +28,6 @@ from trainer.recipes.overrides import (
     split_overrides,
     with_overrides,
 )
-from trainer.recipes.settings import wrong_settings
 from trainer.recipes.tables import (
     OPEN_TABLES,
     TABLES,

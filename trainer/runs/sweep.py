@@ -15,8 +15,7 @@ from difficulty_service.scores.file import read_score_schema
 from trainer import run_folder
 from trainer.config import EqualWeights, Recipe
 from trainer.recipes.file import read_recipe
-from trainer.recipes.overrides import value_of
-from trainer.recipes.scores import NEEDS_SCORES, used_scores, with_scores
+from trainer.recipes.overrides import NEEDS_SCORES, used_scores, value_of, with_scores
 from trainer.runs.train import fixed_part
 from trainer.training.checkpoint import require_same_run
 

@@ -1,13 +1,13 @@
-"""One run, of one recipe and one seed: from the data to a folder with the model and its metrics.
-
-Records of a run for TensorBoard.
-"""
+"""One run, of one recipe and one seed: from the data to a folder with the model and its metrics."""
 
 import hashlib
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from accelerate import Accelerator
@@ -33,6 +33,33 @@ from trainer.transformers_files import encoder_of
 from trainer.weights.formula import WeightsDistribution
 from trainer.weights.from_scores import weights_of_samples
 from trainer.weights.supervision import LabelBeliefs, Supervision, label_beliefs
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Callable[[], int]]:
+    """Records SIGTERM and the first Ctrl-C; a second signal ends the process at once.
+
+    Yields:
+        A function that returns the number of the received signal, 0 for none.
+    """
+    received = 0
+
+    def record(number: int, _frame: FrameType | None) -> None:
+        nonlocal received
+        received = number
+        # The second signal must not wait for the checkpoint.
+        signal.signal(number, signal.SIG_DFL)
+
+    if threading.current_thread() is not threading.main_thread():
+        # In Python only the main thread can handle signals.
+        yield lambda: 0
+        return
+    before = {number: signal.signal(number, record) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -17,9 +17,8 @@ from trainer.metrics import METRICS
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.training.accelerator import any_process
 from trainer.training.checkpoint import Progress
+from trainer.training.plan import Purpose, draw_augmentation, plan_epoch, rate_at, seed_of
 from trainer.training.predict import predict, share_of_process
-from trainer.training.schedules import rate_at
-from trainer.training.seeding import Purpose, draw_augmentation, plan_epoch, seed_of
 from trainer.training.state import TrainState
 from trainer.training.step import (
     GradientStep,

@@ -28,7 +28,7 @@ from trainer.training.checkpoint import (
     save_checkpoint,
 )
 from trainer.training.objective import Objective
-from trainer.training.seeding import Purpose, seed_of
+from trainer.training.plan import Purpose, seed_of
 
 HIGHER_IS_BETTER: Mapping[BestBy, bool] = {
     "accuracy": True,

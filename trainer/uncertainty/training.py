@@ -22,8 +22,7 @@ from difficulty_service.base.errors import TrainingError
 from trainer.config import CosineRate, Head
 from trainer.metrics.ranking import auroc
 from trainer.training.checkpoint import Progress
-from trainer.training.schedules import rate_at
-from trainer.training.seeding import Purpose, plan_epoch, seed_of
+from trainer.training.plan import Purpose, plan_epoch, rate_at, seed_of
 from trainer.uncertainty.head import UncertaintyHead
 
 

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from trainer.reports.figures.epochs import epoch_figures, gamma_figures
-from trainer.reports.figures.error_by_difficulty import error_figures
 from trainer.reports.figures.figure import Drawn
 from trainer.reports.figures.predictions import prediction_figures, roc_figures
-from trainer.reports.figures.severity import severity_figures
-from trainer.reports.figures.sheets import sheet_figures
+from trainer.reports.figures.scores import error_figures, severity_figures, sheet_figures
 from trainer.reports.figures.sources import Sources
 
 FAMILIES: Mapping[str, Callable[[Sources], Drawn]] = {

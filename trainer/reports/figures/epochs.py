@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainer.reports.diagrams import GREY, save_picture, style
-from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row
-from trainer.reports.figures.lines import draw_lines
+from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row, draw_lines
 from trainer.reports.figures.sources import ADAFOCAL, Sources
 
 if TYPE_CHECKING:

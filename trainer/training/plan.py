@@ -1,15 +1,18 @@
-"""Random numbers of a run as a function of the seed, the purpose, the epoch and the step.
+"""Rates and random numbers of a run as a function of its seed, the epoch and the step.
 
-They do not depend on the numbers drawn before, so a run resumes at any step as if it had never
-stopped, and several processes draw the same numbers without communication.
+Random numbers also depend on their purpose, but not on the numbers drawn before, so a run resumes
+at any step as if it had never stopped, and several processes draw the same numbers without
+communication.
 """
 
+import math
 from enum import IntEnum
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from trainer.config import Schedule, StepRate
 from trainer.samples import NUM_DRAWS
 
 
@@ -67,3 +70,37 @@ def draw_augmentation(num_samples: int, seed: int, epoch: int) -> Tensor:
     """Random numbers in [0, 1) for the augmentation of each sample. Shape (samples, NUM_DRAWS)."""
     generator = generator_of(seed, Purpose.AUGMENTATION, epoch)
     return torch.rand(num_samples, NUM_DRAWS, generator=generator)
+
+
+def rate_at(step: int, steps: int, epochs: int, config: Schedule) -> float:
+    """The learning rate at a step.
+
+    Args:
+        step: Step, counted from zero over the whole run.
+        steps: Number of steps of the whole run.
+        epochs: Number of epochs of the whole run, the unit of milestones of 1 and more.
+        config: Schedule of the recipe.
+
+    Returns:
+        Fraction of the highest learning rate, in (0, 1].
+    """
+    warmup = config.warmup * steps
+    if step < warmup:
+        # A rate of zero would waste the first step, so the rise starts one step above zero.
+        return (step + 1) / (math.floor(warmup) + 1)
+    if config.name == "steps":
+        return config.factor ** _milestones_passed(step, steps, epochs, config)
+    done = (step - warmup) / (steps - warmup)
+    if config.name == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * done))
+    if config.name == "one_cycle":
+        return 1 - done
+    return 1.0
+
+
+def _milestones_passed(step: int, steps: int, epochs: int, config: StepRate) -> int:
+    fractions = [
+        milestone if milestone < 1 else milestone / epochs for milestone in config.milestones
+    ]
+    # Half a step of tolerance: 150 / 350 of the steps must be the first step of epoch 150.
+    return sum(step + 0.5 >= fraction * steps for fraction in fractions)
