@@ -114,11 +114,12 @@ def read_history(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def write_loss_rows(folder: Path, loss: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes what a loss with memory reported per epoch as CSV, named like the loss."""
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes rows with a header; removes the file where there are none."""
     if not rows:
+        path.unlink(missing_ok=True)
         return
-    with replacing(folder / f"{loss}.csv") as temporary, temporary.open("w", newline="") as file:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
@@ -136,16 +137,11 @@ def write_errors(path: Path, skipped: Sequence[SkippedEntry]) -> None:
 
 def write_inputs(path: Path, spec: InputSpec, class_names: Sequence[str]) -> None:
     """Writes the specification of a model's inputs and the names of its classes."""
-    values = {
-        "shape": list(spec.shape),
-        "mean": None if spec.mean is None else spec.mean.tolist(),
-        "std": None if spec.std is None else spec.std.tolist(),
-        "vocabulary": list(spec.vocabulary),
-        "tokenizer": spec.tokenizer,
-        "padding": spec.padding,
-        "class_names": list(class_names),
+    statistics = {
+        name: None if values is None else values.tolist()
+        for name, values in (("mean", spec.mean), ("std", spec.std))
     }
-    write_json(path, values)
+    write_json(path, {**vars(spec), **statistics, "class_names": class_names})
 
 
 def read_inputs(path: Path) -> tuple[InputSpec, tuple[str, ...]]:

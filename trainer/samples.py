@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 NUM_DRAWS = 5
-"""Random numbers per sample and epoch: flip, crop row, crop column, crop area, aspect ratio."""
+"""Random numbers per sample and epoch: mirror, crop row, crop column, crop area, aspect ratio."""
 
 
 class Inputs(Protocol):

@@ -77,9 +77,8 @@ def _extract(trained: "TrainedHead", source: str, folder: str, device: str) -> N
     }
     known = ((name, value) for name, value in options.items() if value is not None)
     words = [word for option in known for word in option]
-    if kind.flip:
-        words.append("--flip")
-    create_app()(["extract", source, *words])
+    switches = [f"--{name}" for name, value in kind.kind().items() if value is True]
+    create_app()(["extract", source, *words, *switches])
 
 
 def _report(applied: "Application", out: Path) -> None:

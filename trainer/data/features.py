@@ -79,8 +79,7 @@ def open_feature_splits(config: FeatureData, seed: int, device: torch.device) ->
     rows = _relabel(rows, config)
     chosen = torch.from_numpy(choose_positions(rows.labels.int().numpy(), config.limit))
     inputs = FeatureInputs(rows.features.to(device), torch.arange(len(rows.labels)))
-    fraction = 0.0 if isinstance(config.validation, str) else config.validation
-    kept, held_out = hold_out(rows.labels[chosen], fraction, seed)
+    kept, held_out = hold_out(rows.labels[chosen], config.validation, seed)
     train = _select(rows, inputs, chosen[kept])
     mean, std = mean_and_std(rows.features, chosen[kept])
     spec = InputSpec((rows.features.shape[1],), mean, std)

@@ -23,7 +23,7 @@ from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS, open_header, read_encoded
 from difficulty_service.images.pil_decoding import decode_to_pil
 from trainer.config import Augmentation, ImageData
-from trainer.data.augmentation import Augment, augmentation_of, crop_boxes, flip
+from trainer.data.augmentation import Augment, augmentation_of, crop_boxes, mirror
 from trainer.data.splits import skipped_entries, warnings_of
 from trainer.samples import Samples, SkippedEntry
 
@@ -149,27 +149,24 @@ def decode_readable_images(dataset: Dataset, fit: Fit) -> tuple[Tensor, dict[int
     """
     num_samples = len(dataset.labels)
     pixels = np.empty((num_samples, 3, fit.height, fit.width), dtype=np.uint8)
-    write = partial(_write, pixels, fit)
-    failures: dict[int, str] = {}
-    misfits: dict[int, str] = {}
-    for failed, misfit in map_in_order(write, _tasks(dataset), num_workers()):
-        failures |= failed
-        misfits |= misfit
-    if misfits:
-        raise unreadable(named(misfits, dataset), dataset.location)
-    return torch.from_numpy(pixels), failures
+    return torch.from_numpy(pixels), find_unreadable(dataset, fit, pixels)
 
 
-def find_unreadable(dataset: Dataset, max_pixels: int) -> dict[int, str]:
-    """Decodes every image on all cores and keeps none of them.
+def find_unreadable(
+    dataset: Dataset, fit: Fit, pixels: NDArray[np.uint8] | None = None
+) -> dict[int, str]:
+    """Decodes every image on all cores, into pixels where these are given.
 
     Returns:
         The reason for each image that cannot be read by its position.
     """
-    check = partial(_check, max_pixels)
     failures: dict[int, str] = {}
-    for failed in map_in_order(check, _tasks(dataset), num_workers()):
-        failures |= failed
+    misfits: dict[int, str] = {}
+    for task in map_in_order(partial(_decode, pixels, fit), _tasks(dataset), num_workers()):
+        failures |= task[0]
+        misfits |= task[1]
+    if misfits:
+        raise unreadable(named(misfits, dataset), dataset.location)
     return failures
 
 
@@ -195,10 +192,10 @@ def _tasks(dataset: Dataset) -> Iterator[tuple[int, list[ImageOpener]]]:
         yield start, list(islice(openers, _IMAGES_PER_TASK))
 
 
-def _write(
-    pixels: NDArray[np.uint8], fit: Fit, task: tuple[int, list[ImageOpener]]
+def _decode(
+    pixels: NDArray[np.uint8] | None, fit: Fit, task: tuple[int, list[ImageOpener]]
 ) -> tuple[dict[int, str], dict[int, str]]:
-    """Decodes a task's images into `pixels`; returns unreadable images and those that misfit."""
+    """Decodes a task's images, into pixels if any; returns the unreadable and those that misfit."""
     start, openers = task
     failures: dict[int, str] = {}
     misfits: dict[int, str] = {}
@@ -209,21 +206,11 @@ def _write(
             failures[position] = failure_reason(error)
             continue
         try:
-            pixels[position] = pixels_of(fit.apply(image))
+            if pixels is not None:
+                pixels[position] = pixels_of(fit.apply(image))
         except ImageError as error:
             misfits[position] = failure_reason(error)
     return failures, misfits
-
-
-def _check(max_pixels: int, task: tuple[int, list[ImageOpener]]) -> dict[int, str]:
-    start, openers = task
-    failures: dict[int, str] = {}
-    for position, opener in enumerate(openers, start):
-        try:
-            decode(opener, max_pixels)
-        except ImageError as error:
-            failures[position] = failure_reason(error)
-    return failures
 
 
 BatchRequest = tuple[NDArray[np.int64], NDArray[np.float64] | None]
@@ -273,7 +260,7 @@ class BatchReader:
         if draws is None:
             return images
         if self.augmentation == "random_resized_crop":
-            return flip(images, draws)
+            return mirror(images, draws)
         return augmentation_of(self.augmentation, self.crop_padding)(images, draws)
 
 
@@ -344,8 +331,40 @@ def _identity(result: BatchResult) -> BatchResult:
     return result
 
 
+EVALUATION_MARGIN = 256 / 224
+"""Margin of the centre crop in evaluation, for models trained on random resized crops."""
+
 MAX_BYTES_IN_MEMORY = 4 << 30
 """Maximum size of the decoded images of a dataset, where the recipe does not decide."""
+
+
+def evaluation_margin(config: ImageData) -> float:
+    """The factor by which a resized image exceeds its centre crop, in evaluation."""
+    # Images in memory are decoded once, for training too, where the whole image is needed.
+    crops = config.augmentation == "random_resized_crop" and not config.in_memory
+    return EVALUATION_MARGIN if crops else 1.0
+
+
+def evaluation_fit(config: ImageData, height: int, width: int) -> Fit:
+    """The size of images in evaluation, and in training where these are not cropped at random."""
+    return Fit(height, width, evaluation_margin(config), max_pixels=config.max_pixels)
+
+
+def training_fit(config: ImageData, dataset: Dataset) -> Fit:
+    """The size of the recipe, or else that of the first image that can be read."""
+    if config.image_size is not None:
+        return evaluation_fit(config, config.image_size, config.image_size)
+    failures: dict[int, str] = {}
+    for position, opener in enumerate(dataset.open_images(range(len(dataset.labels)))):
+        try:
+            image = decode(opener, config.max_pixels)
+        except ImageError as error:
+            failures[position] = failure_reason(error)
+            if config.on_error == "stop":
+                break
+        else:
+            return Fit(image.height, image.width, resizes=False, max_pixels=config.max_pixels)
+    raise unreadable(named(failures, dataset), dataset.location)
 
 
 @dataclass(frozen=True)
@@ -373,7 +392,7 @@ class ImageLoading:
             augment = augmentation_of(self.augmentation, padding)
             inputs = MemoryImages(pixels.to(self.device), everything, augment)
         else:
-            failures = find_unreadable(dataset, self.fit.max_pixels) if skips else {}
+            failures = find_unreadable(dataset, self.fit) if skips else {}
             reader = BatchReader(dataset.open_images, self.fit, self.augmentation, padding)
             workers = self.config.workers or num_workers()
             inputs = LargeImages(dataset, everything, reader, self.device, workers)

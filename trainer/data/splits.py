@@ -5,9 +5,10 @@ Consistency of two datasets: the same classes, and no sample in both.
 Mean and standard deviation of training inputs, for the normalisation of a model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError, FeatureStoreError
 from difficulty_service.datasets.sample import Dataset
+from trainer.config import AnyData
 from trainer.samples import InputSpec, Samples, SkippedEntry
 
 _SPLIT_STREAM, _NOISE_STREAM = 0, 1
@@ -71,20 +73,16 @@ def warnings_of(dataset: Dataset) -> tuple[str, ...]:
     return tuple(f"{dataset.location}: {sentence}" for sentence in dataset.warnings)
 
 
-def hold_out(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+def hold_out(labels: Tensor, validation: float | str, seed: int) -> tuple[Tensor, Tensor]:
     """Holds out the same fraction of every class at random; keeps at least one sample of each.
 
     The number held out of each class is exact to within one sample, and so is their total, apart
-    from classes with a single sample.
-
-    Args:
-        labels: Class indices. Shape (samples,).
-        fraction: Fraction of the samples to hold out, in [0, 1).
-        seed: Seed of the random choice.
+    from classes with a single sample. Where validation is a dataset, nothing is held out.
 
     Returns:
         Ascending positions of the training samples and of the held-out samples, int64.
     """
+    fraction = 0.0 if isinstance(validation, str) else validation
     classes, counts = np.unique(labels.numpy(), return_counts=True)
     generator = np.random.default_rng([seed, _SPLIT_STREAM])
     # Rounding the running total keeps the total exact where a class is below one sample.
@@ -101,6 +99,24 @@ def hold_out(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor
         )
     positions = torch.from_numpy(is_held_out)
     return (~positions).nonzero().squeeze(1), positions.nonzero().squeeze(1)
+
+
+def open_other(
+    config: AnyData,
+    key: Literal["validation", "test"],
+    class_names: tuple[str, ...],
+    train_ids: Sequence[str],
+    opened: Callable[[str], Samples],
+) -> Samples | None:
+    """Opens a dataset of a recipe with the classes of the training dataset; None without one."""
+    location = getattr(config, key)
+    if not isinstance(location, str):
+        return None
+    with named_by(f"data.{key}", location):
+        samples = opened(location)
+        if key == "validation" and location == config.train:
+            refuse_shared_ids(train_ids, samples.sample_ids, location)
+        return match_classes(samples, class_names, location)
 
 
 def inject_label_noise(labels: Tensor, fraction: float, num_classes: int, seed: int) -> Tensor:

@@ -36,9 +36,8 @@ from trainer.config import TextData, WordData
 from trainer.data.splits import (
     Splits,
     hold_out,
-    match_classes,
     named_by,
-    refuse_shared_ids,
+    open_other,
     skipped_entries,
     warnings_of,
     with_label_noise,
@@ -83,24 +82,31 @@ class Encoding(Generic[Words]):
         with named_by("data.train", config.train):
             table = _read_table(self, config, config.train, config.split, config.label_column)
             chosen = torch.from_numpy(choose_positions(table.samples.labels, config.limit))
-            fraction = 0.0 if isinstance(config.validation, str) else config.validation
-            kept, held_out = hold_out(
-                torch.from_numpy(table.samples.labels)[chosen], fraction, seed
-            )
+            labels = torch.from_numpy(table.samples.labels)
+            kept, held_out = hold_out(labels[chosen], config.validation, seed)
             encoded, spec = self.encode_training(config, table, chosen[kept], device)
             train = replace(
                 encoded,
                 skipped=skipped_entries(table.samples),
                 warnings=warnings_of(table.samples),
             )
+
+        def opened(location: str, split: str | None, column: str | None) -> Samples:
+            return self.open_samples(config, location, spec, device, split, column)
+
+        ids, names = table.samples.sample_ids, table.samples.class_names
+        column = config.label_column
+        open_validation = partial(opened, split=config.validation_split, column=column)
+        column = config.test_label_column or column
+        open_test = partial(opened, split=config.test_split, column=column)
         return Splits(
             train=with_label_noise(train, config.label_noise, seed),
             validation=(
                 self.encode(table, chosen[held_out], spec, device)
                 if len(held_out)
-                else _open_validation(self, config, spec, device, table.samples)
+                else open_other(config, "validation", names, ids, open_validation)
             ),
-            test=_open_test(self, config, spec, device, train.class_names),
+            test=open_other(config, "test", names, ids, open_test),
             spec=spec,
             all_ids=table.samples.sample_ids,
         )
@@ -123,37 +129,6 @@ class Encoding(Generic[Words]):
         return replace(
             samples, skipped=skipped_entries(table.samples), warnings=warnings_of(table.samples)
         )
-
-
-def _open_validation(
-    encoding: Encoding[Any], config: WordData, spec: InputSpec, device: torch.device, train: Dataset
-) -> Samples | None:
-    """Opens the validation dataset of a recipe; None without one."""
-    location = config.validation
-    if not isinstance(location, str):
-        return None
-    split, column = config.validation_split, config.label_column
-    with named_by("data.validation", location):
-        samples = encoding.open_samples(config, location, spec, device, split, column)
-        if location == config.train:
-            refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
-        return match_classes(samples, train.class_names, location)
-
-
-def _open_test(
-    encoding: Encoding[Any],
-    config: WordData,
-    spec: InputSpec,
-    device: torch.device,
-    class_names: tuple[str, ...],
-) -> Samples | None:
-    location = config.test
-    if location is None:
-        return None
-    split, column = config.test_split, config.test_label_column or config.label_column
-    with named_by("data.test", location):
-        samples = encoding.open_samples(config, location, spec, device, split, column)
-        return match_classes(samples, class_names, location)
 
 
 def _read_table(

@@ -93,15 +93,20 @@ def compare_runs(folders: Sequence[Path]) -> Comparison:
         )
     runs = [_read_run(folder) for folder in folders]
     _check_same_samples(runs)
-    names = Counter(run.name for run in runs)
-    folder_names = Counter((run.name, run.folder.name) for run in runs)
-    renamed = []
-    for run in runs:
-        unique_folder = folder_names[run.name, run.folder.name] == 1
-        folder = run.folder.name if unique_folder else str(run.folder)
-        name = run.name if names[run.name] == 1 else f"{run.name} ({folder})"
-        renamed.append(replace(run, name=name))
-    return Comparison(tuple(renamed))
+    names = unique_names([(run.name, run.folder) for run in runs])
+    return Comparison(tuple(replace(run, name=name) for run, name in zip(runs, names, strict=True)))
+
+
+def unique_names(named: Sequence[tuple[str, Path]]) -> list[str]:
+    """Names that differ: with the name of the file where that is enough, otherwise its path."""
+    names = Counter(name for name, _ in named)
+    longer = Counter((name, path.name) for name, path in named)
+    return [
+        name
+        if names[name] == 1
+        else f"{name} ({path.name if longer[name, path.name] == 1 else path})"
+        for name, path in named
+    ]
 
 
 def summarise(run: Run, stage: str, metric: str) -> Summary | None:

@@ -5,7 +5,6 @@ every run beside the best one of each metric.
 """
 
 import base64
-import csv
 import itertools
 import json
 from collections import Counter
@@ -248,7 +247,7 @@ def write_comparison(
         table = markdown_table(comparison, intervals=intervals)
         temporary.write_text(table, encoding="utf-8")
     for name, suffix in (("metrics", ""), ("seeds", "-seeds"), ("differences", "-differences")):
-        _write_csv(out.with_name(f"{out.stem}{suffix}.csv"), rows[name])
+        run_folder.write_csv(out.with_name(f"{out.stem}{suffix}.csv"), rows[name])
     run_folder.write_json(out.with_name(f"{out.stem}.json"), {**rows, "objectives": objectives})
     diagrams = _draw(comparison, out)
     write_page(out.with_name(f"{out.stem}.html"), comparison, intervals, diagrams)
@@ -352,17 +351,3 @@ def _seed_rows(comparison: Comparison) -> list[dict[str, Any]]:
         for stage, metrics in record.items()
         for metric, value in metrics.items()
     ]
-
-
-def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes rows with a header; removes the file where there are none."""
-    if not rows:
-        path.unlink(missing_ok=True)
-        return
-    with (
-        replacing(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)

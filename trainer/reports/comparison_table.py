@@ -204,7 +204,7 @@ def markdown_table(
     The best mean is bold only where the interval of its difference from every other run excludes
     0; without intervals nothing is bold.
     """
-    parts = [legend(intervals), f"### What the runs minimise\n\n{_objectives(comparison)}"]
+    parts = [f"{legend(intervals)}\n", f"### What the runs minimise\n\n{_objectives(comparison)}"]
     for stage in comparison.stages:
         table = stage_table(comparison, stage, metrics, intervals)
         rows = [
@@ -212,8 +212,8 @@ def markdown_table(
             for run, cells in zip(comparison.runs, table.rows, strict=True)
         ]
         header = ["run", "seeds", *(column.header for column in table.columns)]
-        parts.append(f"### {table.heading}\n\n{_table(header, rows)}")
-    return "\n\n".join(parts) + "\n"
+        parts.append(f"### {table.heading}\n\n{markdown_rows(header, rows)}")
+    return "\n".join(parts)
 
 
 def stage_table(
@@ -283,7 +283,7 @@ def _objectives(comparison: Comparison) -> str:
     for run in comparison.runs:
         cells = objective_cells(run.objectives[min(run.objectives)])
         rows.append([_name(run.name), *(cell.replace("|", r"\|") for cell in cells)])
-    return _table(["run", *HEADER], rows)
+    return markdown_rows(["run", *HEADER], rows)
 
 
 def _cells(
@@ -330,6 +330,7 @@ def _name(name: str) -> str:
     return name.replace("|", r"\|")
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

@@ -30,6 +30,7 @@ from trainer.reports.comparison_table import (
     STAGE_TITLES,
     TEMPERATURE,
     Column,
+    markdown_rows,
 )
 from trainer.reports.diagrams import FORMATS, draw_roc
 from trainer.reports.prediction_scores import write_prediction_scores
@@ -77,7 +78,7 @@ def metrics_table(records: Sequence[Record], *, show_intervals: bool = False) ->
         ]
         if any(cell != NO_VALUE for cell in cells):
             rows.append([column.header, *cells])
-    return _table(["metric", *(STAGE_TITLES[stage] for stage in stages)], rows)
+    return markdown_rows(["metric", *(STAGE_TITLES[stage] for stage in stages)], rows)
 
 
 def ood_table(records: Sequence[Mapping[str, Any]], *, show_intervals: bool = False) -> str:
@@ -98,7 +99,9 @@ def ood_table(records: Sequence[Mapping[str, Any]], *, show_intervals: bool = Fa
                 values = [item[score] for item in at_stage]
                 cells = (_cell(values, c, show_intervals=show_intervals) for c in OOD_COLUMNS)
                 rows.append([location.replace("|", r"\|"), score, STAGE_TITLES[stage], *cells])
-    return _table(["against", "by", "logits", *(column.header for column in OOD_COLUMNS)], rows)
+    return markdown_rows(
+        ["against", "by", "logits", *(column.header for column in OOD_COLUMNS)], rows
+    )
 
 
 def corruptions_table(records: Sequence[Mapping[str, Mapping[str, Record]]]) -> str:
@@ -122,7 +125,7 @@ def corruptions_table(records: Sequence[Mapping[str, Mapping[str, Record]]]) -> 
         COLUMNS[metric].header + (", scaled" if stage != "raw" else "")
         for metric, stage in CORRUPTION_CELLS
     ]
-    return _table(["corrupted by", *titles], rows)
+    return markdown_rows(["corrupted by", *titles], rows)
 
 
 def _mean_over(
@@ -161,11 +164,6 @@ def _interval(seeds: Sequence[Mapping[str, float | None]], column: Column) -> st
             return ""
         ends.append(column.shown(statistics.fmean(defined)))
     return f" [{', '.join(ends)}]"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from difficulty_service.base.errors import TrainingError
 from trainer.config import ImageData
-from trainer.data.image_splits import evaluation_margin
+from trainer.data.images import evaluation_margin
 from trainer.models.layers import Normalisation
 from trainer.run_folder import FINAL, MODEL, RECIPE, seed_folders
 from trainer.runs.model_file import SavedModel, read_model, read_recipe

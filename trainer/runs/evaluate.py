@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import Tensor
 
 from difficulty_service.base.errors import ConfigError, Setting, TrainingError
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from trainer import run_folder
-from trainer.config import Recipe
 from trainer.data import match_classes, open_samples, open_test_images
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import (
@@ -22,41 +21,29 @@ from trainer.evaluation.record import (
     ood_curves,
 )
 from trainer.metrics.bootstrap import Resampling
-from trainer.runs.model_file import read_model
-from trainer.samples import Inputs, InputSpec, Samples
+from trainer.runs.model_file import SavedModel, read_model
+from trainer.samples import Inputs, Samples
 from trainer.training.accelerator import make_accelerator
-from trainer.training.predict import predict
+from trainer.training.predict import predict_split
 
 Record = dict[str, MetricValues]
 """Metrics of each stage, as `evaluate_predictions` returns them."""
 
 
 @dataclass(frozen=True)
-class TrainedModel:
+class TrainedModel(SavedModel):
     """A classifier in evaluation mode, at the end of its run, in the folder of its seed.
 
     `on_open` is called with the samples of each dataset that is opened for an evaluation.
     """
 
     folder: Path
-    recipe: Recipe
-    seed: int
-    spec: InputSpec
-    class_names: tuple[str, ...]
-    model: nn.Module
     accelerator: Accelerator
     on_open: Callable[[Samples], None] = lambda _samples: None
 
     def predict(self, samples: Samples) -> Tensor:
         """Computes the logits of every sample, float32 on the CPU. Shape (samples, classes)."""
-        return predict(
-            self.model,
-            samples.inputs,
-            len(samples),
-            self.recipe.training.evaluation_batch_size,
-            self.accelerator,
-            channels_last=self.recipe.training.channels_last,
-        )
+        return predict_split(self.model, samples, self.recipe.training, self.accelerator)
 
 
 @dataclass(frozen=True)
@@ -87,15 +74,8 @@ def load_model(folder: Path, device: str) -> TrainedModel:
     """Loads the model of a finished seed."""
     saved = read_model(folder)
     accelerator = make_accelerator(device, saved.recipe.training.precision)
-    return TrainedModel(
-        folder,
-        saved.recipe,
-        saved.seed,
-        saved.spec,
-        saved.class_names,
-        saved.model.to(accelerator.device).eval(),
-        accelerator,
-    )
+    saved.model.to(accelerator.device).eval()
+    return TrainedModel(**vars(saved), folder=folder, accelerator=accelerator)
 
 
 def evaluate_saved_predictions(folder: Path, resampling: Resampling) -> Record:

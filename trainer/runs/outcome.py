@@ -18,7 +18,7 @@ from trainer.evaluation.record import MetricValues, evaluate_predictions, write_
 from trainer.losses import loss_constants
 from trainer.runs.model_file import write_parameters
 from trainer.samples import Samples
-from trainer.training.predict import predict
+from trainer.training.predict import predict_split
 from trainer.training.state import TrainState
 from trainer.weights.formula import WeightsDistribution
 from trainer.weights.from_scores import describe_scores
@@ -84,14 +84,7 @@ def predictions_of(
     model: nn.Module, samples: Samples, recipe: Recipe, accelerator: Accelerator
 ) -> Predictions:
     """The predictions of a model for a split."""
-    logits = predict(
-        model,
-        samples.inputs,
-        len(samples),
-        recipe.training.evaluation_batch_size,
-        accelerator,
-        channels_last=recipe.training.channels_last,
-    )
+    logits = predict_split(model, samples, recipe.training, accelerator)
     return Predictions(samples.sample_ids, logits, samples.labels)
 
 

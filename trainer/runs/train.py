@@ -169,7 +169,8 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     def save() -> None:
         if accelerator.is_main_process:
             save_train_state(folder, identity, state, accelerator)
-            run_folder.write_loss_rows(folder, recipe.loss.name, state.progress.loss_rows)
+            if state.progress.loss_rows:
+                run_folder.write_csv(folder / f"{recipe.loss.name}.csv", state.progress.loss_rows)
         accelerator.wait_for_everyone()
 
     with log_to_tensorboard(folder, state.progress.epoch, accelerator) as log:

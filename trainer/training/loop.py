@@ -18,7 +18,7 @@ from trainer.metrics.predictions import confidence_and_correct
 from trainer.training.accelerator import any_process
 from trainer.training.checkpoint import Progress
 from trainer.training.plan import Purpose, draw_augmentation, plan_epoch, rate_at, seed_of
-from trainer.training.predict import predict, share_of_process
+from trainer.training.predict import predict_split, share_of_process
 from trainer.training.state import TrainState
 from trainer.training.step import (
     GradientStep,
@@ -131,14 +131,7 @@ def _end_epoch(
     model = state.final_model(accelerator)
     record |= _norms(progress, model)
     if data.validation is not None:
-        logits = predict(
-            model,
-            data.validation.inputs,
-            len(data.validation),
-            recipe.training.evaluation_batch_size,
-            accelerator,
-            channels_last=recipe.training.channels_last,
-        )
+        logits = predict_split(model, data.validation, recipe.training, accelerator)
         if not logits.isfinite().all():
             raise _divergence("predictions are no longer finite at the end", progress)
         targets = data.validation.labels

@@ -4,7 +4,8 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from trainer.samples import Inputs
+from trainer.config import TrainingConfig
+from trainer.samples import Inputs, Samples
 
 
 def share_of_process(positions: Tensor, accelerator: Accelerator) -> Tensor:
@@ -17,6 +18,20 @@ def to_memory_format(inputs: Tensor, *, channels_last: bool) -> Tensor:
     if channels_last and inputs.ndim == 4:  # noqa: PLR2004 - samples, channels, height, width
         return inputs.contiguous(memory_format=torch.channels_last)
     return inputs
+
+
+def predict_split(
+    model: nn.Module, samples: Samples, settings: TrainingConfig, accelerator: Accelerator
+) -> Tensor:
+    """As `predict`, of a split with the settings of a recipe."""
+    return predict(
+        model,
+        samples.inputs,
+        len(samples),
+        settings.evaluation_batch_size,
+        accelerator,
+        channels_last=settings.channels_last,
+    )
 
 
 @torch.no_grad()

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +19,7 @@ from difficulty_service.scores.provenance import Provenance
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import read_metrics
+from trainer.reports.comparison import unique_names
 
 ADAFOCAL = "adafocal.csv"
 
@@ -131,24 +131,12 @@ def read_sources(paths: Sequence[Path], column: str) -> Sources:
         )
     runs = [_read_run(path) for path in paths if path.is_dir()]
     scores = [_read_scores(path, column) for path in paths if not path.is_dir()]
-    run_names = _unique([(run.name, run.folder) for run in runs])
-    score_names = _unique([(each.path.stem, each.path) for each in scores])
+    run_names = unique_names([(run.name, run.folder) for run in runs])
+    score_names = unique_names([(each.path.stem, each.path) for each in scores])
     return Sources(
         tuple(replace(run, name=name) for run, name in zip(runs, run_names, strict=True)),
         tuple(replace(each, name=name) for each, name in zip(scores, score_names, strict=True)),
     )
-
-
-def _unique(named: Sequence[tuple[str, Path]]) -> list[str]:
-    """Names that differ: with the name of the file where that is enough, otherwise its path."""
-    names = Counter(name for name, _ in named)
-    longer = Counter((name, path.name) for name, path in named)
-    return [
-        name
-        if names[name] == 1
-        else f"{name} ({path.name if longer[name, path.name] == 1 else path})"
-        for name, path in named
-    ]
 
 
 def _read_run(folder: Path) -> RunSource:
