@@ -17,14 +17,7 @@ MAX_TOKENS = 512
 
 @dataclass(frozen=True)
 class Subwords:
-    """Splits texts into the tokens that a pretrained network knows.
-
-    Attributes:
-        tokenizer: Tokenizer of transformers.
-        vocabulary: Word or part of a word of each token.
-        padding: Token after the end of a text.
-        length: Largest number of tokens that the network takes.
-    """
+    """Splits texts into at most `length` tokens of those that a pretrained network knows."""
 
     tokenizer: Any
     vocabulary: tuple[str, ...]

@@ -51,13 +51,7 @@ def mirror(images: Tensor, draws: Tensor) -> Tensor:
 
 
 def flip_crop(images: Tensor, draws: Tensor, padding: int) -> Tensor:
-    """Crops a window of the original size from the image with a black border; then `mirror`.
-
-    Args:
-        images: Shape (samples, 3, height, width).
-        draws: Shape (samples, NUM_DRAWS).
-        padding: Width of the border in pixels.
-    """
+    """Crops a window of the original size from the image with a black border; then `mirror`."""
     height, width = images.shape[-2:]
     positions = 2 * padding + 1
     offsets = (draws[:, [ROW, COLUMN]] * positions).long().clamp_(max=positions - 1)
@@ -72,11 +66,6 @@ def crop_boxes(draws: Tensor, height: int, width: int) -> Tensor:
 
     The area is uniform in [0.08, 1] of the image, and the logarithm of width over height uniform
     in ±log(4/3), as in Szegedy et al. (2015); a side longer than the image's is cut to it.
-
-    Args:
-        draws: Shape (samples, NUM_DRAWS).
-        height: Height of the image, in pixels.
-        width: Width of the image, in pixels.
 
     Returns:
         Left, top, right and bottom in fractional pixels, float64. Shape (samples, 4).

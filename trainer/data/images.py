@@ -47,11 +47,7 @@ class Fit:
     max_pixels: int = DEFAULT_MAX_PIXELS
 
     def apply(self, image: Image.Image) -> Image.Image:
-        """Resizes an image and cuts out its centre; one of the right size is returned unchanged.
-
-        Raises:
-            ImageError: The image has another size and `resizes` is false.
-        """
+        """Resizes an image and cuts out its centre; one of the right size is returned unchanged."""
         width, height = image.size
         if (height, width) == (self.height, self.width):
             return image
@@ -155,11 +151,7 @@ def decode_readable_images(dataset: Dataset, fit: Fit) -> tuple[Tensor, dict[int
 def find_unreadable(
     dataset: Dataset, fit: Fit, pixels: NDArray[np.uint8] | None = None
 ) -> dict[int, str]:
-    """Decodes every image on all cores, into pixels where these are given.
-
-    Returns:
-        The reason for each image that cannot be read by its position.
-    """
+    """Decodes every image, into pixels if any; gives the unreadable, with the reason of each."""
     failures: dict[int, str] = {}
     misfits: dict[int, str] = {}
     for task in map_in_order(partial(_decode, pixels, fit), _tasks(dataset), num_workers()):

@@ -74,13 +74,11 @@ def warnings_of(dataset: Dataset) -> tuple[str, ...]:
 
 
 def hold_out(labels: Tensor, validation: float | str, seed: int) -> tuple[Tensor, Tensor]:
-    """Holds out the same fraction of every class at random; keeps at least one sample of each.
+    """Positions of the training samples and of the held-out samples, both ascending, int64.
 
+    The same fraction of every class is held out at random, but at least one sample of each is kept.
     The number held out of each class is exact to within one sample, and so is their total, apart
     from classes with a single sample. Where validation is a dataset, nothing is held out.
-
-    Returns:
-        Ascending positions of the training samples and of the held-out samples, int64.
     """
     fraction = 0.0 if isinstance(validation, str) else validation
     classes, counts = np.unique(labels.numpy(), return_counts=True)
@@ -120,17 +118,7 @@ def open_other(
 
 
 def inject_label_noise(labels: Tensor, fraction: float, num_classes: int, seed: int) -> Tensor:
-    """Replaces exactly round(fraction · samples) labels, every other class being equally likely.
-
-    Args:
-        labels: Class indices. Shape (samples,).
-        fraction: Fraction of the labels to replace, in [0, 1).
-        num_classes: Number of classes.
-        seed: Seed of the random choice.
-
-    Returns:
-        Shape (samples,).
-    """
+    """Replaces exactly round(fraction · samples) labels, every other class being equally likely."""
     number = round(fraction * len(labels))
     if not number:
         return labels
@@ -231,13 +219,8 @@ _ROWS_PER_BLOCK = 2048
 def mean_and_std(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Computes mean and standard deviation per channel or dimension, accumulated in float64.
 
-    Args:
-        values: Shape (all samples, channels, ...) or (all samples, dim).
-        positions: Positions of the samples to use. Shape (samples,).
-
-    Returns:
-        Mean and population standard deviation, which is 1 where the values are constant; float32
-        on the CPU. Shape (channels,) or (dim,) each.
+    Of values of shape (all samples, channels, ...) or (all samples, dim), at some positions. The
+    population standard deviation is 1 where the values are constant; float32 on the CPU.
     """
     others = (0, *range(2, values.ndim))
     total = torch.zeros(values.shape[1], dtype=torch.float64)

@@ -32,14 +32,7 @@ CHILDREN = 2
 
 @dataclass(frozen=True)
 class Tree:
-    """A binary tree; children come before their parent, and the root is the last node.
-
-    Attributes:
-        labels: Label of each node.
-        words: Word of each leaf; None for other nodes.
-        children: Positions of the left and the right child of each node; None for leaves.
-        heights: Longest way down to a leaf, in nodes; 0 for leaves.
-    """
+    """A binary tree; children come before their parent, and the root is the last node."""
 
     labels: Sequence[int]
     words: Sequence[str | None]
@@ -164,13 +157,7 @@ def plant(trees: Sequence[Tree], vocabulary: tuple[str, ...]) -> Forest:
 
 @dataclass(frozen=True)
 class TreeInputs:
-    """Samples that are nodes of trees: whole sentences, or all their phrases.
-
-    Attributes:
-        forest: The trees.
-        nodes: Node that is each sample. Int64, shape (samples,).
-        device: Device of the batches.
-    """
+    """Samples that are nodes of trees, int64: whole sentences, or all their phrases."""
 
     forest: Forest
     nodes: NDArray[np.int64]

@@ -23,16 +23,7 @@ ROUNDING = 8 * float(torch.finfo(torch.float64).eps)
 
 
 def check_predictions(logits: Tensor, targets: Tensor) -> None:
-    """Validates logits and targets.
-
-    Args:
-        logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-
-    Raises:
-        MetricError: There are no samples, shapes do not fit together, or a target is not one of
-            the classes.
-    """
+    """Refuses logits and targets whose shapes do not fit, and targets that are not classes."""
     check_logits(logits)
     if targets.shape != logits.shape[:1]:
         raise MetricError(

@@ -61,15 +61,8 @@ def own_options(name: str) -> Settings:
 def own_model(name: str, spec: InputSpec, num_classes: int, **options: object) -> nn.Module:
     """Builds a network from outside the package, or copies one that is built.
 
-    Args:
-        name: Name in a recipe of a class or function that takes `num_classes` by name, and perhaps
-            `spec`, or of a network.
-        spec: Specification of the inputs.
-        num_classes: Number of logits.
-        **options: Options of the class or function.
-
-    Returns:
-        A network from normalised inputs to logits.
+    The name in a recipe is that of a class or function that takes `num_classes` by name, and
+    perhaps `spec`, or of a network.
     """
     own = find_own(name)
     if isinstance(own, nn.Module):
@@ -184,11 +177,7 @@ def model_options(name: str) -> dict[str, Any]:
 
 
 def build_model(config: ModelConfig, spec: InputSpec, num_classes: int) -> nn.Module:
-    """Builds a model with initial parameters drawn from PyTorch's global generator.
-
-    Returns:
-        A model that maps batches of `Inputs.batches` to logits of shape (samples, num_classes).
-    """
+    """Builds a model with initial parameters drawn from PyTorch's global generator."""
     known = model_options(config.name)
     unknown = sorted(config.options.keys() - known.keys())
     own = is_own(config.name)

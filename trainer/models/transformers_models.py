@@ -51,17 +51,9 @@ def transformers_model(
 ) -> nn.Module:
     """Builds a network of transformers with a classifier for the given number of classes.
 
-    Args:
-        name: Name on the Hugging Face hub, or a folder that `save_pretrained` wrote.
-        spec: Specification of texts, with the padding of the network's tokenizer.
-        num_classes: Number of logits.
-        pretrained: Whether to start from its parameters, which are downloaded once.
-        pooling: "first" classifies the state of the first token, as in the paper of BERT; "mean"
-            the mean over all tokens.
-        dropout: Fraction of that vector set to zero in training.
-
-    Returns:
-        A network from tokens of shape (samples, length) to logits of shape (samples, num_classes).
+    Its name is one on the Hugging Face hub, or a folder that `save_pretrained` wrote. Pooling
+    "first" classifies the state of the first token, as in the paper of BERT; "mean" the mean over
+    all tokens. Dropout is of that vector.
     """
     if pooling not in {"first", "mean"}:
         raise ConfigError(

@@ -49,15 +49,9 @@ def _fill(weight: Tensor, path: Path, vocabulary: tuple[str, ...]) -> None:
 
 
 def read_word_vectors(path: Path, words: Mapping[str, int], dim: int) -> dict[int, Tensor]:
-    """Reads the vectors of the given words that are in the file.
+    """Reads the vectors, float32, of the given words that are in the file, by the rows of these.
 
-    Args:
-        path: UTF-8 text; each line is a word and `dim` numbers between single spaces.
-        words: Row of each word.
-        dim: Number of numbers per word.
-
-    Returns:
-        Vectors by row, float32 of shape (dim,).
+    Each line of the UTF-8 text is a word and `dim` numbers between single spaces.
     """
     vectors: dict[int, Tensor] = {}
     try:
@@ -156,19 +150,8 @@ def text_cnn(
 
     Global pooling replaces large linear layers, as in Lin et al. (arXiv:1312.4400); here it takes
     the maximum, as in the network that the papers trained. Unlike there, convolutions are padded at
-    the ends of a text, so that very short texts have logits too.
-
-    Args:
-        spec: Specification of texts.
-        num_classes: Number of logits.
-        embeddings: Text file of GloVe vectors; other words, or all words without a file, have
-            random initial vectors.
-        embedding_dim: Dimension of the word vectors.
-        freeze_embeddings: Whether word vectors stay constant, which needs a file of them.
-        dropout: Fraction of the hidden layer's outputs set to zero in training.
-
-    Returns:
-        A network from tokens of shape (samples, length) to logits of shape (samples, num_classes).
+    the ends of a text, so that very short texts have logits too. Words that the file of GloVe
+    vectors lacks have random initial vectors, and dropout is of the hidden layer.
     """
     embedding = word_embedding(spec.vocabulary, embedding_dim, embeddings, frozen=freeze_embeddings)
     return TextCNN(embedding, num_classes, dropout)
@@ -287,20 +270,9 @@ def tree_lstm(  # noqa: PLR0913 - each is an option of a recipe
 ) -> nn.Module:
     """The network for the Stanford Sentiment Treebank.
 
-    Args:
-        spec: Specification of trees.
-        num_classes: Number of logits.
-        cell: "binary" has weights for the left and for the right child, "child_sum" adds them up.
-        hidden: Dimension of the outputs of nodes.
-        embeddings: Text file of GloVe vectors; other words, or all words without a file, have
-            random initial vectors.
-        embedding_dim: Dimension of the word vectors.
-        freeze_embeddings: Whether word vectors stay constant, which needs a file of them.
-        dropout: Fraction of a node's output set to zero in training before it is classified.
-
-    Returns:
-        A network from the nodes of trees, int64 of shape (nodes, 5), to logits of shape
-        (samples, num_classes).
+    A "binary" cell has weights for the left and for the right child, a "child_sum" adds them up.
+    Words that the file of GloVe vectors lacks have random initial vectors, and dropout is of a
+    node's output before it is classified.
     """
     if cell not in CELLS:
         raise ConfigError(f"no cell {cell!r}", f"set model.cell to {' or '.join(CELLS)}")

@@ -56,9 +56,6 @@ def read_recipe(
             Changing the name of the loss or the model removes the settings of the previous one, in
             any order of the changes.
         in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
-
-    Raises:
-        ConfigError: There is no such recipe, or it is invalid; the message lists all problems.
     """
     changes = split_overrides(overrides)
     source = f"{path} with {', '.join(overrides)}" if overrides else str(path)
@@ -74,11 +71,7 @@ def read_values(path: Path | str) -> dict[str, Any]:
 def changed_recipe(
     values: dict[str, Any], changes: Sequence[Change], source: str, *, in_sweep: bool = False
 ) -> Recipe:
-    """Makes a recipe from the values of its file, changed in place; see `read_recipe`.
-
-    Raises:
-        ConfigError: The values are invalid; the message lists all problems.
-    """
+    """Makes a recipe from the values of its file, changed in place; see `read_recipe`."""
     kept = {table: keys_of_table(table) for table in OPEN_TABLES}
     values = with_overrides(values, changes, kept)
     changed = keys_of_overrides(changes)

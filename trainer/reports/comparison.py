@@ -38,15 +38,7 @@ from trainer.run_folder import TEST
 
 @dataclass(frozen=True)
 class Run:
-    """The results of one recipe.
-
-    Attributes:
-        name: Name in tables, unique within a comparison.
-        folder: Folder of the run.
-        records: Metrics by stage of each finished seed.
-        num_started: Number of seeds with a folder, finished or not.
-        objectives: What each finished seed minimised, the values of `objective.json`.
-    """
+    """The results of one recipe under a unique name: metrics and objectives of finished seeds."""
 
     name: str
     folder: Path
@@ -280,8 +272,7 @@ def _clipped(
 def error_over_seeds(*runs: Mapping[int, float]) -> tuple[float, int]:
     """Standard error of a mean over seeds, or of a difference of two, and its degrees of freedom.
 
-    Returns:
-        Zeros where no run has two seeds, which say nothing about other seeds.
+    Zeros where no run has two seeds, which say nothing about other seeds.
     """
     if len(runs) == 2 and runs[0].keys() == runs[1].keys():  # noqa: PLR2004 - a difference
         runs = ({seed: value - runs[1][seed] for seed, value in runs[0].items()},)
@@ -300,11 +291,7 @@ def resample_comparison(
 ) -> ComparisonIntervals:
     """Computes metrics of all runs in the same resamples of the samples they were evaluated on.
 
-    Args:
-        comparison: Runs to compare.
-        metrics: Names of metrics in a record; those without a bootstrap are left out.
-        resampling: Settings of the bootstrap.
-        advance: Called after each seed at each stage.
+    Metrics without a bootstrap are left out. `advance` is called after each seed at each stage.
     """
     known = [metric for metric in metrics if metric in WEIGHTED_METRICS]
     resampled = {}

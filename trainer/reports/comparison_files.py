@@ -52,13 +52,7 @@ CONTAINS_ZERO = "interval contains 0"
 
 @dataclass(frozen=True)
 class DifferenceCell:
-    """One metric of one run minus that of the best run, in the unit of its column.
-
-    Attributes:
-        difference: With its sign; a dash where the run has no value, empty for the best run.
-        interval: Ends of its interval, or None.
-        verdict: What the interval says, in words; empty where there is none.
-    """
+    """One metric of one run minus that of the best run, in the unit of its column."""
 
     difference: str
     interval: tuple[str, str] | None = None

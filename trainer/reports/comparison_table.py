@@ -170,13 +170,9 @@ ARROWS = "↑ higher is better, ↓ lower is better."
 
 @dataclass(frozen=True)
 class Cell:
-    """One metric of one run, in the unit of its column.
+    """One metric of one run: mean and sample deviation over the seeds, and the ends of an interval.
 
-    Attributes:
-        mean: Mean over the seeds; a dash where there is none.
-        std: Sample standard deviation over the seeds; empty for one seed.
-        interval: Ends of the interval of the mean, or None.
-        is_best: Whether the mean is better than that of every other run, beyond the intervals.
+    The mean is the best if it is better than that of every other run, beyond the intervals.
     """
 
     mean: str

@@ -232,18 +232,7 @@ def evaluate_seeds(
     advance: Callable[[], None],
     warn: Callable[[Sequence[str]], None] = lambda _sentences: None,
 ) -> list[str]:
-    """Evaluates every finished seed and writes the metrics into its folder.
-
-    Args:
-        run: Folder of the run.
-        request: Data to evaluate on.
-        device: "auto", "cpu", "cuda", ...
-        advance: Called after each corruption of each seed.
-        warn: Called once with the warnings about the datasets.
-
-    Returns:
-        Markdown tables with mean and standard deviation over the seeds.
-    """
+    """Evaluates every finished seed and writes the metrics into its folder."""
     folders = [
         folder for folder in run_folder.seed_folders(run) if (folder / run_folder.METRICS).exists()
     ]

@@ -45,11 +45,7 @@ class RunNetwork:
 
 
 def read_network(folder: Path) -> RunNetwork:
-    """Reads a network that `difficulty train` trained on images.
-
-    Args:
-        folder: Folder of a run with a single seed, or of one of its seeds.
-    """
+    """Reads a network that `difficulty train` trained on images."""
     seed = _find_seed(folder)
     data = _images_of_finished_run(seed)
     saved = read_model(seed)

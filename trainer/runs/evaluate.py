@@ -124,8 +124,7 @@ def evaluate_ood_dataset(
 ) -> tuple[dict[str, Any], list[NamedCurve]]:
     """Measures how well the model separates the samples of a dataset from those of its test set.
 
-    Returns:
-        The record of `evaluate_ood`, and the ROC curve of every score at every stage.
+    Returns the record of `evaluate_ood`, and the ROC curve of every score at every stage.
     """
     path = trained.folder / run_folder.TEST
     if not path.exists():
@@ -144,11 +143,7 @@ def evaluate_ood_dataset(
 def evaluate_corruptions(
     trained: TrainedModel, advance: Callable[[], None]
 ) -> dict[str, dict[str, Record]]:
-    """Computes every metric on the test images with every corruption at every severity.
-
-    Returns:
-        One record by corruption and severity.
-    """
+    """Computes every metric on the test images with every corruption at every severity."""
     data = trained.recipe.data
     samples = (
         open_test_images(data, trained.spec, trained.accelerator.device, trained.class_names)

@@ -72,13 +72,10 @@ class SweepRequest:
 
 
 def plan_sweep(request: SweepRequest) -> list[SweptRun]:
-    """Plans the runs of a sweep, and checks all of them.
+    """Plans the runs of a sweep, in the order of the values, of which the last change fastest.
 
-    A run with alpha 0 has no entropy term, so it has no weights either, and what the recipe says
-    about them is left out; combinations that differ in nothing else are one run.
-
-    Returns:
-        The runs, in the order of the values; the last key changes fastest.
+    All are checked. A run with alpha 0 has no entropy term, so it has no weights either, and what
+    the recipe says about them is left out; combinations that differ in nothing else are one run.
     """
     axes = _axes(request)
     combinations = [

@@ -66,11 +66,7 @@ def stop_on_signals() -> Iterator[Callable[[], int]]:
 def log_to_tensorboard(
     folder: Path, epochs_done: int, accelerator: Accelerator
 ) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Writes event files into the folder of a seed.
-
-    Yields:
-        A function that logs the record of one epoch.
-    """
+    """Writes event files into the folder of a seed."""
     if not accelerator.is_main_process:
         yield lambda _: None
         return

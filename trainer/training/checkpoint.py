@@ -20,16 +20,8 @@ VERSION = 1
 class Progress:
     """Progress of a run, updated in place by the loop.
 
-    Attributes:
-        epoch: Number of finished epochs.
-        step: Number of steps done in the current epoch.
-        loss: Sum of the losses over the samples of those steps.
-        correct: Number of correct predictions among those samples.
-        seconds: Seconds spent on the current epoch so far.
-        gradient_norm: Sum over those steps of the norm of the last layer's gradient.
-        measured_steps: Number of those steps for which the gradient was measured.
-        history: One record per finished epoch.
-        loss_rows: Rows that a loss with memory reported at the end of each epoch.
+    Loss, correct predictions, seconds and norms of the last layer's gradient are sums over the
+    steps of the current epoch that are done, the norms only over those steps where it was measured.
     """
 
     epoch: int = 0

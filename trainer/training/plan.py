@@ -42,18 +42,8 @@ def plan_epoch(
 ) -> list[Tensor]:
     """The batches of one epoch: every sample once, in random order, in nearly equal batches.
 
-    Equal sizes avoid a small last batch, whose gradient and batch statistics would be noisy.
-
-    Args:
-        num_samples: Number of training samples.
-        batch_size: Maximum number of samples per batch, or of groups.
-        seed: Seed of the run.
-        epoch: Epoch, counted from zero.
-        groups: Group of each sample, all of whose samples are in one batch. Shape (samples,).
-
-    Returns:
-        Positions of the samples of each batch, int64. The numbers of samples, or of groups, differ
-        by at most one.
+    Equal sizes avoid a small last batch, whose gradient and batch statistics would be noisy: the
+    numbers of samples, or of groups whose samples stay together, differ by at most one.
     """
     generator = generator_of(seed, Purpose.ORDER, epoch)
     if groups is None:
@@ -73,16 +63,9 @@ def draw_augmentation(num_samples: int, seed: int, epoch: int) -> Tensor:
 
 
 def rate_at(step: int, steps: int, epochs: int, config: Schedule) -> float:
-    """The learning rate at a step.
+    """The learning rate at a step of the whole run, as a fraction of the highest one, in (0, 1].
 
-    Args:
-        step: Step, counted from zero over the whole run.
-        steps: Number of steps of the whole run.
-        epochs: Number of epochs of the whole run, the unit of milestones of 1 and more.
-        config: Schedule of the recipe.
-
-    Returns:
-        Fraction of the highest learning rate, in (0, 1].
+    Milestones of 1 and more are epochs.
     """
     warmup = config.warmup * steps
     if step < warmup:

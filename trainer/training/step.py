@@ -88,15 +88,10 @@ def _padded(images: Tensor, padding: int | str | Sequence[int], dimensions: int)
 
 
 def observe_predictions(logits: Tensor, targets: Tensor) -> dict[str, float | None]:
-    """Mean NLL and entropy, of the rightly and of the wrongly classified samples too.
+    """Mean NLL and entropy in nats, of the rightly and of the wrongly classified samples too.
 
-    Args:
-        logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-
-    Returns:
-        Means in nats by name: "entropy", and "nll" and "entropy" with the endings "_right" and
-        "_wrong", None where there are no such samples.
+    By name: "entropy", and "nll" and "entropy" with the endings "_right" and "_wrong", None where
+    there are no such samples.
     """
     _, correct = confidence_and_correct(logits, targets)
     quantities = {"nll": nll_per_sample(logits, targets), "entropy": entropy(logits)}
@@ -138,15 +133,7 @@ def _mean(values: Tensor) -> float | None:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The data of a training run.
-
-    Attributes:
-        train: Training samples.
-        weights: Weight of the entropy of each training sample; None weighs all by one. Shape
-            (samples,).
-        validation: Validation samples, evaluated after every epoch; None where there are none.
-        supervision: How far the labels of the training samples are trusted.
-    """
+    """The data of a training run: None weighs the entropy of all samples by one."""
 
     train: Samples
     weights: Tensor | None

@@ -38,15 +38,6 @@ def ranking_loss(
 
     A pair of equal losses has no order and counts as `margin`, a constant without a gradient; the
     published code pushes its second sample up.
-
-    Args:
-        uncertainties: Shape (samples,).
-        losses: Loss of each sample. Shape (samples,).
-        margin: Difference of uncertainties from which a pair counts as 0.
-        leeway: Difference of losses below which they count as equal.
-
-    Returns:
-        One loss per pair, none for an empty batch. Shape (half the samples, rounded up,).
     """
     closing = slice(0, len(losses) % 2)  # the first row of an odd batch, or no row
     second_uncertainties = torch.cat([uncertainties[1::2], uncertainties[closing]])
@@ -60,13 +51,6 @@ def squared_loss(uncertainties: Tensor, losses: Tensor) -> Tensor:
     """Squared difference of each uncertainty from the loss, the older form of loss prediction.
 
     Unlike `ranking_loss` it depends on the scale of the losses, and large losses dominate it.
-
-    Args:
-        uncertainties: In nats. Shape (samples,).
-        losses: In nats. Shape (samples,).
-
-    Returns:
-        One loss per sample, in squared nats. Shape (samples,).
     """
     return (uncertainties - losses.detach()).square()
 
@@ -113,13 +97,7 @@ class HeadCallbacks:
 
 @torch.no_grad()
 def classify(classifier: nn.Module, features: Tensor, labels: Tensor) -> HeadSamples:
-    """Computes the losses of a classifier for all rows of features.
-
-    Args:
-        classifier: Network in evaluation mode, on the device of the features.
-        features: float32. Shape (samples, runs, dim).
-        labels: Class indices of the classifier. Shape (samples,).
-    """
+    """Computes the losses of a classifier in evaluation mode for features (samples, runs, dim)."""
     samples, runs, dim = features.shape
     blocks = features.reshape(-1, dim).split(ROWS)
     targets = labels.to(features.device).repeat_interleave(runs).split(ROWS)

@@ -71,12 +71,7 @@ def require_reliable(provenance: Provenance, path: Path, config: ScoreWeights) -
 
 
 def describe_scores(path: Path, column: str) -> dict[str, Any]:
-    """The identity of the scores that weights are made from, as JSON values.
-
-    Returns:
-        Location and SHA-256 of the file, the column and its scorer, whether the scores are
-        reliable, and what the file says about its dataset and backbone; None where it says nothing.
-    """
+    """The identity of the scores that weights are made from, as JSON values; None is not known."""
     provenance = read_scores(path, ["sample_id"]).provenance
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -19,14 +19,9 @@ Row = Mapping[str, Cell]
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with its numbers.
+    """A figure with its numbers, by the name of its files.
 
-    Attributes:
-        name: Name of its files, without an ending.
-        caption: What it shows, in one or two sentences.
-        paper: The figures of the papers that it corresponds to.
-        rows: The numbers that it shows, with the same keys in each row; None is an empty cell.
-        draw: Draws it into a .png or .svg file.
+    It corresponds to figures of papers. The rows have the same keys; None is an empty cell.
     """
 
     name: str
@@ -55,16 +50,10 @@ LONGEST_LIST = 6
 def draw_lines(
     rows: Sequence[Row], over: tuple[str, str], panels: Mapping[str, str], path: Path
 ) -> None:
-    """Draws columns of a table over another one.
+    """Draws columns of a table, those with labels in `panels`, over another one and its label.
 
-    A line is the mean over the seeds that have a value there, and a band reaches from the lowest to
-    the highest of several.
-
-    Args:
-        rows: Cells by column: "run" names the line, and those that are drawn are numbers or None.
-        over: Column of the horizontal axis, and its label.
-        panels: Label of the vertical axis of each column that becomes a panel.
-        path: The .png or .svg file to write; an existing one is replaced.
+    A line, named by the cell "run", is the mean over the seeds that have a value there, and a band
+    reaches from the lowest to the highest of several.
     """
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import MaxNLocator
