@@ -22,7 +22,7 @@ from trainer.config import Recipe
 from trainer.own_code import describe_own
 from trainer.run_folder import FINAL, read_json, seed_folder
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed, stop_on_signals
-from trainer.training.checkpoint import Progress as RunProgress
+from trainer.training.state import Progress as RunProgress
 from trainer.weights.formula import WeightsDistribution
 
 

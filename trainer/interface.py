@@ -25,7 +25,7 @@ from trainer.recipes.file import changed_recipe, effective_values, read_values
 from trainer.recipes.overrides import SCORE_KEYS, Change, refuse_repeated, with_scores
 from trainer.runs.evaluate import load_model
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed, stop_on_signals
-from trainer.training.checkpoint import Progress
+from trainer.training.state import Progress
 from trainer.weights.formula import WeightsDistribution
 
 FEATURE_DIMENSIONS = 2

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from trainer.commands.compare import show_comparison
-from trainer.commands.options import (
+from trainer.commands import (
     STOPPED,
     Device,
     Level,
@@ -16,6 +15,7 @@ from trainer.commands.options import (
     Scores,
     Settings,
 )
+from trainer.commands.compare import show_comparison
 
 if TYPE_CHECKING:
     from trainer.runs.sweep import SweptRun

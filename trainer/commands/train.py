@@ -5,7 +5,7 @@ from pathlib import Path
 from cyclopts.types import NonNegativeInt
 
 from difficulty_service.cli.wrong_call import WrongCall
-from trainer.commands.options import STOPPED, Device, OnError, Recipe, Scores, Settings
+from trainer.commands import STOPPED, Device, OnError, Recipe, Scores, Settings
 
 
 def train(

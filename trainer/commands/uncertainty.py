@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from trainer.commands.options import Device
+from trainer.commands import Device
 
 if TYPE_CHECKING:
     from trainer.uncertainty.application import Application

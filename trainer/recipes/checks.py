@@ -19,8 +19,7 @@ from trainer.losses import (
 from trainer.losses.focal import ScheduledFocal
 from trainer.models import AMBIGUOUS, MODELS, PREFIXES, kind_of_model, model_options, own_options
 from trainer.own_code import REQUIRED, is_own
-from trainer.recipes.messages import did_you_mean, unknown_key, wrong_value
-from trainer.recipes.tables import keys_of_table
+from trainer.recipes.tables import did_you_mean, keys_of_table, unknown_key, wrong_value
 
 # The type of a default value, the types of the values that may replace it, and what they are.
 TYPES: tuple[tuple[type, tuple[type, ...], str], ...] = (

@@ -13,13 +13,6 @@ from pydantic import ValidationError
 from difficulty_service.base.errors import ConfigError
 from trainer.config import LossConfig, Needs, Recipe, Table
 from trainer.recipes.checks import contradictions, wrong_settings
-from trainer.recipes.messages import (
-    did_you_mean,
-    one_message,
-    unknown_key,
-    wrong_value,
-    wrong_values,
-)
 from trainer.recipes.overrides import (
     Change,
     decisive,
@@ -32,12 +25,17 @@ from trainer.recipes.tables import (
     OPEN_TABLES,
     TABLES,
     defaults_of,
+    did_you_mean,
     home_of,
     keys_of_other_kinds,
     keys_of_table,
+    one_message,
+    unknown_key,
     unknown_top_level_key,
     unmet_needs,
     without_effect,
+    wrong_value,
+    wrong_values,
 )
 
 

@@ -23,8 +23,7 @@ from trainer.evaluation.record import (
 from trainer.metrics.bootstrap import Resampling
 from trainer.runs.model_file import SavedModel, read_model
 from trainer.samples import Inputs, Samples
-from trainer.training.accelerator import make_accelerator
-from trainer.training.predict import predict_split
+from trainer.training.accelerator import make_accelerator, predict_split
 
 Record = dict[str, MetricValues]
 """Metrics of each stage, as `evaluate_predictions` returns them."""

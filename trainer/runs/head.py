@@ -17,7 +17,7 @@ from trainer.models import build_model
 from trainer.recipes.file import recipe_as_dict
 from trainer.runs.model_file import load_parameters
 from trainer.samples import Samples
-from trainer.training.checkpoint import (
+from trainer.training.state import (
     Checkpoint,
     load_checkpoint,
     require_same_run,

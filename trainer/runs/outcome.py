@@ -18,11 +18,10 @@ from trainer.evaluation.record import MetricValues, evaluate_predictions, write_
 from trainer.losses import loss_constants
 from trainer.runs.model_file import write_parameters
 from trainer.samples import Samples
-from trainer.training.predict import predict_split
+from trainer.training.accelerator import predict_split
 from trainer.training.state import TrainState
 from trainer.weights.formula import WeightsDistribution
-from trainer.weights.from_scores import describe_scores
-from trainer.weights.supervision import LabelBeliefs
+from trainer.weights.from_scores import LabelBeliefs, describe_scores
 
 
 def finish(

@@ -17,7 +17,7 @@ from trainer.config import EqualWeights, Recipe
 from trainer.recipes.file import read_recipe
 from trainer.recipes.overrides import NEEDS_SCORES, used_scores, value_of, with_scores
 from trainer.runs.train import fixed_part
-from trainer.training.checkpoint import require_same_run
+from trainer.training.state import require_same_run
 
 ALPHA = "regulariser.alpha"
 LONGEST_NAME = 120

@@ -24,15 +24,19 @@ from trainer.runs.head import HeadRun, train_uncertainty
 from trainer.runs.outcome import describe_objective, finish
 from trainer.samples import Samples
 from trainer.training.accelerator import any_process, make_accelerator
-from trainer.training.checkpoint import Progress, require_same_run
 from trainer.training.loop import Callbacks, train
 from trainer.training.objective import TRUSTED
-from trainer.training.state import make_train_state, resume_train_state, save_train_state
+from trainer.training.state import (
+    Progress,
+    make_train_state,
+    require_same_run,
+    resume_train_state,
+    save_train_state,
+)
 from trainer.training.step import TrainingData
 from trainer.transformers_files import encoder_of
 from trainer.weights.formula import WeightsDistribution
-from trainer.weights.from_scores import weights_of_samples
-from trainer.weights.supervision import LabelBeliefs, Supervision, label_beliefs
+from trainer.weights.from_scores import LabelBeliefs, Supervision, label_beliefs, weights_of_samples
 
 
 @contextmanager

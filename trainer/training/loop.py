@@ -15,11 +15,9 @@ from trainer.config import Recipe
 from trainer.losses import call_hook
 from trainer.metrics import METRICS
 from trainer.metrics.predictions import confidence_and_correct
-from trainer.training.accelerator import any_process
-from trainer.training.checkpoint import Progress
+from trainer.training.accelerator import any_process, predict_split, share_of_process
 from trainer.training.plan import Purpose, draw_augmentation, plan_epoch, rate_at, seed_of
-from trainer.training.predict import predict_split, share_of_process
-from trainer.training.state import TrainState
+from trainer.training.state import Progress, TrainState
 from trainer.training.step import (
     GradientStep,
     TrainingData,

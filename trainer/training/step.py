@@ -20,10 +20,10 @@ from trainer.config import Recipe
 from trainer.metrics.predictions import confidence_and_correct, entropy
 from trainer.metrics.proper_scores import nll_per_sample
 from trainer.samples import Samples
+from trainer.training.accelerator import to_memory_format
 from trainer.training.objective import TRUSTED
-from trainer.training.predict import to_memory_format
 from trainer.training.state import TrainState
-from trainer.weights.supervision import Supervision
+from trainer.weights.from_scores import Supervision
 
 _SUBSAMPLING: dict[Callable[..., Any], Callable[..., Tensor]] = {
     torch.conv1d: F.avg_pool1d,

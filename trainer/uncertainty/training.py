@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from difficulty_service.base.errors import TrainingError
 from trainer.config import CosineRate, Head
 from trainer.metrics.ranking import auroc
-from trainer.training.checkpoint import Progress
 from trainer.training.plan import Purpose, plan_epoch, rate_at, seed_of
+from trainer.training.state import Progress
 from trainer.uncertainty.head import UncertaintyHead
 
 
