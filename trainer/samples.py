@@ -56,13 +56,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class SkippedEntry:
-    """An entry of a dataset that is not used: an unreadable image, or no sample.
-
-    Attributes:
-        dataset: Location of the dataset.
-        sample_id: Id, or path in the dataset.
-        reason: Reason why it is not used.
-    """
+    """An entry of a dataset that is not used: an unreadable image, or no sample."""
 
     dataset: str
     sample_id: str

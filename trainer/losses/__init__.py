@@ -58,11 +58,7 @@ INPUTS = 2
 
 
 def own_constants(name: str) -> Settings:
-    """The constants of a loss from outside the package.
-
-    Raises:
-        ConfigError: It cannot be found.
-    """
+    """The constants of a loss from outside the package."""
     own = find_own(name)
     if not inspect.isroutine(own):
         return settings_of(own, ())

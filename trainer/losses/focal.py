@@ -210,12 +210,7 @@ class GammaSchedule:
             )
 
     def gamma(self, epoch: int, epochs: int) -> float:
-        """Gamma of one epoch.
-
-        Args:
-            epoch: Counted from zero.
-            epochs: Number of all epochs, used by fractional boundaries only.
-        """
+        """Gamma of one epoch, counted from zero, of so many epochs."""
         # Epochs, not fractions, are compared: 0.3 * 10 and 3 / 10 round differently.
         scale = epochs if self.fractional else 1
         stage = sum(epoch >= round(boundary * scale, 9) for boundary in self.boundaries)
@@ -244,15 +239,7 @@ class ScheduledFocal:
         self.gamma = self.schedule.gamma(epoch, epochs)
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """`focal` with the gamma of this epoch.
-
-        Args:
-            logits: Shape (samples, classes).
-            targets: Class indices. Shape (samples,).
-
-        Returns:
-            One loss per sample. Shape (samples,).
-        """
+        """`focal` with the gamma of this epoch."""
         return focal(logits, targets, gamma=self.gamma)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from trainer.metrics.selective import CERTAINTIES
 from trainer.reports.comparison import Comparison, ComparisonIntervals, Summary, summarise
+from trainer.runs.outcome import shown
 
 PERCENT, PER_MILLE = 100, 1000
 NO_VALUE = "\N{EN DASH}"
@@ -125,7 +126,7 @@ NOTHING = "\N{EN DASH}"
 def objective_cells(objective: Mapping[str, Any]) -> list[str]:
     """The cells under HEADER."""
     loss, weights = objective["loss"], objective["weights"]
-    constants = ", ".join(f"{key} = {_shown(value)}" for key, value in loss["constants"].items())
+    constants = ", ".join(f"{key} = {shown(value)}" for key, value in loss["constants"].items())
     name = f"{loss['name']} ({constants})" if constants else loss["name"]
     if labels := objective.get("labels"):
         name += (
@@ -150,12 +151,6 @@ def _weights(objective: Mapping[str, Any]) -> str:
         f"mean {spread['mean']:.2f} ± {spread['std']:.2f}, "
         f"{spread['min']:.2f} to {spread['max']:.2f}"
     )
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{', '.join(map(_shown, value))}]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 HEADINGS = {

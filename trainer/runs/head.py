@@ -17,6 +17,7 @@ from trainer.models import build_model
 from trainer.recipes.file import recipe_as_dict
 from trainer.runs.model_file import load_parameters
 from trainer.samples import Samples
+from trainer.training.loop import Callbacks
 from trainer.training.state import (
     Checkpoint,
     load_checkpoint,
@@ -27,7 +28,6 @@ from trainer.uncertainty.cached_features import open_source, read_cached_feature
 from trainer.uncertainty.head import TrainedHead, UncertaintyHead, write_head
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, evaluate_retrieval
 from trainer.uncertainty.training import (
-    HeadCallbacks,
     HeadSamples,
     HeadState,
     auroc_correct,
@@ -83,7 +83,7 @@ def train_uncertainty(
     def save() -> None:
         _save(folder, identity, state)
 
-    callbacks = HeadCallbacks(on_epoch, save, should_stop)
+    callbacks = Callbacks(lambda _: None, on_epoch, save, should_stop)
     if not train_head(state, samples, validation, config, run.seed, callbacks):
         return False
     described = _describe(run, identity, source.description.precision_pilot)

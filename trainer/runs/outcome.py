@@ -147,7 +147,7 @@ def _unweighted(
     recipe: Recipe, constants: dict[str, Any], distribution: WeightsDistribution | None
 ) -> str:
     config = recipe.regulariser
-    shown = ", ".join(f"{name} = {_shown(value)}" for name, value in constants.items())
+    shown = ", ".join(f"{name} = {shown(value)}" for name, value in constants.items())
     loss = f"{recipe.loss.name} ({shown})" if shown else recipe.loss.name
     if config.alpha == 0:
         return f"{loss}, without an entropy term"
@@ -182,7 +182,8 @@ def _weights(config: ScoreWeights, distribution: WeightsDistribution) -> str:
     )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A constant of a loss as text."""
     if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(shown, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -10,7 +10,6 @@ The losses of the samples are constants in both; no gradient flows to the classi
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from torch.nn import functional as F
 from difficulty_service.base.errors import TrainingError
 from trainer.config import CosineRate, Head
 from trainer.metrics.ranking import auroc
+from trainer.training.loop import Callbacks
 from trainer.training.plan import Purpose, plan_epoch, rate_at, seed_of
 from trainer.training.state import Progress
 from trainer.uncertainty.head import UncertaintyHead
@@ -86,15 +86,6 @@ class HeadState:
     progress: Progress
 
 
-@dataclass(frozen=True)
-class HeadCallbacks:
-    """Functions that the training of a head calls."""
-
-    on_epoch: Callable[[dict[str, Any]], None]
-    save: Callable[[], None]
-    should_stop: Callable[[], bool]
-
-
 @torch.no_grad()
 def classify(classifier: nn.Module, features: Tensor, labels: Tensor) -> HeadSamples:
     """Computes the losses of a classifier in evaluation mode for features (samples, runs, dim)."""
@@ -145,7 +136,7 @@ def train_head(
     validation: HeadSamples | None,
     config: Head,
     seed: int,
-    callbacks: HeadCallbacks,
+    callbacks: Callbacks,
 ) -> bool:
     """Trains until the last epoch or until a callback stops it; returns whether it is finished."""
     progress = state.progress

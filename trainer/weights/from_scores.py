@@ -35,8 +35,9 @@ EXAMPLES = 3
 """Number of ids that a message names."""
 
 
-def require_unique(sample_ids: pa.Array, path: Path) -> None:
-    """Raises ScoreFileError where a score file, named for the message, has an id twice."""
+def unique_ids(table: pa.Table, path: Path) -> pa.Array:
+    """The ids of a score file; raises ScoreFileError where it has one twice."""
+    sample_ids = pa.chunked_array(table["sample_id"]).cast(pa.large_string()).combine_chunks()
     first = positions_of(sample_ids, sample_ids)
     repeated = np.flatnonzero(first != np.arange(len(first)))
     if len(repeated):
@@ -45,6 +46,7 @@ def require_unique(sample_ids: pa.Array, path: Path) -> None:
             f"{examples_of(sample_ids.take(pa.array(repeated)))}",
             "score again",
         )
+    return sample_ids
 
 
 def positions_of(sample_ids: pa.Array, among: pa.Array) -> NDArray[np.int64]:
@@ -168,8 +170,7 @@ def _read_column(path: Path, config: ScoreWeights) -> _ScoreColumn:
             f"regulariser.column {name!r} {reason} in {path}",
             f"choose one of {filled}, or score again so that it is filled",
         )
-    sample_ids = pa.chunked_array(file.table["sample_id"]).cast(pa.large_string()).combine_chunks()
-    require_unique(sample_ids, path)
+    sample_ids = unique_ids(file.table, path)
     scores = file.table[name].cast(pa.float64()).to_numpy()
     return _ScoreColumn(sample_ids, scores, file.provenance.feature_dim)
 
@@ -294,8 +295,7 @@ def label_beliefs(samples: Samples, path: Path, config: LossConfig) -> LabelBeli
         raise ConfigError(
             f"no sample of {path} has a label_probability", "score labels of several classes"
         )
-    scored_ids = pa.chunked_array(table["sample_id"]).cast(pa.large_string()).combine_chunks()
-    require_unique(scored_ids, path)
+    scored_ids = unique_ids(table, path)
     ids = pa.array(list(samples.sample_ids), pa.large_string())
     positions = positions_of(ids, scored_ids)
     found = np.append(probabilities, np.nan)[positions]
