@@ -95,21 +95,17 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
                 for seed in run.recipe.training.seeds:
                     finished = train_seed(run.recipe, seed, run.folder, device, resume=True)
                     if not finished or received_signal():
-                        _report_stop(runs)
+                        done = [
+                            each.num_finished == len(each.recipe.training.seeds) for each in runs
+                        ]
+                        err.print(
+                            f"{sum(done)} of {len(runs)} runs of the sweep are finished; go on "
+                            "with the same command and --resume",
+                            markup=False,
+                        )
                         raise SystemExit(STOPPED)
             except TrainingError as error:
                 # One set of values may diverge; the others are worth training.
                 failed += 1
                 err.print(f"error: {run.label}: {' '.join(str(error).split())}", markup=False)
     return failed
-
-
-def _report_stop(runs: Sequence["SweptRun"]) -> None:
-    from difficulty_service.cli.console import err
-
-    finished = sum(run.num_finished == len(run.recipe.training.seeds) for run in runs)
-    err.print(
-        f"{finished} of {len(runs)} runs of the sweep are finished; go on with the same command "
-        "and --resume",
-        markup=False,
-    )

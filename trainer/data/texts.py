@@ -157,7 +157,8 @@ def _read_table(
     )
     listed = list_table(location, options)
     samples = build_table(listed, location, options)
-    chunks = [chunk for table in tables for chunk in _read_texts(table, column).chunks]
+    columns = (decode_dictionary(read_columns(table, [column]).column(0)) for table in tables)
+    chunks = [chunk for texts in columns for chunk in texts.cast(pa.large_string()).chunks]
     texts = pa.chunked_array(chunks, pa.large_string()).take(pa.array(listed.rows.rows))
     if texts.null_count:
         first = int(pc.index(pc.is_null(texts), value=True).as_py())
@@ -179,10 +180,6 @@ def _text_column(table: TableFile, requested: str | None, preferred: Sequence[st
         f"{table.schema.names}",
         "name it with data.text_column",
     )
-
-
-def _read_texts(table: TableFile, column: str) -> pa.ChunkedArray:
-    return decode_dictionary(read_columns(table, [column]).column(0)).cast(pa.large_string())
 
 
 PADDING, UNKNOWN = 0, 1

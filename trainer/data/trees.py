@@ -205,8 +205,8 @@ def nodes_of_batch(forest: Forest, samples: NDArray[np.int64]) -> NDArray[np.int
 TREE_NAMES = ("tree",)
 """Names of the column of trees."""
 
-FINE_LABELS, NEUTRAL = 5, 2
-"""Labels of the treebank, from very negative, 0, to very positive, 4."""
+NEUTRAL = 2
+"""Middle of the labels of the treebank, from very negative, 0, to very positive, 4."""
 
 BINARY_CLASSES = 2
 NO_LABEL = -1

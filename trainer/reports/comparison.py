@@ -148,7 +148,11 @@ def _read_run(folder: Path) -> Run:
     return Run(
         name=str(run_folder.read_run(finished[0])["recipe"]["name"]),
         folder=folder,
-        records={_seed_of(seed): _read_record(seed / run_folder.METRICS) for seed in finished},
+        records={
+            _seed_of(seed): {stage: record[stage] for stage in STAGES if stage in record}
+            for seed in finished
+            for record in [read_metrics(seed / run_folder.METRICS)]
+        },
         num_started=len(started),
         objectives={
             _seed_of(seed): run_folder.read_json(seed / run_folder.OBJECTIVE) for seed in finished
@@ -158,11 +162,6 @@ def _read_run(folder: Path) -> Run:
 
 def _seed_of(seed_folder: Path) -> int:
     return int(seed_folder.name.removeprefix("seed-"))
-
-
-def _read_record(path: Path) -> Mapping[str, MetricValues]:
-    record = read_metrics(path)
-    return {stage: record[stage] for stage in STAGES if stage in record}
 
 
 def _evaluated_predictions(run: Run, seed: int) -> Path:

@@ -295,25 +295,24 @@ def _weights_by_runs(comparison: Comparison) -> dict[str, WeightsOfRun]:
     return {"; ".join(names[key]): each for key, each in weights.items()}
 
 
-def _metrics_of(comparison: Comparison, stage: str) -> list[str]:
-    """Every metric that any record has at a stage, in the order of the records."""
-    records = [record.get(stage, {}) for run in comparison.runs for record in run.records.values()]
-    return list(dict.fromkeys(metric for record in records for metric in record))
-
-
 def _summary_rows(
     comparison: Comparison, intervals: ComparisonIntervals | None
 ) -> list[dict[str, Any]]:
+    """Every metric that any record has at a stage, in the order of the records."""
+    records = [record for run in comparison.runs for record in run.records.values()]
+    metrics = {
+        stage: list(dict.fromkeys(name for record in records for name in record.get(stage, {})))
+        for stage in comparison.stages
+    }
     rows = []
     for number, run in enumerate(comparison.runs):
-        for stage in comparison.stages:
-            for metric in _metrics_of(comparison, stage):
-                if (summary := summarise(run, stage, metric)) is not None:
-                    interval = intervals.interval(number, stage, metric) if intervals else None
-                    low, high = interval or (None, None)
-                    keys = {"run": run.name, "stage": stage, "metric": metric}
-                    values = {"mean": summary.mean, "std": summary.std, "n": summary.num_seeds}
-                    rows.append(keys | values | {"low": low, "high": high})
+        for stage, metric in ((at, name) for at, names in metrics.items() for name in names):
+            if (summary := summarise(run, stage, metric)) is not None:
+                interval = intervals.interval(number, stage, metric) if intervals else None
+                low, high = interval or (None, None)
+                keys = {"run": run.name, "stage": stage, "metric": metric}
+                values = {"mean": summary.mean, "std": summary.std, "n": summary.num_seeds}
+                rows.append(keys | values | {"low": low, "high": high})
     return rows
 
 

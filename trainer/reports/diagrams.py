@@ -135,13 +135,10 @@ def draw_reliability(
             lower = figure.add_subplot(grid[2 * row + 1, column], sharex=upper)
             _draw_panel(upper, lower, name, seeds, num_bins)
         # The panel with most seeds has an entry for each kind of mark.
-        entries = max((axes.get_legend_handles_labels() for axes in figure.axes), key=_num_entries)
+        legends = (axes.get_legend_handles_labels() for axes in figure.axes)
+        entries = max(legends, key=lambda entries: len(entries[1]))
         figure.legend(*entries, loc="outside lower center", ncols=LEGEND_COLUMNS[across])
         save_picture(figure, path)
-
-
-def _num_entries(entries: tuple[list[Any], list[Any]]) -> int:
-    return len(entries[1])
 
 
 def _draw_panel(

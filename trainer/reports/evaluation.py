@@ -410,7 +410,8 @@ def _evaluate(seed: _Seed) -> Record:
     choice, folder, resampling = seed.request.data, seed.folder, seed.request.resampling
     if choice is None:
         record = evaluate_saved_predictions(folder, resampling)
-        source = _source_of_saved_predictions(folder)
+        has_test = (folder / run_folder.TEST).exists()
+        source = "the recipe's test data" if has_test else "the validation samples held out"
         predictions, validation = saved_predictions(folder)
     else:
         record, predictions = evaluate_on_dataset(seed.load(), choice, resampling)
@@ -425,12 +426,6 @@ def _evaluate(seed: _Seed) -> Record:
         misclassification_curves(predictions.logits, predictions.targets, validation)
     )
     return record
-
-
-def _source_of_saved_predictions(folder: Path) -> str:
-    """The data that the saved predictions of a run are for."""
-    has_test = (folder / run_folder.TEST).exists()
-    return "the recipe's test data" if has_test else "the validation samples held out"
 
 
 def _evaluate_ood(seed: _Seed) -> dict[str, Any]:

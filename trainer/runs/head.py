@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from difficulty_service.features.description import PrecisionPilot
 from trainer import run_folder
@@ -69,7 +69,10 @@ def train_uncertainty(
     if metrics.exists():
         require_same_run(metrics, run_folder.read_json(metrics)["identity"], identity)
         return True
-    classifier = _open_classifier(run)
+    num_classes = len(run.splits.train.class_names)
+    classifier = build_model(run.recipe.model, run.splits.spec, num_classes)
+    load_parameters(classifier, folder)
+    classifier = classifier.to(run.device).eval()
     cached, _ = read_cached_features(run.recipe.data.train)
     features = cached.select(run.splits.train.sample_ids).to(run.device)
     samples = classify(classifier, features, run.splits.train.labels)
@@ -95,13 +98,6 @@ def train_uncertainty(
             record[name] = _evaluate(state.head, split_samples, split.labels)
     run_folder.write_json(metrics, record)
     return True
-
-
-def _open_classifier(run: HeadRun) -> nn.Module:
-    classes = len(run.splits.train.class_names)
-    model = build_model(run.recipe.model, run.splits.spec, classes)
-    load_parameters(model, run.folder)
-    return model.to(run.device).eval()
 
 
 def _features_of(samples: Samples) -> Tensor:

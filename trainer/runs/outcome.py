@@ -133,22 +133,17 @@ def describe_objective(
             "scores": describe_scores(Path(recipe.loss.scores), "label_probability"),
             "beliefs": beliefs.describe(),
         }
-    record["sentence"] = _sentence(recipe, constants, distribution)
+    unweighted = _unweighted(recipe, constants, distribution)
+    record["sentence"] = f"{unweighted}{_trust(recipe.loss)}."
     return record
-
-
-def _sentence(
-    recipe: Recipe, constants: dict[str, Any], distribution: WeightsDistribution | None
-) -> str:
-    return f"{_unweighted(recipe, constants, distribution)}{_trust(recipe.loss)}."
 
 
 def _unweighted(
     recipe: Recipe, constants: dict[str, Any], distribution: WeightsDistribution | None
 ) -> str:
     config = recipe.regulariser
-    shown = ", ".join(f"{name} = {shown(value)}" for name, value in constants.items())
-    loss = f"{recipe.loss.name} ({shown})" if shown else recipe.loss.name
+    listed = ", ".join(f"{name} = {shown(value)}" for name, value in constants.items())
+    loss = f"{recipe.loss.name} ({listed})" if listed else recipe.loss.name
     if config.alpha == 0:
         return f"{loss}, without an entropy term"
     if config.weights == "constant" or distribution is None:

@@ -158,7 +158,11 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     if request.resume and (folder / run_folder.CHECKPOINT).exists():
         state = resume_train_state(folder / run_folder.CHECKPOINT, identity, state, accelerator)
     if accelerator.is_main_process:
-        _write_description(folder, request, identity, distribution)
+        folder.mkdir(parents=True, exist_ok=True)
+        description = {"recipe": recipe_as_dict(recipe), "seed": request.seed, "identity": identity}
+        run_folder.write_run(folder, description)
+        if distribution is not None:
+            run_folder.write_json(folder / run_folder.WEIGHTS, distribution.as_dict())
         objective = describe_objective(recipe, distribution, beliefs)
         run_folder.write_json(folder / run_folder.OBJECTIVE, objective)
         run_folder.write_inputs(folder / run_folder.INPUTS, splits.spec, splits.train.class_names)
@@ -286,17 +290,3 @@ def _identity(
 
 def _sha256(values: Tensor) -> str:
     return hashlib.sha256(values.numpy().tobytes()).hexdigest()
-
-
-def _write_description(
-    folder: Path,
-    request: RunRequest,
-    identity: Mapping[str, Any],
-    distribution: WeightsDistribution | None,
-) -> None:
-    """Writes the recipe, the identity and the weights of a run before it starts."""
-    folder.mkdir(parents=True, exist_ok=True)
-    recipe = recipe_as_dict(request.recipe)
-    run_folder.write_run(folder, {"recipe": recipe, "seed": request.seed, "identity": identity})
-    if distribution is not None:
-        run_folder.write_json(folder / run_folder.WEIGHTS, distribution.as_dict())

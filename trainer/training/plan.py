@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.config import Schedule, StepRate
+from trainer.config import Schedule
 from trainer.samples import NUM_DRAWS
 
 
@@ -72,18 +72,12 @@ def rate_at(step: int, steps: int, epochs: int, config: Schedule) -> float:
         # A rate of zero would waste the first step, so the rise starts one step above zero.
         return (step + 1) / (math.floor(warmup) + 1)
     if config.name == "steps":
-        return config.factor ** _milestones_passed(step, steps, epochs, config)
+        fractions = (each if each < 1 else each / epochs for each in config.milestones)
+        # Half a step of tolerance: 150 / 350 of the steps must be the first step of epoch 150.
+        return config.factor ** sum(step + 0.5 >= fraction * steps for fraction in fractions)
     done = (step - warmup) / (steps - warmup)
     if config.name == "cosine":
         return 0.5 * (1 + math.cos(math.pi * done))
     if config.name == "one_cycle":
         return 1 - done
     return 1.0
-
-
-def _milestones_passed(step: int, steps: int, epochs: int, config: StepRate) -> int:
-    fractions = [
-        milestone if milestone < 1 else milestone / epochs for milestone in config.milestones
-    ]
-    # Half a step of tolerance: 150 / 350 of the steps must be the first step of epoch 150.
-    return sum(step + 0.5 >= fraction * steps for fraction in fractions)

@@ -145,7 +145,8 @@ def apply_head(
     first = next(tables, None)
     if first is None:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
-    write_uncertainties(out, chain([first], tables), _provenance(trained, source))
+    provenance = {"head": dict(trained.description), **source.description.origin()}
+    write_uncertainties(out, chain([first], tables), provenance)
     mixed = source.description.precision_warnings(trained.features, "the head")
     return Application(seen.num_samples, seen.retrieval(), (*source.warnings, *mixed))
 
@@ -164,7 +165,3 @@ def _tables(
             to_arrow(uncertainties.numpy()),
         ]
         yield pa.table(columns, schema=SCHEMA)
-
-
-def _provenance(trained: TrainedHead, source: FeatureSource) -> dict[str, Any]:
-    return {"head": dict(trained.description), **source.description.origin()}

@@ -17,7 +17,7 @@ from difficulty_service.scores.provenance import Provenance
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.reports.diagrams import save_picture, style
 from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row, draw_lines
-from trainer.reports.figures.sources import RunSource, ScoreSource, SeedFolder, Sources
+from trainer.reports.figures.sources import ScoreSource, SeedFolder, Sources
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,8 @@ def error_figures(sources: Sources) -> Drawn:
     for scores in sources.clean_scores:
         difficulty = dict(zip(scores.sample_ids, scores.scores.tolist(), strict=True))
         for run, seed in sources.seeds():
-            name = _error_name(run, scores, sources)
+            alone = len(sources.clean_scores) == 1
+            name = run.name if alone else f"{run.name}, {scores.name}"
             binned, problem = _error_rates(seed, difficulty)
             rows += [{"run": name, "seed": seed.seed, **row} for row in binned]
             if problem:
@@ -53,10 +54,6 @@ def error_figures(sources: Sources) -> Drawn:
         draw = partial(draw_lines, rows, over, {"error_rate": "error rate"})
         found.append(Figure(ERROR_NAME, caption, paper, rows, draw))
     return found
-
-
-def _error_name(run: RunSource, scores: ScoreSource, sources: Sources) -> str:
-    return run.name if len(sources.clean_scores) == 1 else f"{run.name}, {scores.name}"
 
 
 def _error_rates(
@@ -113,7 +110,13 @@ def severity_figures(sources: Sources) -> Drawn:
     rows: list[Row] = []
     for number, group in enumerate(groups):
         own = [each for (other, _), each in usable.items() if other == group]
-        clean = _clean(own[0], sources.clean_scores)
+        ids = set(own[0].sample_ids)
+        same = (
+            each
+            for each in sources.clean_scores
+            if _group(each.provenance) == group and set(each.sample_ids) == ids
+        )
+        clean = next(same, None)
         if clean is None:
             reason = f"{own[0].path}: no score file of the same images without corruption is given"
             found.append(LeftOut(SEVERITY_NAME, f"{reason}, so that severity 0 is missing"))
@@ -148,16 +151,6 @@ def _problem(scores: ScoreSource, earlier: ScoreSource | None) -> str:
             "hard; fit them to clean ones and name them in `difficulty score --gaussians`"
         )
     return ""
-
-
-def _clean(scores: ScoreSource, among: Sequence[ScoreSource]) -> ScoreSource | None:
-    """The file of the same samples without corruption."""
-    ids = set(scores.sample_ids)
-    for each in among:
-        same = _group(each.provenance) == _group(scores.provenance)
-        if same and set(each.sample_ids) == ids:
-            return each
-    return None
 
 
 def _title(scores: ScoreSource, number: int) -> str:
